@@ -1,0 +1,272 @@
+//! What a token says (contract §2.4), and the user it stands for.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{rejection::Rejection, strict_json, user_details::CurrentUserDetails};
+
+/// The claims of a token. Serialised, they are what the auth server issues: absent values are
+/// left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Claims {
+    /// `iss` (RFC 7519 §4.1.1).
+    #[serde(rename = "iss", skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// `sub`; we issue the user id.
+    #[serde(rename = "sub", skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// `aud`: one string or several.
+    #[serde(rename = "aud", skip_serializing_if = "Vec::is_empty")]
+    pub audience: Vec<String>,
+    /// `iat` in seconds since the epoch.
+    #[serde(rename = "iat", skip_serializing_if = "Option::is_none")]
+    pub issued_at: Option<i64>,
+    /// `nbf` in seconds since the epoch; a fraction is rounded up.
+    #[serde(rename = "nbf", skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<i64>,
+    /// `exp` in seconds since the epoch; a fraction is rounded down.
+    #[serde(rename = "exp", skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<i64>,
+    /// `jti`.
+    #[serde(rename = "jti", skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<String>,
+    /// The account.
+    pub username: String,
+    /// The name to show.
+    #[serde(rename = "nickName", skip_serializing_if = "Option::is_none")]
+    pub nick_name: Option<String>,
+    /// The user's id.
+    #[serde(rename = "userId")]
+    pub user_id: String,
+    /// The map of contract §2.4.
+    #[serde(rename = "extraInfo")]
+    pub extra_info: ExtraInfo,
+}
+
+/// The extra-info map, string to string; absent values are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtraInfo {
+    /// Address of the avatar picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avatar: Option<String>,
+    /// Telephone number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telephone: Option<String>,
+    /// User type, such as `member`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_type: Option<String>,
+    /// Tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
+    /// Grade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grade: Option<String>,
+}
+
+impl Claims {
+    /// Parses a token's payload. Call it only on a payload whose signature was verified.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenMalformed`] where it is not a JSON object without duplicate members,
+    /// [`Rejection::TokenClaimMissing`] without `username` or `userId`,
+    /// [`Rejection::TokenClaimInvalid`] where a claim that is read has the wrong type.
+    pub fn from_json(payload: &[u8]) -> Result<Self, Rejection> {
+        let members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+        Ok(Self {
+            issuer: text(&members, "iss")?,
+            subject: text(&members, "sub")?,
+            audience: audience(&members)?,
+            issued_at: numeric_date(&members, "iat", f64::floor)?,
+            not_before: numeric_date(&members, "nbf", f64::ceil)?,
+            expires_at: numeric_date(&members, "exp", f64::floor)?,
+            token_id: text(&members, "jti")?,
+            username: required_text(&members, "username")?,
+            nick_name: text(&members, "nickName")?,
+            user_id: required_text(&members, "userId")?,
+            extra_info: ExtraInfo::from_members(&members)?,
+        })
+    }
+
+    /// The user as `/current/user/details` shows it (contract §2.5).
+    pub fn user_details(&self) -> CurrentUserDetails {
+        CurrentUserDetails {
+            id: Some(self.user_id.clone()),
+            tenant_id: self.extra_info.tenant_id.clone(),
+            nick_name: self.nick_name.clone(),
+            avatar: self.extra_info.avatar.clone(),
+            telephone: self.extra_info.telephone.clone(),
+            account: Some(self.username.clone()),
+            user_type: self.extra_info.user_type.clone(),
+            grade: self.extra_info.grade.clone(),
+            ..CurrentUserDetails::default()
+        }
+    }
+}
+
+impl ExtraInfo {
+    fn from_members(members: &Map<String, Value>) -> Result<Self, Rejection> {
+        let entries = match members.get("extraInfo") {
+            None | Some(Value::Null) => return Ok(Self::default()),
+            Some(Value::Object(entries)) => entries,
+            Some(_) => return Err(Rejection::TokenClaimInvalid),
+        };
+        // String to string, says the contract: also in the entries nobody reads here.
+        if !entries.values().all(|v| v.is_string() || v.is_null()) {
+            return Err(Rejection::TokenClaimInvalid);
+        }
+        Ok(Self {
+            avatar: text(entries, "avatar")?,
+            telephone: text(entries, "telephone")?,
+            user_type: text(entries, "userType")?,
+            tenant_id: text(entries, "tenantId")?,
+            grade: text(entries, "grade")?,
+        })
+    }
+}
+
+fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Rejection> {
+    match members.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(Rejection::TokenClaimInvalid),
+    }
+}
+
+/// An empty account or id would name nobody, and so somebody else in the service behind.
+fn required_text(members: &Map<String, Value>, name: &str) -> Result<String, Rejection> {
+    match text(members, name)? {
+        Some(text) if text.is_empty() => Err(Rejection::TokenClaimInvalid),
+        Some(text) => Ok(text),
+        None => Err(Rejection::TokenClaimMissing),
+    }
+}
+
+/// `aud` is one string or an array of strings (RFC 7519 §4.1.3).
+fn audience(members: &Map<String, Value>) -> Result<Vec<String>, Rejection> {
+    match members.get("aud") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(one)) => Ok(vec![one.clone()]),
+        Some(Value::Array(several)) => several
+            .iter()
+            .map(|one| one.as_str().map(str::to_owned))
+            .collect::<Option<_>>()
+            .ok_or(Rejection::TokenClaimInvalid),
+        Some(_) => Err(Rejection::TokenClaimInvalid),
+    }
+}
+
+/// The largest integer every JSON implementation agrees on (RFC 8259 §6).
+const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
+
+/// A `NumericDate` may have a fraction (RFC 7519 §2); `round` takes it away on the safe side.
+fn numeric_date(
+    members: &Map<String, Value>,
+    name: &str,
+    round: fn(f64) -> f64,
+) -> Result<Option<i64>, Rejection> {
+    let number = match members.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value.as_f64().ok_or(Rejection::TokenClaimInvalid)?,
+    };
+    if !(-MAX_NUMERIC_DATE..=MAX_NUMERIC_DATE).contains(&number) {
+        return Err(Rejection::TokenClaimInvalid);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range was just checked"
+    )]
+    Ok(Some(round(number) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(payload: Value) -> Result<Claims, Rejection> {
+        Claims::from_json(payload.to_string().as_bytes())
+    }
+
+    fn full() -> Value {
+        json!({
+            "iss": "auth", "sub": "1", "aud": ["a", "b"], "iat": 1, "nbf": 2, "exp": 3, "jti": "x",
+            "username": "admin", "nickName": "Ädmin", "userId": "1",
+            "extraInfo": {"avatar": "a", "telephone": "b", "userType": "c", "tenantId": "d", "grade": "e"}
+        })
+    }
+
+    #[test]
+    fn contract_2_4_what_is_issued_is_what_is_parsed() {
+        let claims = parse(full()).unwrap();
+        assert_eq!(serde_json::to_value(&claims).unwrap(), full());
+    }
+
+    #[test]
+    fn contract_2_4_absent_values_are_left_out() {
+        let claims = parse(json!({"username": "a", "userId": "1"})).unwrap();
+        assert_eq!(
+            serde_json::to_value(&claims).unwrap(),
+            json!({"username": "a", "userId": "1", "extraInfo": {}})
+        );
+    }
+
+    #[test]
+    fn contract_2_5_the_user_is_resolved_from_the_token() {
+        let details = parse(full()).unwrap().user_details();
+        let present: Vec<_> = details.present().collect();
+        assert_eq!(
+            present,
+            [
+                ("id", "1"),
+                ("tenantId", "d"),
+                ("nickName", "Ädmin"),
+                ("avatar", "a"),
+                ("telephone", "b"),
+                ("account", "admin"),
+                ("userType", "c"),
+                ("grade", "e"),
+            ]
+        );
+    }
+
+    #[test]
+    fn wrong_types_are_told_from_missing_claims() {
+        let mut rows = vec![
+            ("username", Value::Null, Rejection::TokenClaimMissing),
+            ("userId", Value::Null, Rejection::TokenClaimMissing),
+            ("username", json!(""), Rejection::TokenClaimInvalid),
+            ("userId", json!(1), Rejection::TokenClaimInvalid),
+            ("extraInfo", json!([]), Rejection::TokenClaimInvalid),
+            (
+                "extraInfo",
+                json!({"other": 1}),
+                Rejection::TokenClaimInvalid,
+            ),
+            ("exp", json!("3"), Rejection::TokenClaimInvalid),
+            ("exp", json!(1e17), Rejection::TokenClaimInvalid),
+            ("exp", json!(true), Rejection::TokenClaimInvalid),
+            ("aud", json!([1]), Rejection::TokenClaimInvalid),
+            ("aud", json!({}), Rejection::TokenClaimInvalid),
+        ];
+        for name in ["iss", "sub", "jti", "nickName", "nbf", "iat"] {
+            rows.push((name, json!({}), Rejection::TokenClaimInvalid));
+        }
+        for (name, value, expected) in rows {
+            let mut payload = full();
+            payload[name] = value.clone();
+            assert_eq!(parse(payload), Err(expected), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn fractions_are_rounded_to_the_safe_side() {
+        let mut payload = full();
+        payload["exp"] = json!(10.9);
+        payload["nbf"] = json!(10.1);
+        let claims = parse(payload).unwrap();
+        assert_eq!((claims.expires_at, claims.not_before), (Some(10), Some(11)));
+    }
+}

@@ -1,0 +1,328 @@
+//! Verification keys: only the half that verifies, parsed and checked once.
+//!
+//! The *key* fixes the algorithm; what a token names is compared with it, never used to choose.
+
+use std::fmt;
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    VerificationAlgorithm,
+};
+use jsonwebtoken::{
+    Algorithm, AlgorithmFamily, DecodingKey,
+    jwk::{AlgorithmParameters, Jwk, PublicKeyUse, ThumbprintHash},
+};
+
+use crate::signing_type::SigningType;
+
+mod key_set;
+
+pub use key_set::KeySet;
+
+/// The name of a key: compared for equality, never used as path, URL or query.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(String);
+
+impl KeyId {
+    /// Longer names only cost memory.
+    const MAX_BYTES: usize = 128;
+
+    /// Accepts 1 to 128 printable ASCII bytes.
+    pub fn new(name: &str) -> Option<Self> {
+        let valid = (1..=Self::MAX_BYTES).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_graphic());
+        valid.then(|| Self(name.to_owned()))
+    }
+
+    /// The name as it stands in a token's header.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a string is not a key to verify with. The text never holds the string.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Neither PEM `PUBLIC KEY` nor base64 of its DER.
+    #[error("not a public key: expected PEM \"PUBLIC KEY\" (SPKI) or the base64 of its DER")]
+    NotAPublicKey,
+    /// Somebody serves the wrong half.
+    #[error("this is a private key; only the public half may be handed out")]
+    PrivateKey,
+    /// A key of another type than configured.
+    #[error("the key is not of the configured type {expected}")]
+    OtherType {
+        /// `--signing-type`.
+        expected: SigningType,
+    },
+    /// RSA below 2048 bits can be forged.
+    #[error("the RSA modulus has {bits} bits; at least 2048 are needed")]
+    RsaTooSmall {
+        /// The modulus' length.
+        bits: usize,
+    },
+    /// RFC 7518 §3.2: at least as long as the hash.
+    #[error("the shared secret has {bytes} bytes; at least 32 are needed")]
+    SecretTooShort {
+        /// The secret's length.
+        bytes: usize,
+    },
+    /// Not a JWK Set (RFC 7517 §5).
+    #[error("not a JWK Set")]
+    NotAJwkSet,
+    /// A JWK Set without a key that may be used here.
+    #[error("the JWK Set holds no usable verification key")]
+    NoUsableKey,
+}
+
+/// One key to verify with, together with the only algorithm it is used for.
+#[derive(Clone)]
+pub struct VerificationKey {
+    id: KeyId,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// Never prints the key: in hmac mode it is the secret.
+impl fmt::Debug for VerificationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerificationKey")
+            .field("id", &self.id)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+/// RFC 7518 §3.2 for HS256.
+const MIN_SECRET_BYTES: usize = 32;
+/// Below this, RS256 is no protection (RFC 7518 §3.3).
+const MIN_RSA_BITS: usize = 2048;
+
+impl VerificationKey {
+    /// Parses the string that the key endpoint hands out, or that stands in the key store.
+    ///
+    /// # Errors
+    /// See [`KeyError`].
+    pub fn parse(signing_type: SigningType, text: &str) -> Result<Self, KeyError> {
+        match signing_type {
+            SigningType::Hmac => Self::from_shared_secret(text),
+            SigningType::Rsa | SigningType::Ecdsa => Self::from_public_key(signing_type, text),
+        }
+    }
+
+    fn from_shared_secret(text: &str) -> Result<Self, KeyError> {
+        // The string's own bytes are the secret, so that every implementation agrees on them.
+        let secret = text.trim().as_bytes();
+        if secret.len() < MIN_SECRET_BYTES {
+            return Err(KeyError::SecretTooShort {
+                bytes: secret.len(),
+            });
+        }
+        Self::named_by_thumbprint(Algorithm::HS256, DecodingKey::from_secret(secret))
+    }
+
+    fn from_public_key(expected: SigningType, text: &str) -> Result<Self, KeyError> {
+        let pem = public_key_pem(text)?;
+        let of_other_type = |_| KeyError::OtherType { expected };
+        let key = match expected {
+            SigningType::Ecdsa => DecodingKey::from_ec_pem(pem.as_bytes()),
+            _ => DecodingKey::from_rsa_pem(pem.as_bytes()),
+        }
+        .map_err(of_other_type)?;
+        Self::named_by_thumbprint(expected.algorithm(), key).map_err(|error| match error {
+            // A point of another curve parses as PEM and is found out here.
+            KeyError::NotAPublicKey => KeyError::OtherType { expected },
+            error => error,
+        })
+    }
+
+    fn named_by_thumbprint(algorithm: Algorithm, key: DecodingKey) -> Result<Self, KeyError> {
+        check(algorithm, &key)?;
+        let thumbprint = Jwk::from_decoding_key(&key, Some(algorithm))
+            .and_then(|jwk| jwk.thumbprint(ThumbprintHash::SHA256))
+            .map_err(|_| KeyError::NotAPublicKey)?;
+        Ok(Self {
+            id: KeyId::new(&thumbprint).ok_or(KeyError::NotAPublicKey)?,
+            algorithm,
+            key,
+        })
+    }
+
+    /// The key's name: the RFC 7638 thumbprint, or the `kid` of its JWK.
+    pub const fn id(&self) -> &KeyId {
+        &self.id
+    }
+
+    /// The only algorithm this key verifies.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The key as a public JWK with `kid`, `alg` and `use`; `None` for a shared secret, which is
+    /// never shown.
+    pub fn to_jwk(&self) -> Option<Jwk> {
+        if self.algorithm.family() == AlgorithmFamily::Hmac {
+            return None;
+        }
+        let mut jwk = Jwk::from_decoding_key(&self.key, Some(self.algorithm)).ok()?;
+        jwk.common.key_id = Some(self.id.0.clone());
+        jwk.common.public_key_use = Some(PublicKeyUse::Signature);
+        Some(jwk)
+    }
+
+    /// Whether `signature` (base64url) is this key's over `message`; `None` where it is not
+    /// base64url at all.
+    pub(crate) fn verifies(&self, message: &[u8], signature: &str) -> Option<bool> {
+        jsonwebtoken::crypto::verify(signature, message, &self.key, self.algorithm).ok()
+    }
+}
+
+/// Accepts one PEM block `PUBLIC KEY`, or the base64 of its DER without the armour.
+fn public_key_pem(text: &str) -> Result<String, KeyError> {
+    const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
+    const END: &str = "-----END PUBLIC KEY-----";
+
+    let text = text.trim();
+    if text.contains("PRIVATE KEY-----") {
+        return Err(KeyError::PrivateKey);
+    }
+    let armoured = text.starts_with(BEGIN) && text.ends_with(END);
+    match text.matches("-----BEGIN ").count() {
+        1 if armoured => Ok(text.to_owned()),
+        0 if is_private_der(text) => Err(KeyError::PrivateKey),
+        0 => Ok(format!("{BEGIN}\n{text}\n{END}\n")),
+        _ => Err(KeyError::NotAPublicKey),
+    }
+}
+
+/// PKCS#8 (RFC 5958) starts with a version, SPKI (RFC 5280 §4.1) with a SEQUENCE.
+fn is_private_der(base64: &str) -> bool {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+
+    const SEQUENCE: u8 = 0x30;
+    const INTEGER: u8 = 0x02;
+    let compact: String = base64.split_ascii_whitespace().collect();
+    let Ok(der) = STANDARD.decode(compact) else {
+        return false;
+    };
+    let content = match der.as_slice() {
+        [SEQUENCE, length, rest @ ..] if *length < 0x80 => rest,
+        [SEQUENCE, length, rest @ ..] => rest.get(usize::from(length & 0x7f)..).unwrap_or(&[]),
+        _ => &[],
+    };
+    content.first() == Some(&INTEGER)
+}
+
+/// Proves that the key can be used: the right size, a point on the right curve.
+fn check(algorithm: Algorithm, key: &DecodingKey) -> Result<(), KeyError> {
+    let parse_as = |verification: &'static dyn VerificationAlgorithm| {
+        let bytes = key
+            .try_get_as_bytes()
+            .map_err(|_| KeyError::NotAPublicKey)?;
+        ParsedPublicKey::new(verification, bytes).map_err(|_| KeyError::NotAPublicKey)
+    };
+    match algorithm.family() {
+        AlgorithmFamily::Hmac => Ok(()),
+        AlgorithmFamily::Rsa => check_rsa(key),
+        AlgorithmFamily::Ec if algorithm == Algorithm::ES384 => {
+            parse_as(&ECDSA_P384_SHA384_FIXED).map(drop)
+        }
+        AlgorithmFamily::Ec => parse_as(&ECDSA_P256_SHA256_FIXED).map(drop),
+        AlgorithmFamily::Ed => parse_as(&aws_lc_rs::signature::ED25519).map(drop),
+    }
+}
+
+fn check_rsa(key: &DecodingKey) -> Result<(), KeyError> {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+    let jwk = Jwk::from_decoding_key(key, None).map_err(|_| KeyError::NotAPublicKey)?;
+    let AlgorithmParameters::RSA(parameters) = jwk.algorithm else {
+        return Err(KeyError::NotAPublicKey);
+    };
+    let decode = |text: &str| {
+        URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|_| KeyError::NotAPublicKey)
+    };
+    let (modulus, exponent) = (decode(&parameters.n)?, decode(&parameters.e)?);
+    let bits = bit_length(&modulus);
+    if bits < MIN_RSA_BITS {
+        return Err(KeyError::RsaTooSmall { bits });
+    }
+    // Refuses an even or tiny exponent and a modulus past 8192 bits.
+    aws_lc_rs::signature::RsaPublicKeyComponents {
+        n: modulus.as_slice(),
+        e: exponent.as_slice(),
+    }
+    .to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256)
+    .map(drop)
+    .map_err(|_| KeyError::NotAPublicKey)
+}
+
+fn bit_length(big_endian: &[u8]) -> usize {
+    let zeros = big_endian.iter().take_while(|&&b| b == 0).count();
+    match big_endian.get(zeros) {
+        None => 0,
+        Some(first) => (big_endian.len() - zeros) * 8 - first.leading_zeros() as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn strings_that_are_no_public_key_are_refused() {
+        let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
+        let cases = [
+            (
+                "",
+                KeyError::OtherType {
+                    expected: SigningType::Rsa,
+                },
+            ),
+            (
+                "<html>",
+                KeyError::OtherType {
+                    expected: SigningType::Rsa,
+                },
+            ),
+            (private, KeyError::PrivateKey),
+            (
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+                KeyError::NotAPublicKey,
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = VerificationKey::parse(SigningType::Rsa, text).unwrap_err();
+            assert_eq!(error, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shared_secret_has_at_least_32_bytes_and_is_never_a_jwk() {
+        let parse = |text: &str| VerificationKey::parse(SigningType::Hmac, text);
+        assert_eq!(
+            parse(&"a".repeat(31)).unwrap_err(),
+            KeyError::SecretTooShort { bytes: 31 }
+        );
+        let key = parse(&"a".repeat(32)).unwrap();
+        assert!(key.to_jwk().is_none());
+        assert!(!format!("{key:?}").contains("aaaa"));
+    }
+
+    #[test]
+    fn bit_length_ignores_leading_zeros() {
+        assert_eq!(bit_length(&[]), 0);
+        assert_eq!(bit_length(&[0, 0]), 0);
+        assert_eq!(bit_length(&[0, 1, 0]), 9);
+        assert_eq!(bit_length(&[0x80]), 8);
+    }
+}

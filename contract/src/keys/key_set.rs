@@ -1,0 +1,176 @@
+//! The keys that are trusted at one moment: one without a name, or a JWK Set (RFC 7517).
+
+use jsonwebtoken::{
+    Algorithm, AlgorithmFamily, DecodingKey,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse},
+};
+use serde_json::Value;
+
+use super::{KeyError, KeyId, VerificationKey};
+use crate::strict_json;
+
+/// The keys that are trusted at one moment.
+#[derive(Debug, Clone)]
+pub struct KeySet(Keys);
+
+#[derive(Debug, Clone)]
+enum Keys {
+    /// The contract endpoint hands out a string without a name: it is tried on every token,
+    /// whatever `kid` the token names.
+    Nameless(VerificationKey),
+    /// A JWK Set: selected by `kid`; a token without one is tried against each.
+    Named(Vec<VerificationKey>),
+}
+
+impl KeySet {
+    /// The single key of the contract endpoint (contract §4.3).
+    pub const fn nameless(key: VerificationKey) -> Self {
+        Self(Keys::Nameless(key))
+    }
+
+    /// Keys known by name.
+    pub const fn named(keys: Vec<VerificationKey>) -> Self {
+        Self(Keys::Named(keys))
+    }
+
+    /// Parses a JWK Set (RFC 7517 §5). Keys for other purposes, of unknown kinds or of algorithms
+    /// outside `allowed` are left out; symmetric keys always are.
+    ///
+    /// # Errors
+    /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] where a key shows its private half,
+    /// [`KeyError::NoUsableKey`] where nothing is left.
+    pub fn from_jwks(json: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        let set = strict_json::object(json).map_err(|_| KeyError::NotAJwkSet)?;
+        let Some(Value::Array(members)) = set.get("keys") else {
+            return Err(KeyError::NotAJwkSet);
+        };
+        if members.iter().any(|member| member.get("d").is_some()) {
+            return Err(KeyError::PrivateKey);
+        }
+        let keys: Vec<_> = members
+            .iter()
+            .filter_map(|member| verification_key_from_jwk(member, allowed))
+            .collect();
+        if keys.is_empty() {
+            return Err(KeyError::NoUsableKey);
+        }
+        Ok(Self::named(keys))
+    }
+
+    /// All keys, for status and logs.
+    pub fn keys(&self) -> &[VerificationKey] {
+        match &self.0 {
+            Keys::Nameless(key) => std::slice::from_ref(key),
+            Keys::Named(keys) => keys,
+        }
+    }
+
+    /// Whether `kid` chooses among the keys.
+    pub(crate) const fn is_named(&self) -> bool {
+        matches!(self.0, Keys::Named(_))
+    }
+}
+
+fn verification_key_from_jwk(member: &Value, allowed: &[Algorithm]) -> Option<VerificationKey> {
+    let jwk: Jwk = serde_json::from_value(member.clone()).ok()?;
+    let common = &jwk.common;
+    let for_signatures = common
+        .public_key_use
+        .as_ref()
+        .is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+    let algorithm = jwk_algorithm(&jwk, allowed)?;
+    if !for_signatures || algorithm.family() == AlgorithmFamily::Hmac {
+        return None;
+    }
+    let key = DecodingKey::from_jwk(&jwk).ok()?;
+    let mut key = VerificationKey::named_by_thumbprint(algorithm, key).ok()?;
+    if let Some(kid) = &common.key_id {
+        key.id = KeyId::new(kid)?;
+    }
+    Some(key)
+}
+
+/// The key's own `alg` where it states one; otherwise the first allowed one that fits its kind.
+fn jwk_algorithm(jwk: &Jwk, allowed: &[Algorithm]) -> Option<Algorithm> {
+    let fits = |algorithm: &Algorithm| match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => algorithm.family() == AlgorithmFamily::Rsa,
+        AlgorithmParameters::EllipticCurve(parameters) => match parameters.curve {
+            EllipticCurve::P256 => *algorithm == Algorithm::ES256,
+            EllipticCurve::P384 => *algorithm == Algorithm::ES384,
+            _ => false,
+        },
+        AlgorithmParameters::OctetKeyPair(_) => algorithm.family() == AlgorithmFamily::Ed,
+        _ => false,
+    };
+    let stated = |algorithm: &Algorithm| {
+        jwk.common
+            .key_algorithm
+            .is_none_or(|named| named == (*algorithm).into())
+    };
+    allowed.iter().copied().find(|a| fits(a) && stated(a))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    /// RFC 7638 §3.1: the example key and its thumbprint.
+    const RFC_7638_N: &str = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
+    const RFC_7638_THUMBPRINT: &str = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs";
+
+    /// RFC 7517 appendix A.1: the EC example key.
+    const RFC_7517_X: &str = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4";
+    const RFC_7517_Y: &str = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM";
+
+    fn jwks(keys: &Value) -> Result<KeySet, KeyError> {
+        let allowed = [Algorithm::RS256, Algorithm::ES256];
+        KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), &allowed)
+    }
+
+    #[test]
+    fn a_key_without_kid_is_named_by_its_rfc_7638_thumbprint() {
+        let set = jwks(&json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB"}])).unwrap();
+        assert_eq!(set.keys()[0].id().as_str(), RFC_7638_THUMBPRINT);
+        assert_eq!(set.keys()[0].algorithm(), Algorithm::RS256);
+    }
+
+    #[test]
+    fn a_jwk_set_gives_only_what_may_verify_signatures() {
+        let ec =
+            json!({"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y, "kid": "ec"});
+        let with = |name: &str, value: Value| {
+            let mut key = ec.clone();
+            key[name] = value;
+            key
+        };
+        assert_eq!(jwks(&json!([ec])).unwrap().keys().len(), 1);
+        for left_out in [
+            with("use", json!("enc")),
+            with("alg", json!("ES384")),
+            with("x", json!(RFC_7517_Y)),
+            with("kid", json!("with space")),
+            json!({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}),
+            json!({"kty": "RSA", "n": "AQAB", "e": "AQAB"}),
+            json!({"kty": "XYZ"}),
+            json!(5),
+        ] {
+            assert_eq!(jwks(&json!([left_out])).unwrap_err(), KeyError::NoUsableKey);
+            assert_eq!(jwks(&json!([left_out, ec])).unwrap().keys().len(), 1);
+        }
+        assert_eq!(
+            jwks(&json!([with("d", json!("AAAA"))])).unwrap_err(),
+            KeyError::PrivateKey
+        );
+    }
+
+    #[test]
+    fn what_is_no_jwk_set_is_refused() {
+        for text in ["", "[]", "{}", r#"{"keys":{}}"#, r#"{"keys":[],"keys":[]}"#] {
+            let error = KeySet::from_jwks(text.as_bytes(), &[Algorithm::RS256]).unwrap_err();
+            assert_eq!(error, KeyError::NotAJwkSet, "{text}");
+        }
+    }
+}

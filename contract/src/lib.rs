@@ -1,0 +1,19 @@
+//! What the auth server and the sidecar agree on.
+//!
+//! Pure: no runtime, no sockets, no clock, no environment. Time and randomness come in as
+//! arguments, so every decision here is tested without waiting for anything.
+
+pub mod bearer;
+pub mod claims;
+pub mod envelope;
+pub mod interceptor;
+pub mod keys;
+pub mod login;
+pub mod path_patterns;
+pub mod rejection;
+pub mod request_path;
+pub mod signing_type;
+pub mod user_details;
+pub mod verifier;
+
+mod strict_json;

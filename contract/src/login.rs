@@ -1,0 +1,213 @@
+//! Login: request (contract §2.2) and answer (contract §2.3).
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{rejection::Rejection, strict_json};
+
+/// Account and password of a login. The verification code of contract §2.2 is checked for its
+/// type and not kept: nothing evaluates it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LoginRequest {
+    /// The account, not empty.
+    pub username: String,
+    /// The password, not empty.
+    pub password: String,
+}
+
+/// Never prints the password.
+impl fmt::Debug for LoginRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginRequest")
+            .field("username", &self.username)
+            .field("password", &"[redacted]")
+            .finish()
+    }
+}
+
+impl LoginRequest {
+    /// Parses the body of a login.
+    ///
+    /// # Errors
+    /// [`Rejection::LoginIncomplete`] where a member is absent, null or empty (contract §4.1
+    /// rule 1); [`Rejection::BodyMalformed`] where the body is not a JSON object, repeats a member
+    /// or gives one the wrong type.
+    pub fn from_json(body: &[u8]) -> Result<Self, Rejection> {
+        if body.is_empty() {
+            return Err(Rejection::LoginIncomplete);
+        }
+        let mut members = strict_json::object(body).map_err(|_| Rejection::BodyMalformed)?;
+        let username = text(&mut members, "username")?;
+        let password = text(&mut members, "password")?;
+        let _code = text(&mut members, "code")?;
+        match (username, password) {
+            (Some(username), Some(password)) => Ok(Self { username, password }),
+            _ => Err(Rejection::LoginIncomplete),
+        }
+    }
+}
+
+/// A string member; absent, null and empty are the same to the contract.
+fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Rejection> {
+    match members.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Some(_) => Err(Rejection::BodyMalformed),
+    }
+}
+
+/// `data` of a successful login (contract §2.3). Every member is always present.
+#[derive(Clone, PartialEq, Eq, Serialize, Default)]
+pub struct AccessTokenInfo {
+    /// The signed JWT.
+    pub access_token: String,
+    /// Null unless the server is told to fill it.
+    pub token_type: Option<String>,
+    /// Always null: there are no refresh tokens.
+    pub refresh_token: Option<String>,
+    /// Lifetime in seconds; null unless the server is told to fill it.
+    pub expires_in: Option<u64>,
+    /// Always null.
+    pub scope: Option<String>,
+    /// Always null.
+    pub path: Option<String>,
+    /// The user information block.
+    pub info: UserInfo,
+}
+
+/// Never prints the token.
+impl fmt::Debug for AccessTokenInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessTokenInfo")
+            .field("access_token", &"[redacted]")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `info` of the login answer (contract §2.3). Every member is always present.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct UserInfo {
+    /// Tenant.
+    pub tenant_id: Option<String>,
+    /// Telephone number.
+    pub telephone: Option<String>,
+    /// User type, such as `member`.
+    pub user_type: Option<String>,
+    /// Address of the avatar picture.
+    pub avatar: Option<String>,
+    /// Name to show.
+    pub nick_name: Option<String>,
+    /// Grade.
+    pub grade: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn contract_2_2_username_and_password_are_enough() {
+        for body in [
+            r#"{"username":"a","password":"b"}"#,
+            r#"{"username":"a","password":"b","code":"1234"}"#,
+            r#"{"username":"a","password":"b","code":null,"more":[1]}"#,
+        ] {
+            let request = LoginRequest::from_json(body.as_bytes()).unwrap();
+            assert_eq!((&*request.username, &*request.password), ("a", "b"));
+        }
+    }
+
+    #[test]
+    fn contract_4_1_rule_1_what_is_missing_or_empty_is_incomplete() {
+        for body in [
+            "",
+            "{}",
+            r#"{"username":"a"}"#,
+            r#"{"password":"b"}"#,
+            r#"{"username":"","password":"b"}"#,
+            r#"{"username":"a","password":""}"#,
+            r#"{"username":null,"password":"b"}"#,
+        ] {
+            assert_eq!(
+                LoginRequest::from_json(body.as_bytes()),
+                Err(Rejection::LoginIncomplete),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_login_body_is_malformed() {
+        for body in [
+            "x",
+            "[]",
+            "null",
+            r#"{"username":1,"password":"b"}"#,
+            r#"{"username":"a","password":["b"]}"#,
+            r#"{"username":"a","password":"b","code":7}"#,
+            r#"{"username":"a","username":"c","password":"b"}"#,
+        ] {
+            assert_eq!(
+                LoginRequest::from_json(body.as_bytes()),
+                Err(Rejection::BodyMalformed),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn debug_shows_neither_password_nor_token() {
+        let request = LoginRequest::from_json(br#"{"username":"a","password":"hush"}"#).unwrap();
+        assert!(!format!("{request:?}").contains("hush"));
+        let info = AccessTokenInfo {
+            access_token: "hush".into(),
+            ..AccessTokenInfo::default()
+        };
+        assert!(!format!("{info:?}").contains("hush"));
+    }
+
+    #[test]
+    fn contract_2_3_every_member_is_present() {
+        let json = serde_json::to_value(AccessTokenInfo::default()).unwrap();
+        let names: Vec<_> = json
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "access_token",
+                "expires_in",
+                "info",
+                "path",
+                "refresh_token",
+                "scope",
+                "token_type"
+            ]
+        );
+        let info: Vec<_> = json["info"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(
+            info,
+            [
+                "avatar",
+                "grade",
+                "nickName",
+                "telephone",
+                "tenantId",
+                "userType"
+            ]
+        );
+    }
+}

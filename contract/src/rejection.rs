@@ -1,0 +1,225 @@
+//! Every way in which a request is refused, in one table.
+//!
+//! One reason code joins the answer's body (`data.reason`), the `WWW-Authenticate` header, the
+//! metric label and the log line. Codes are part of the public interface: they are added, never
+//! renamed.
+
+use http::StatusCode;
+
+/// The `WWW-Authenticate` field of a row. The realm is fixed: an echo of the URL would let a
+/// stranger write into the header.
+macro_rules! challenge {
+    (none, $message:literal) => {
+        None
+    };
+    // No credentials at all: RFC 6750 §3.1 wants the challenge without an error code.
+    (bare, $message:literal) => {
+        Some("Bearer realm=\"postern\"")
+    };
+    ($error:ident, $message:literal) => {
+        Some(concat!(
+            "Bearer realm=\"postern\", error=\"",
+            stringify!($error),
+            "\", error_description=\"",
+            $message,
+            "\""
+        ))
+    };
+}
+
+/// Builds the enum and its accessors from the table, so that a row cannot be half added.
+macro_rules! rejections {
+    ($($(#[$doc:meta])* $name:ident: $status:ident, $reason:literal, $message:literal, $challenge:ident;)+) => {
+        /// Why a request was refused. Everything a client is told about it follows from the variant.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Rejection {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Rejection {
+            /// All of them, in the table's order.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The stable code: `data.reason`, metric label and log field.
+            pub const fn reason(self) -> &'static str {
+                match self { $(Self::$name => $reason,)+ }
+            }
+
+            /// The HTTP status, which the envelope repeats in its `status` member.
+            pub const fn status(self) -> StatusCode {
+                match self { $(Self::$name => StatusCode::$status,)+ }
+            }
+
+            /// A sentence for people: the envelope's `msg`.
+            pub const fn message(self) -> &'static str {
+                match self { $(Self::$name => $message,)+ }
+            }
+
+            /// The `WWW-Authenticate` field (RFC 6750 §3), for the rows that ask for credentials.
+            pub const fn www_authenticate(self) -> Option<&'static str> {
+                match self { $(Self::$name => challenge!($challenge, $message),)+ }
+            }
+        }
+    };
+}
+
+rejections! {
+    // The request's shape.
+    /// Dot segments, a backslash, a control byte, a broken or a double escape in the path.
+    PathNotCanonical: BAD_REQUEST, "path_not_canonical", "the path is not in canonical form", none;
+    /// Ambiguous framing: Content-Length with Transfer-Encoding, and the like.
+    RequestFraming: BAD_REQUEST, "request_framing", "the message framing is ambiguous", none;
+    /// No `Host` field.
+    HostMissing: BAD_REQUEST, "host_missing", "the Host header is missing", none;
+    /// The method is not allowed on this path, or never allowed (TRACE, CONNECT).
+    MethodNotAllowed: METHOD_NOT_ALLOWED, "method_not_allowed", "the method is not allowed here", none;
+    /// An upgrade was asked for where none may happen.
+    UpgradeNotAllowed: BAD_REQUEST, "upgrade_not_allowed", "the connection cannot be upgraded here", none;
+    /// The header block or the request target is longer than allowed.
+    RequestHeaderTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "request_header_too_large", "the request header is too large", none;
+    /// The request did not arrive in time.
+    RequestTimeout: REQUEST_TIMEOUT, "request_timeout", "the request did not arrive in time", none;
+
+    // The token.
+    /// The request carries no token.
+    TokenMissing: UNAUTHORIZED, "token_missing", "no access token was sent", bare;
+    /// More than one `Authorization` field (RFC 6750 §3.1: a bad request).
+    AuthorizationRepeated: BAD_REQUEST, "authorization_repeated", "more than one Authorization header was sent", invalid_request;
+    /// The `Authorization` field is longer than the configured limit.
+    AuthorizationTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "authorization_too_large", "the Authorization header is too large", none;
+    /// Another scheme than `Bearer`.
+    AuthorizationScheme: UNAUTHORIZED, "authorization_scheme", "the Authorization scheme is not Bearer", invalid_token;
+    /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
+    TokenMalformed: UNAUTHORIZED, "token_malformed", "the access token is malformed", invalid_token;
+    /// Another algorithm than the key's.
+    TokenAlgorithm: UNAUTHORIZED, "token_algorithm", "the access token names an algorithm that is not allowed", invalid_token;
+    /// A header member that is always refused, or a foreign `typ`.
+    TokenHeader: UNAUTHORIZED, "token_header", "the access token has a header member that is not allowed", invalid_token;
+    /// A `kid` that is not in the key set.
+    TokenKeyUnknown: UNAUTHORIZED, "token_key_unknown", "the access token names an unknown key", invalid_token;
+    /// Not the key's signature over this header and payload.
+    TokenSignature: UNAUTHORIZED, "token_signature", "the signature of the access token is invalid", invalid_token;
+    /// `exp` plus leeway is over.
+    TokenExpired: UNAUTHORIZED, "token_expired", "the access token has expired", invalid_token;
+    /// `nbf` minus leeway is still ahead.
+    TokenNotYetValid: UNAUTHORIZED, "token_not_yet_valid", "the access token is not valid yet", invalid_token;
+    /// A required claim is absent.
+    TokenClaimMissing: UNAUTHORIZED, "token_claim_missing", "the access token lacks a required claim", invalid_token;
+    /// A claim of the wrong type or with an impossible value.
+    TokenClaimInvalid: UNAUTHORIZED, "token_claim_invalid", "a claim of the access token is invalid", invalid_token;
+    /// `iss` is absent or not the configured issuer.
+    TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token;
+    /// `aud` is absent or lacks the configured audience.
+    TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token;
+
+    // The verification keys.
+    /// No verification key has been fetched yet.
+    AuthKeysUnavailable: SERVICE_UNAVAILABLE, "auth_keys_unavailable", "no verification key is available yet", none;
+    /// The verification keys are older than allowed.
+    AuthKeysStale: SERVICE_UNAVAILABLE, "auth_keys_stale", "the verification key is too old to be trusted", none;
+
+    // The way to the service.
+    /// The user header would be longer than the configured limit.
+    IdentityTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "identity_too_large", "the user of the access token does not fit into a header", none;
+    /// The service cannot be reached, or broke off before it answered.
+    UpstreamUnavailable: BAD_GATEWAY, "upstream_unavailable", "the service cannot be reached", none;
+    /// The service did not answer in time.
+    UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not answer in time", none;
+
+    // The auth server's own operations.
+    /// The login's body is missing, or username or password is empty (contract §4.1 rule 1).
+    LoginIncomplete: BAD_REQUEST, "login_incomplete", "login information incomplete", none;
+    /// The body is not the JSON object that is expected here.
+    BodyMalformed: BAD_REQUEST, "body_malformed", "the body is not the expected JSON object", none;
+    /// The body is longer than allowed.
+    BodyTooLarge: PAYLOAD_TOO_LARGE, "body_too_large", "the body is too large", none;
+    /// The body's media type is not `application/json`.
+    MediaTypeUnsupported: UNSUPPORTED_MEDIA_TYPE, "media_type_unsupported", "the body must be application/json", none;
+    /// A required parameter is missing, empty or unreadable.
+    ParameterMissing: BAD_REQUEST, "parameter_missing", "a required parameter is missing", none;
+    /// The application is not registered, or its secret is wrong: told apart nowhere.
+    ApplicationUnknown: UNAUTHORIZED, "application_unknown", "the application is unknown or its secret is wrong", bare;
+    /// Nothing is served under this path.
+    NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none;
+    /// The key store has not been reached yet, so there is no signing key.
+    StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "the key store is not available", none;
+    /// A fault of this program; the log holds the cause.
+    Internal: INTERNAL_SERVER_ERROR, "internal", "internal error", none;
+}
+
+/// Long enough not to hammer, short enough that a caller is back soon after the next minute tick.
+const RETRY_AFTER_SECONDS: u32 = 5;
+
+impl Rejection {
+    /// The `Retry-After` field in seconds, for what heals by itself (RFC 9110 §10.2.3).
+    pub const fn retry_after(self) -> Option<u32> {
+        match self {
+            Self::AuthKeysUnavailable | Self::AuthKeysStale | Self::StoreUnavailable => {
+                Some(RETRY_AFTER_SECONDS)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_codes_are_unique_and_safe_as_label_and_json() {
+        let mut seen = std::collections::HashSet::new();
+        for rejection in Rejection::ALL {
+            let reason = rejection.reason();
+            assert!(seen.insert(reason), "{reason} stands twice");
+            assert!(reason.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+        }
+    }
+
+    #[test]
+    fn every_401_carries_a_challenge() {
+        for rejection in Rejection::ALL {
+            if rejection.status() == StatusCode::UNAUTHORIZED {
+                assert!(rejection.www_authenticate().is_some(), "{rejection}");
+            }
+        }
+    }
+
+    #[test]
+    fn messages_fit_into_a_quoted_string() {
+        for rejection in Rejection::ALL {
+            let plain = |b: u8| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\';
+            assert!(rejection.message().bytes().all(plain), "{rejection}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_credentials_is_challenged_without_an_error_code() {
+        assert_eq!(
+            Rejection::TokenMissing.www_authenticate(),
+            Some(r#"Bearer realm="postern""#)
+        );
+        assert_eq!(
+            Rejection::TokenExpired.www_authenticate(),
+            Some(
+                r#"Bearer realm="postern", error="invalid_token", error_description="the access token has expired""#
+            )
+        );
+    }
+
+    #[test]
+    fn only_what_heals_by_itself_says_when_to_come_back() {
+        for rejection in Rejection::ALL {
+            assert_eq!(
+                rejection.retry_after().is_some(),
+                rejection.status() == StatusCode::SERVICE_UNAVAILABLE
+            );
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The path of a request: refused, canonical, or neither.
+//!
+//! Where two programs could read a path differently it is not canonical: it never matches the
+//! pass list, needs a token, and is forwarded byte for byte. What no honest client sends is refused.
+
+use std::borrow::Cow;
+
+use crate::rejection::Rejection;
+
+/// The path of a request target, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestPath<'a> {
+    canonical: Option<CanonicalPath<'a>>,
+}
+
+/// A path that every program reads alike, with its escapes decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CanonicalPath<'a>(Cow<'a, str>);
+
+impl CanonicalPath<'_> {
+    /// The decoded text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> RequestPath<'a> {
+    /// Checks a path as it arrived, without the query.
+    ///
+    /// # Errors
+    /// [`Rejection::PathNotCanonical`] where no honest client sends such a path: dot segments in
+    /// any encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes.
+    pub fn parse(raw: &'a [u8]) -> Result<Self, Rejection> {
+        if raw.first() != Some(&b'/') || raw.iter().copied().any(is_never_allowed) {
+            return Err(Rejection::PathNotCanonical);
+        }
+        let decoded = decode_once(raw)?;
+        if decoded.iter().copied().any(is_never_allowed)
+            || has_dot_segment(&decoded)
+            || has_overlong_utf8(&decoded)
+            || hides_a_separator(&decoded)
+        {
+            return Err(Rejection::PathNotCanonical);
+        }
+        Ok(Self {
+            canonical: canonical(raw, decoded),
+        })
+    }
+
+    /// The canonical form; `None` for a path that needs a token whatever the pass list says.
+    pub const fn canonical(&self) -> Option<&CanonicalPath<'a>> {
+        self.canonical.as_ref()
+    }
+}
+
+/// Control bytes end lines and strings, a backslash is a slash to some.
+const fn is_never_allowed(byte: u8) -> bool {
+    byte.is_ascii_control() || byte == b'\\'
+}
+
+/// Undoes one layer of escapes.
+pub(crate) fn decode_once(raw: &[u8]) -> Result<Cow<'_, [u8]>, Rejection> {
+    if !raw.contains(&b'%') {
+        return Ok(Cow::Borrowed(raw));
+    }
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((&first, tail)) = rest.split_first() {
+        let (byte, tail) = match first {
+            b'%' => split_escape(tail).ok_or(Rejection::PathNotCanonical)?,
+            byte => (byte, tail),
+        };
+        decoded.push(byte);
+        rest = tail;
+    }
+    Ok(Cow::Owned(decoded))
+}
+
+/// The byte that two leading hex digits stand for, and what follows them.
+fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
+    let hex = |digit: u8| char::from(digit).to_digit(16);
+    let ([high, low], rest) = after_percent.split_first_chunk::<2>()?;
+    let byte = u8::try_from(hex(*high)? << 4 | hex(*low)?).ok()?;
+    Some((byte, rest))
+}
+
+/// `.` and `..`, also before path parameters: Tomcat reads `/..;x/` as `/../`.
+fn has_dot_segment(decoded: &[u8]) -> bool {
+    decoded.split(|&b| b == b'/').any(|segment| {
+        let name = segment.split(|&b| b == b';').next().unwrap_or_default();
+        matches!(name, b"." | b"..")
+    })
+}
+
+/// Encodings that RFC 3629 §3 forbids and lenient decoders read as ASCII: `c0 ae` as a dot.
+fn has_overlong_utf8(decoded: &[u8]) -> bool {
+    decoded.contains(&0xc0)
+        || decoded.contains(&0xc1)
+        || decoded
+            .windows(2)
+            .any(|pair| matches!(pair, [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
+}
+
+/// Deeper than any honest chain of proxies encodes; bounds the work per path.
+const MAX_ESCAPE_DEPTH: usize = 4;
+
+/// Whether further layers of escapes hide a dot, a slash or what is never allowed.
+fn hides_a_separator(decoded: &[u8]) -> bool {
+    let mut layer = Cow::Borrowed(decoded);
+    for _ in 0..MAX_ESCAPE_DEPTH {
+        let Some((next, hidden)) = decode_leniently(&layer) else {
+            return false;
+        };
+        if hidden {
+            return true;
+        }
+        layer = Cow::Owned(next);
+    }
+    true
+}
+
+/// Decodes the valid escapes of a layer and tells whether one of them hid a separator; `None`
+/// where there was no valid escape.
+fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let (mut decoded, mut found, mut hidden) = (Vec::with_capacity(layer.len()), false, false);
+    let mut rest = layer;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        let escape = (first == b'%').then(|| split_escape(tail)).flatten();
+        let Some((byte, tail)) = escape else {
+            decoded.push(first);
+            continue;
+        };
+        found = true;
+        hidden |= matches!(byte, b'.' | b'/') || is_never_allowed(byte);
+        decoded.push(byte);
+        rest = tail;
+    }
+    found.then_some((decoded, hidden))
+}
+
+/// The canonical form of a path that was not refused, if it is in it.
+fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<'a>> {
+    let plain = !raw.windows(2).any(|pair| pair == b"//") && only_canonical_bytes(raw);
+    if !plain {
+        return None;
+    }
+    let text = match decoded {
+        Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
+    };
+    (!text.chars().any(is_confusable)).then_some(CanonicalPath(text))
+}
+
+/// RFC 3986 `pchar` without `;`, and the escapes that have no other spelling: the space and
+/// everything beyond ASCII.
+fn only_canonical_bytes(raw: &[u8]) -> bool {
+    let mut rest = raw;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = match first {
+            b'%' => match split_escape(tail) {
+                Some((b' ' | 0x80.., tail)) => tail,
+                _ => return false,
+            },
+            byte if is_plain(byte) => tail,
+            _ => return false,
+        };
+    }
+    true
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'/' | b'-'
+                | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b'='
+                | b':'
+                | b'@'
+        )
+}
+
+/// Characters that compatibility mappings turn into dots, slashes, backslashes or percent signs,
+/// and the C1 controls.
+const fn is_confusable(c: char) -> bool {
+    matches!(
+        c,
+        '\u{80}'..='\u{9f}'
+            | '\u{2024}'..='\u{2026}'
+            | '\u{2044}'
+            | '\u{2215}'
+            | '\u{29f8}'
+            | '\u{fe52}'
+            | '\u{fe68}'
+            | '\u{ff05}'
+            | '\u{ff0e}'
+            | '\u{ff0f}'
+            | '\u{ff3c}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `canonical`, `opaque` (never pass-listed) or `refused`.
+    fn class(path: &[u8]) -> &'static str {
+        match RequestPath::parse(path) {
+            Err(_) => "refused",
+            Ok(path) if path.canonical().is_some() => "canonical",
+            Ok(_) => "opaque",
+        }
+    }
+
+    #[test]
+    fn paths_are_refused_canonical_or_opaque() {
+        let rows: &[(&[u8], &str)] = &[
+            (b"/", "canonical"),
+            (b"/a/b.c", "canonical"),
+            (b"/a%20b", "canonical"),
+            (b"/caf%c3%a9", "canonical"),
+            (b"/a...b/.hidden/..x", "canonical"),
+            (b"//a", "opaque"),
+            (b"/a%2fb", "opaque"),
+            (b"/a;v=1", "opaque"),
+            (b"/%61", "opaque"),
+            (b"/a%23b", "opaque"),
+            (b"/a%2541", "opaque"),
+            (b"/caf%e9", "opaque"),
+            (b"/caf\xc3\xa9", "opaque"),
+            (b"/a%ef%bc%8fb", "opaque"),
+            (b"", "refused"),
+            (b"*", "refused"),
+            (b"a", "refused"),
+            (b"/..", "refused"),
+            (b"/./a", "refused"),
+            (b"/a/%2e%2E/b", "refused"),
+            (b"/a/..%2fb", "refused"),
+            (b"/a/..;x/b", "refused"),
+            (b"/a/..%3bx/b", "refused"),
+            (b"/a\\b", "refused"),
+            (b"/a%5cb", "refused"),
+            (b"/a%00", "refused"),
+            (b"/a%0d%0ab", "refused"),
+            (b"/a\x7f", "refused"),
+            (b"/a%", "refused"),
+            (b"/a%4", "refused"),
+            (b"/a%zz", "refused"),
+            (b"/a%u002e", "refused"),
+            (b"/a%252e", "refused"),
+            (b"/a%25252fb", "refused"),
+            (b"/a%25%32%65", "refused"),
+            (b"/a%c0%ae", "refused"),
+            (b"/a%e0%80%af", "refused"),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(class(path), *expected, "{}", path.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn deep_escape_chains_end_soon() {
+        let chain = format!("/{}41", "%25".repeat(20_000));
+        assert_eq!(class(chain.as_bytes()), "opaque");
+        let chain = format!("/%{}41", "25".repeat(20_000));
+        assert_eq!(class(chain.as_bytes()), "refused");
+    }
+}

@@ -1,0 +1,78 @@
+//! The configured signing method (contract §2.4) and the one algorithm that each allows.
+
+use std::{fmt, str::FromStr};
+
+use jsonwebtoken::Algorithm;
+
+/// `rsa` (default), `hmac` or `ecdsa`. Both programs are configured with the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SigningType {
+    /// RSASSA-PKCS1-v1_5 with SHA-256 (RS256), modulus of 2048 bits or more.
+    #[default]
+    Rsa,
+    /// HMAC with SHA-256 (HS256): whoever may verify may also issue.
+    Hmac,
+    /// ECDSA on P-256 with SHA-256 (ES256).
+    Ecdsa,
+}
+
+impl SigningType {
+    /// All of them, for `--help` and tables.
+    pub const ALL: [Self; 3] = [Self::Rsa, Self::Hmac, Self::Ecdsa];
+
+    /// The only algorithm a token of this type may name. The key decides, never the token.
+    pub const fn algorithm(self) -> Algorithm {
+        match self {
+            Self::Rsa => Algorithm::RS256,
+            Self::Hmac => Algorithm::HS256,
+            Self::Ecdsa => Algorithm::ES256,
+        }
+    }
+
+    /// The word of the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rsa => "rsa",
+            Self::Hmac => "hmac",
+            Self::Ecdsa => "ecdsa",
+        }
+    }
+}
+
+impl fmt::Display for SigningType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The word is none of the three.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected rsa, hmac or ecdsa")]
+pub struct UnknownSigningType;
+
+impl FromStr for SigningType {
+    type Err = UnknownSigningType;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|signing_type| signing_type.as_str() == word)
+            .ok_or(UnknownSigningType)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contract_2_4_the_three_words_and_the_default() {
+        for signing_type in SigningType::ALL {
+            assert_eq!(signing_type.to_string().parse(), Ok(signing_type));
+        }
+        assert_eq!(SigningType::default(), SigningType::Rsa);
+        for word in ["", "RSA", "none", "rs256"] {
+            assert_eq!(word.parse::<SigningType>(), Err(UnknownSigningType));
+        }
+    }
+}

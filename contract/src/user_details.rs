@@ -1,0 +1,81 @@
+//! The current user as controllers and clients see it (contract §2.5).
+
+use serde::Serialize;
+
+/// Declares the struct from the contract's list, so that names, order and count cannot drift.
+macro_rules! user_details {
+    ($($field:ident: $name:literal),+ $(,)?) => {
+        /// All 27 fields of contract §2.5. Serialised, every one is present, null without a value.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+        #[expect(missing_docs, reason = "the contract gives the fields no other meaning than their names")]
+        pub struct CurrentUserDetails {
+            $(#[serde(rename = $name)] pub $field: Option<String>,)+
+        }
+
+        impl CurrentUserDetails {
+            /// The fields that have a value, in the contract's order.
+            pub fn present(&self) -> impl Iterator<Item = (&'static str, &str)> {
+                [$(($name, self.$field.as_deref())),+]
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name, value?)))
+            }
+        }
+    };
+}
+
+user_details! {
+    id: "id",
+    tenant_id: "tenantId",
+    client_id: "clientId",
+    sign_method: "signMethod",
+    nick_name: "nickName",
+    avatar: "avatar",
+    an_id: "anId",
+    an_title: "anTitle",
+    telephone: "telephone",
+    email: "email",
+    account: "account",
+    account_secret: "accountSecret",
+    status: "status",
+    app_id: "appId",
+    open_id: "openId",
+    user_type: "userType",
+    sex: "sex",
+    dept_id: "deptId",
+    dept_title: "deptTitle",
+    post_id: "postId",
+    post_title: "postTitle",
+    grade: "grade",
+    is_super_admin: "isSuperAdmin",
+    del_flag: "delFlag",
+    can_del: "canDel",
+    expire_time: "expireTime",
+    other: "other",
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn contract_2_5_all_27_fields_are_present_and_null_without_a_value() {
+        let json = serde_json::to_value(CurrentUserDetails::default()).unwrap();
+        let members = json.as_object().unwrap();
+        assert_eq!(members.len(), 27);
+        assert!(members.values().all(serde_json::Value::is_null));
+    }
+
+    #[test]
+    fn present_leaves_out_what_is_null() {
+        let details = CurrentUserDetails {
+            id: Some("1".into()),
+            user_type: Some("member".into()),
+            ..CurrentUserDetails::default()
+        };
+        assert_eq!(
+            details.present().collect::<Vec<_>>(),
+            [("id", "1"), ("userType", "member")]
+        );
+    }
+}

@@ -1,0 +1,348 @@
+//! Verification of one token: a pure function of keys, policy, token and time.
+//!
+//! Wraps `jsonwebtoken`'s signature check; header and payload are parsed here, because the rules
+//! are stricter than its own (duplicate members, `crit`, required types) and no knob may be open.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::Algorithm;
+use serde_json::{Map, Value};
+
+use crate::{
+    bearer::Bearer,
+    claims::Claims,
+    keys::{KeyId, KeySet, VerificationKey},
+    rejection::Rejection,
+    strict_json,
+};
+
+/// What is asked of a token besides a good signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerificationPolicy {
+    /// `iss` must be this one; `None` leaves it unchecked.
+    pub issuer: Option<String>,
+    /// `aud` must hold this one; `None` leaves it unchecked.
+    pub audience: Option<String>,
+    /// Clock skew in seconds granted to `exp` and `nbf`.
+    pub leeway_seconds: u32,
+    /// Whether a token without `exp` is refused.
+    pub require_expiry: bool,
+}
+
+/// Members that move the key or the meaning of the token out of our hands (RFC 7515 §4.1, RFC 7797).
+const REFUSED_HEADER_MEMBERS: [&str; 8] = ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
+
+/// Media types of an access token; compared without regard to case (RFC 7515 §4.1.9).
+const ACCEPTED_TYPES: [&str; 2] = ["JWT", "at+jwt"];
+
+impl VerificationPolicy {
+    /// Verifies `token` with `keys` at `now`, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// The first rule that the token breaks, in this order: form, header members, algorithm, key,
+    /// signature, claims, `exp`, `nbf`, `iss`, `aud`. [`Rejection::TokenKeyUnknown`] is the only
+    /// one that a fresh key set can heal.
+    pub fn verify_at(
+        &self,
+        keys: &KeySet,
+        token: Bearer<'_>,
+        now: i64,
+    ) -> Result<Claims, Rejection> {
+        let token = CompactToken::split(token)?;
+        let header = Header::parse(token.header)?;
+        check_signature(keys, &header, &token)?;
+        let claims = Claims::from_json(&decode(token.payload)?)?;
+        self.check_times(&claims, now)?;
+        self.check_parties(&claims)?;
+        Ok(claims)
+    }
+
+    /// Whether the times of a token that was verified before still hold.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenClaimMissing`] without a required `exp`, [`Rejection::TokenExpired`],
+    /// [`Rejection::TokenNotYetValid`].
+    pub fn check_times(&self, claims: &Claims, now: i64) -> Result<(), Rejection> {
+        let leeway = i64::from(self.leeway_seconds);
+        match claims.expires_at {
+            None if self.require_expiry => return Err(Rejection::TokenClaimMissing),
+            // "On or after" (RFC 7519 §4.1.4).
+            Some(exp) if now >= exp.saturating_add(leeway) => return Err(Rejection::TokenExpired),
+            _ => {}
+        }
+        match claims.not_before {
+            Some(nbf) if now < nbf.saturating_sub(leeway) => Err(Rejection::TokenNotYetValid),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_parties(&self, claims: &Claims) -> Result<(), Rejection> {
+        if self.issuer.is_some() && claims.issuer != self.issuer {
+            return Err(Rejection::TokenIssuer);
+        }
+        match &self.audience {
+            Some(audience) if !claims.audience.contains(audience) => Err(Rejection::TokenAudience),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.
+struct CompactToken<'a> {
+    header: &'a str,
+    payload: &'a str,
+    signature: &'a str,
+    /// What the signature covers: header, dot, payload.
+    signed: &'a [u8],
+}
+
+impl<'a> CompactToken<'a> {
+    fn split(token: Bearer<'a>) -> Result<Self, Rejection> {
+        let token = token.as_str();
+        let (signed, signature) = token.rsplit_once('.').ok_or(Rejection::TokenMalformed)?;
+        let (header, payload) = signed.split_once('.').ok_or(Rejection::TokenMalformed)?;
+        if payload.contains('.') {
+            return Err(Rejection::TokenMalformed);
+        }
+        Ok(Self {
+            header,
+            payload,
+            signature,
+            signed: signed.as_bytes(),
+        })
+    }
+}
+
+/// base64url without padding and without stray bits (RFC 7515 §2).
+fn decode(part: &str) -> Result<Vec<u8>, Rejection> {
+    URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| Rejection::TokenMalformed)
+}
+
+struct Header {
+    /// Only compared with the key's.
+    algorithm: Algorithm,
+    key_id: Option<KeyId>,
+}
+
+impl Header {
+    fn parse(encoded: &str) -> Result<Self, Rejection> {
+        let members =
+            strict_json::object(&decode(encoded)?).map_err(|_| Rejection::TokenMalformed)?;
+        if REFUSED_HEADER_MEMBERS
+            .iter()
+            .any(|name| members.contains_key(*name))
+        {
+            return Err(Rejection::TokenHeader);
+        }
+        check_type(&members)?;
+        Ok(Self {
+            key_id: key_id(&members)?,
+            algorithm: algorithm(&members)?,
+        })
+    }
+}
+
+fn check_type(members: &Map<String, Value>) -> Result<(), Rejection> {
+    let accepted = match members.get("typ") {
+        None => true,
+        Some(Value::String(media_type)) => ACCEPTED_TYPES
+            .iter()
+            .any(|accepted| media_type.eq_ignore_ascii_case(accepted)),
+        Some(_) => false,
+    };
+    accepted.then_some(()).ok_or(Rejection::TokenHeader)
+}
+
+fn algorithm(members: &Map<String, Value>) -> Result<Algorithm, Rejection> {
+    members
+        .get("alg")
+        .and_then(Value::as_str)
+        .and_then(|name| name.parse().ok())
+        .ok_or(Rejection::TokenAlgorithm)
+}
+
+fn key_id(members: &Map<String, Value>) -> Result<Option<KeyId>, Rejection> {
+    match members.get("kid") {
+        None => Ok(None),
+        Some(Value::String(name)) => KeyId::new(name).map(Some).ok_or(Rejection::TokenHeader),
+        Some(_) => Err(Rejection::TokenHeader),
+    }
+}
+
+/// Tries the keys that the token may be signed with: never one of another algorithm.
+fn check_signature(
+    keys: &KeySet,
+    header: &Header,
+    token: &CompactToken<'_>,
+) -> Result<(), Rejection> {
+    let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
+    if !keys.keys().iter().any(|key| of_its_algorithm(&key)) {
+        return Err(Rejection::TokenAlgorithm);
+    }
+    let named = header.key_id.as_ref().filter(|_| keys.is_named());
+    let mut candidates = keys
+        .keys()
+        .iter()
+        .filter(|key| named.is_none_or(|name| key.id() == name))
+        .peekable();
+    if candidates.peek().is_none() {
+        return Err(Rejection::TokenKeyUnknown);
+    }
+    let mut candidates = candidates.filter(of_its_algorithm).peekable();
+    if candidates.peek().is_none() {
+        return Err(Rejection::TokenAlgorithm);
+    }
+    for key in candidates {
+        match key.verifies(token.signed, token.signature) {
+            Some(true) => return Ok(()),
+            Some(false) => {}
+            None => return Err(Rejection::TokenMalformed),
+        }
+    }
+    Err(Rejection::TokenSignature)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+    use jsonwebtoken::{EncodingKey, crypto};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{bearer, signing_type::SigningType};
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    const NOW: i64 = 1_000_000;
+
+    fn policy() -> VerificationPolicy {
+        VerificationPolicy {
+            issuer: None,
+            audience: None,
+            leeway_seconds: 30,
+            require_expiry: true,
+        }
+    }
+
+    fn key_set() -> KeySet {
+        KeySet::nameless(VerificationKey::parse(SigningType::Hmac, SECRET).unwrap())
+    }
+
+    fn token(header: &Value, payload: &Value) -> String {
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", encode(header), encode(payload));
+        let key = EncodingKey::from_secret(SECRET.as_bytes());
+        let signature = crypto::sign(signed.as_bytes(), &key, Algorithm::HS256).unwrap();
+        format!("{signed}.{signature}")
+    }
+
+    fn verify(policy: &VerificationPolicy, keys: &KeySet, token: &str) -> Result<(), Rejection> {
+        let mut headers = HeaderMap::new();
+        let field = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
+        headers.insert(AUTHORIZATION, field);
+        let bearer = bearer::from_headers(&headers, 100_000)?.unwrap();
+        policy.verify_at(keys, bearer, NOW).map(drop)
+    }
+
+    fn header() -> Value {
+        json!({"alg": "HS256", "typ": "JWT"})
+    }
+
+    fn payload() -> Value {
+        json!({"username": "admin", "userId": "1", "exp": NOW + 1, "iss": "auth", "aud": "shop"})
+    }
+
+    fn with(mut object: Value, name: &str, value: Value) -> Value {
+        object[name] = value;
+        object
+    }
+
+    #[test]
+    fn times_are_granted_exactly_the_leeway() {
+        for (claim, value, expected) in [
+            ("exp", NOW - 29, Ok(())),
+            ("exp", NOW - 30, Err(Rejection::TokenExpired)),
+            ("nbf", NOW + 30, Ok(())),
+            ("nbf", NOW + 31, Err(Rejection::TokenNotYetValid)),
+        ] {
+            let token = token(&header(), &with(payload(), claim, json!(value)));
+            assert_eq!(verify(&policy(), &key_set(), &token), expected, "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_missing_exp_is_refused_unless_allowed() {
+        let token = token(&header(), &with(payload(), "exp", Value::Null));
+        let missing = Err(Rejection::TokenClaimMissing);
+        assert_eq!(verify(&policy(), &key_set(), &token), missing);
+        let lenient = VerificationPolicy {
+            require_expiry: false,
+            ..policy()
+        };
+        assert_eq!(verify(&lenient, &key_set(), &token), Ok(()));
+    }
+
+    #[test]
+    fn issuer_and_audience_are_checked_when_set_and_then_must_be_there() {
+        let strict = VerificationPolicy {
+            issuer: Some("auth".into()),
+            audience: Some("shop".into()),
+            ..policy()
+        };
+        for (claim, value, expected) in [
+            ("iss", json!("auth"), Ok(())),
+            ("iss", json!("AUTH"), Err(Rejection::TokenIssuer)),
+            ("iss", Value::Null, Err(Rejection::TokenIssuer)),
+            ("aud", json!(["x", "shop"]), Ok(())),
+            ("aud", json!([]), Err(Rejection::TokenAudience)),
+            ("aud", Value::Null, Err(Rejection::TokenAudience)),
+        ] {
+            let token = token(&header(), &with(payload(), claim, value));
+            assert_eq!(verify(&strict, &key_set(), &token), expected, "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_nameless_key_is_tried_whatever_the_token_calls_it_and_a_named_one_is_chosen() {
+        let token = token(&with(header(), "kid", json!("other")), &payload());
+        assert_eq!(verify(&policy(), &key_set(), &token), Ok(()));
+        let named = KeySet::named(key_set().keys().to_vec());
+        assert_eq!(
+            verify(&policy(), &named, &token),
+            Err(Rejection::TokenKeyUnknown)
+        );
+    }
+
+    #[test]
+    fn a_foreign_algorithm_never_asks_for_another_key() {
+        let named = KeySet::named(key_set().keys().to_vec());
+        for algorithm in ["none", "RS256", "hs256", ""] {
+            let header = json!({"alg": algorithm, "kid": "other"});
+            let token = token(&header, &payload());
+            assert_eq!(
+                verify(&policy(), &named, &token),
+                Err(Rejection::TokenAlgorithm),
+                "{algorithm}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_prefix_of_a_good_token_and_no_flipped_byte_passes() {
+        let good = token(&header(), &payload());
+        assert_eq!(verify(&policy(), &key_set(), &good), Ok(()));
+        for end in 1..good.len() {
+            assert!(verify(&policy(), &key_set(), &good[..end]).is_err());
+        }
+        for at in 0..good.len() {
+            let mut flipped = good.clone().into_bytes();
+            flipped[at] = if flipped[at] == b'A' { b'B' } else { b'A' };
+            let flipped = String::from_utf8(flipped).unwrap();
+            assert!(
+                verify(&policy(), &key_set(), &flipped).is_err(),
+                "byte {at}"
+            );
+        }
+    }
+}
