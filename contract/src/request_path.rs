@@ -122,6 +122,9 @@ fn hides_a_separator(decoded: &[u8]) -> bool {
 /// Decodes the valid escapes of a layer and tells whether one of them hid a separator; `None`
 /// where there was no valid escape.
 fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
+    if !layer.contains(&b'%') {
+        return None;
+    }
     let (mut decoded, mut found, mut hidden) = (Vec::with_capacity(layer.len()), false, false);
     let mut rest = layer;
     while let Some((&first, tail)) = rest.split_first() {
