@@ -19,7 +19,7 @@ pub enum PathError {
     #[error("'{{' and '}}' are not supported: write '*' for one segment, '**' for several")]
     Variable,
     /// A context path ends where the service's own paths begin.
-    #[error("a context path has no '/' at its end and no wildcards")]
+    #[error("may hold only letters, digits, '-', '.', '_', '~' and single slashes between them")]
     BadContext,
 }
 

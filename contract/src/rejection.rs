@@ -69,6 +69,8 @@ rejections! {
     PathNotCanonical: BAD_REQUEST, "path_not_canonical", "the path is not in canonical form", none;
     /// Ambiguous framing: Content-Length with Transfer-Encoding, and the like.
     RequestFraming: BAD_REQUEST, "request_framing", "the message framing is ambiguous", none;
+    /// Not a request at all: a broken request line, field or length.
+    RequestMalformed: BAD_REQUEST, "request_malformed", "the request is not valid HTTP", none;
     /// No `Host` field.
     HostMissing: BAD_REQUEST, "host_missing", "the Host header is missing", none;
     /// The method is not allowed on this path, or never allowed (TRACE, CONNECT).

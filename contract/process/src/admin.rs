@@ -1,0 +1,292 @@
+//! The admin port: probes and metrics for any peer, everything else for loopback peers only.
+//!
+//! Served by hyper on whatever tokio runtime runs [`serve`]: the auth server's own, or the one of a
+//! Pingora background service.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::health::Health;
+
+/// What kubelet and Prometheus ask for, from outside the pod.
+const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// From the first byte of a connection, or the end of the last answer, to the end of a header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A slow reader of `/metrics` must not hold up the end of the process.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Accepting fails for the lack of file descriptors; trying again at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves the admin port until `shutdown` resolves. `extra` adds routes for loopback peers.
+///
+/// # Errors
+/// When the listener cannot be given to the runtime.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    health: Health,
+    metrics: Arc<Registry>,
+    extra: Router,
+    shutdown: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let routes = routes(health, metrics, extra);
+    let connections = GracefulShutdown::new();
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    serve_connection(stream, peer, routes.clone(), &connections, HEADER_TIMEOUT);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "admin port: accept failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    // Whoever is still reading after that is cut off.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, connections.shutdown()).await;
+    Ok(())
+}
+
+fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    routes: Router,
+    connections: &GracefulShutdown,
+    header_timeout: Duration,
+) {
+    let service = routes.layer(axum::Extension(ConnectInfo(peer)));
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let connection = connections.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, %peer, "admin port: connection ended");
+        }
+    });
+}
+
+fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
+    Router::new()
+        .route("/livez", get(StatusCode::OK))
+        .route("/startupz", get(startup))
+        .route("/readyz", get(readiness))
+        .with_state(health)
+        .merge(
+            Router::new()
+                .route("/metrics", get(exposition))
+                .with_state(metrics),
+        )
+        .merge(extra)
+        .layer(middleware::from_fn(loopback_or_open))
+}
+
+/// Decides by the connection's own address and the four exact paths, so that a route added later is
+/// closed to other peers without anyone having to think of it.
+async fn loopback_or_open(
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if peer.ip().to_canonical().is_loopback() || OPEN_TO_ANY_PEER.contains(&request.uri().path()) {
+        next.run(request).await
+    } else {
+        (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
+    }
+}
+
+async fn startup(State(health): State<Health>) -> StatusCode {
+    if health.is_started() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+async fn readiness(State(health): State<Health>) -> Response {
+    let status = if health.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    match serde_json::to_string(&health.conditions()) {
+        Ok(report) => {
+            (status, [(header::CONTENT_TYPE, "application/json")], report).into_response()
+        }
+        Err(error) => fault("readiness report", &error),
+    }
+}
+
+async fn exposition(State(registry): State<Arc<Registry>>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+        Err(error) => fault("metrics", &error),
+    }
+}
+
+fn fault(what: &str, error: &dyn std::error::Error) -> Response {
+    tracing::error!(%error, "admin port: {what} cannot be written");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use axum::body::Body;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+    use tokio::task::JoinHandle;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    fn extra() -> Router {
+        Router::new().route("/", get(async || "status page"))
+    }
+
+    /// The status and body `peer` gets.
+    async fn answer(health: &Health, peer: &str, path: &str) -> (u16, String) {
+        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        let peer: SocketAddr = peer.parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let mut registry = Registry::default();
+        let requests = prometheus_client::metrics::counter::Counter::<u64>::default();
+        registry.register("requests", "Requests", requests);
+        let answer = routes(health.clone(), Arc::new(registry), extra())
+            .oneshot(request)
+            .await
+            .unwrap();
+        let status = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), 64 * 1024)
+            .await
+            .unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_probes_follow_the_health() {
+        let health = Health::new();
+        let key = health.condition("signing_key", "no key pair yet");
+        let peer = "10.0.0.7:40000";
+        assert_eq!(answer(&health, peer, "/livez").await.0, 200);
+        assert_eq!(answer(&health, peer, "/startupz").await.0, 503);
+        let (status, report) = answer(&health, peer, "/readyz").await;
+        assert_eq!(status, 503);
+        assert_eq!(
+            report,
+            r#"[{"name":"started","ok":false,"reason":"starting"},{"name":"signing_key","ok":false,"reason":"no key pair yet"}]"#
+        );
+
+        health.set_started();
+        key.met();
+        assert_eq!(answer(&health, peer, "/startupz").await.0, 200);
+        let (status, report) = answer(&health, peer, "/readyz").await;
+        assert_eq!(status, 200);
+        assert!(
+            report.contains(r#"{"name":"signing_key","ok":true,"reason":null}"#),
+            "{report}"
+        );
+    }
+
+    #[tokio::test]
+    async fn metrics_are_the_registry_as_text() {
+        let (status, text) = answer(&Health::new(), "10.0.0.7:40000", "/metrics").await;
+        assert_eq!(status, 200);
+        assert!(text.contains("requests_total 0"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_a_probe_answers_loopback_peers_only() {
+        let health = Health::new();
+        for (peer, path, status) in [
+            ("127.0.0.1:1", "/", 200),
+            ("[::1]:1", "/", 200),
+            ("[::ffff:127.0.0.1]:1", "/", 200),
+            ("127.0.0.1:1", "/nothing", 404),
+            ("10.0.0.7:1", "/", 403),
+            ("[::ffff:10.0.0.7]:1", "/", 403),
+            ("[fd00::7]:1", "/", 403),
+            ("10.0.0.7:1", "/nothing", 403),
+            ("10.0.0.7:1", "/livez/", 403),
+            ("10.0.0.7:1", "//livez", 403),
+        ] {
+            assert_eq!(answer(&health, peer, path).await.0, status, "{peer} {path}");
+        }
+    }
+
+    /// An admin port on a real socket, how to end it, and its end.
+    fn running() -> (
+        SocketAddr,
+        oneshot::Sender<()>,
+        JoinHandle<std::io::Result<()>>,
+    ) {
+        let listener = crate::listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async { _ = stopped.await };
+        let registry = Arc::new(Registry::default());
+        (
+            address,
+            stop,
+            tokio::spawn(serve(listener, Health::new(), registry, extra(), shutdown)),
+        )
+    }
+
+    #[tokio::test]
+    async fn the_peer_is_taken_from_the_connection_and_the_end_is_graceful() {
+        let (address, stop, served) = running();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with("status page"),
+            "{answer}"
+        );
+
+        let _idle = TcpStream::connect(address).await.unwrap();
+        stop.send(()).unwrap();
+        served.await.unwrap().unwrap();
+        assert!(
+            TcpStream::connect(address).await.is_err(),
+            "the port is closed"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_header_that_never_ends_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(20));
+        serve_connection(stream, peer, extra(), &connections, brief);
+
+        client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    }
+}

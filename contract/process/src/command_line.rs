@@ -1,0 +1,135 @@
+//! One set of settings from four sources: flag > `POSTERN_*` variable > TOML file > default.
+//!
+//! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its long
+//! name is its key in the file. A setting with `hide_env_values` is a secret and is refused there.
+//! `--config FILE` itself is added here. clap ranks and validates: what the file adds is handed to
+//! it as further flags, unless the command line or the environment gave them.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Command, Parser, value_parser};
+
+use self::config_file::ConfigFile;
+use self::from_file::FromFile;
+use self::refusal::refusal;
+use crate::exit::Failure;
+
+mod config_file;
+mod from_file;
+mod refusal;
+
+const CONFIG: &str = "config";
+const VARIABLE_PREFIX: &str = "POSTERN_";
+
+/// The program's settings. `--help` and `--version` print and end the process, as clap does.
+///
+/// # Errors
+/// [`Failure::Usage`] for a wrong flag or variable, [`Failure::Config`] for what the file says.
+pub fn parse<C: Parser>() -> Result<C, Failure> {
+    let settings = match parse_from(std::env::args_os().collect()) {
+        Ok(settings) => settings,
+        Err(Stop::Help(answer)) => answer.exit(),
+        Err(Stop::Failure(failure)) => return Err(failure),
+    };
+    for name in unknown_variables(&command::<C>(), std::env::vars_os().map(|(name, _)| name)) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "warning: {name} is no setting of this program: ignored"
+        );
+    }
+    Ok(settings)
+}
+
+/// Why there are no settings.
+#[derive(Debug)]
+enum Stop {
+    /// Help or version was asked for.
+    Help(clap::Error),
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
+    let given = lenient_matches::<C>(&arguments)?;
+    let mut command = command::<C>();
+    // Built, so that the global flags stand in every subcommand.
+    command.build();
+    let from_file = match file_of(&given) {
+        Some(path) => FromFile::resolve(&command, &given, ConfigFile::read(path)?)?,
+        None => FromFile::default(),
+    };
+    // Before a `--`, after which everything is an operand.
+    let end = arguments
+        .iter()
+        .position(|argument| argument == "--")
+        .unwrap_or(arguments.len());
+    arguments.splice(end..end, from_file.arguments.iter().cloned());
+
+    let refused = |error| refusal(&command, &from_file, error);
+    let mut matches = command
+        .clone()
+        .try_get_matches_from(arguments)
+        .map_err(refused)?;
+    C::from_arg_matches_mut(&mut matches).map_err(refused)
+}
+
+/// The program's command with `--config`.
+fn command<C: Parser>() -> Command {
+    let config = Arg::new(CONFIG)
+        .long(CONFIG)
+        .env("POSTERN_CONFIG")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .global(true)
+        .help("TOML file with settings; its keys are the long names of the flags");
+    C::command().arg(config)
+}
+
+/// What command line and environment say by themselves. It may lack what the file will add, so
+/// nothing is refused yet: the real parse does that.
+fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, Stop> {
+    let lenient = command::<C>().ignore_errors(true);
+    lenient.try_get_matches_from(arguments).map_err(Stop::Help)
+}
+
+fn file_of(given: &ArgMatches) -> Option<&PathBuf> {
+    given.get_one(CONFIG)
+}
+
+/// The flags of one command that are settings.
+fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
+    command
+        .get_arguments()
+        .filter(|arg| arg.get_env().is_some() && arg.get_id() != CONFIG)
+}
+
+fn all_settings(command: &Command) -> Vec<&Arg> {
+    settings(command)
+        .chain(command.get_subcommands().flat_map(all_settings))
+        .collect()
+}
+
+/// Our variables that no flag declares: a misspelt one would otherwise be silently without effect.
+/// Not fatal, because Kubernetes and shared environment files set variables for others too.
+fn unknown_variables(command: &Command, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
+    let known: BTreeSet<&OsStr> = all_settings(command)
+        .into_iter()
+        .filter_map(Arg::get_env)
+        .collect();
+    names
+        .filter(|name| name != "POSTERN_CONFIG" && !known.contains(name.as_os_str()))
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name.starts_with(VARIABLE_PREFIX))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! The TOML file of settings: flat, one key per flag. It knows how a value is written, not which
+//! keys there are.
+
+use std::any::TypeId;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction};
+use toml::{Table, Value};
+
+use crate::exit::Failure;
+
+/// A file that was read and is TOML.
+#[derive(Debug)]
+pub(super) struct ConfigFile {
+    path: PathBuf,
+    values: Table,
+}
+
+/// The TOML types a flag takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Integer,
+    Text,
+    /// A type of ours that parses itself, be it a number of seconds or an address.
+    TextOrInteger,
+}
+
+impl ConfigFile {
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let refuse = |why: &str| Failure::Config(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| refuse(&error.to_string()))?;
+        let values = text
+            .parse()
+            .map_err(|error| refuse(&without_snippet(&error, &text)))?;
+        Ok(Self {
+            path: path.to_owned(),
+            values,
+        })
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    pub(super) fn into_path(self) -> PathBuf {
+        self.path
+    }
+
+    pub(super) fn refuse(&self, key: &str, why: &str) -> Failure {
+        Failure::Config(format!("{}: `{key}` {why}", self.path.display()))
+    }
+
+    /// The flags that `key` stands for: none when it is absent or a switch that is off.
+    pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, Failure> {
+        match (self.values.get(key), flag.get_action()) {
+            (None, _) => Ok(Vec::new()),
+            (Some(Value::Boolean(on)), ArgAction::SetTrue) => Ok(on
+                .then(|| OsString::from(format!("--{key}")))
+                .into_iter()
+                .collect()),
+            (Some(Value::Array(items)), ArgAction::Append) => items
+                .iter()
+                .map(|item| self.argument(key, flag, item))
+                .collect(),
+            (Some(value), _) => Ok(vec![self.argument(key, flag, value)?]),
+        }
+    }
+
+    fn argument(&self, key: &str, flag: &Arg, value: &Value) -> Result<OsString, Failure> {
+        let kind = Kind::of(flag);
+        let text = match (value, kind) {
+            (Value::String(text), Kind::Text | Kind::TextOrInteger) => text.clone(),
+            (Value::Integer(number), Kind::Integer | Kind::TextOrInteger) => number.to_string(),
+            (Value::Boolean(on), Kind::Boolean) => on.to_string(),
+            _ => {
+                return Err(self.refuse(
+                    key,
+                    &format!("must be {}, not {}", kind.name(), value.type_str()),
+                ));
+            }
+        };
+        Ok(OsString::from(format!("--{key}={text}")))
+    }
+}
+
+impl Kind {
+    fn of(flag: &Arg) -> Self {
+        let parsed = flag.get_value_parser().type_id();
+        let is = |types: &[TypeId]| types.iter().any(|other| parsed == *other);
+        if is(&[TypeId::of::<bool>()]) {
+            Self::Boolean
+        } else if is(&[
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+        ]) {
+            Self::Integer
+        } else if is(&[TypeId::of::<String>(), TypeId::of::<PathBuf>()]) {
+            Self::Text
+        } else {
+            Self::TextOrInteger
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "true or false",
+            Self::Integer => "an integer",
+            Self::Text => "a string",
+            Self::TextOrInteger => "a string or an integer",
+        }
+    }
+}
+
+/// The parser's own text quotes the faulty line, which may hold a secret in the wrong place.
+fn without_snippet(error: &toml::de::Error, text: &str) -> String {
+    let before = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .unwrap_or_default();
+    format!(
+        "line {}: {}",
+        before.matches('\n').count() + 1,
+        error.message()
+    )
+}

@@ -1,0 +1,88 @@
+//! What the configuration file adds to a command line: the flags of the chosen subcommand that
+//! neither the command line nor the environment gave.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+
+use super::config_file::ConfigFile;
+use super::{all_settings, settings};
+use crate::exit::Failure;
+
+/// The flags that the configuration file stands for.
+#[derive(Debug, Default)]
+pub(super) struct FromFile {
+    pub(super) path: PathBuf,
+    keys: Vec<String>,
+    pub(super) arguments: Vec<OsString>,
+}
+
+impl FromFile {
+    /// Every key must be a setting of the program; those of the chosen subcommand are taken unless
+    /// they are given already.
+    pub(super) fn resolve(
+        command: &Command,
+        given: &ArgMatches,
+        file: ConfigFile,
+    ) -> Result<Self, Failure> {
+        refuse_unknown_and_secret(&file, command)?;
+        let (chosen, given) = chosen_subcommand(command, given);
+        let mut resolved = Self::default();
+        for setting in settings(chosen).filter(|setting| !is_given(setting, given)) {
+            let Some(key) = setting.get_long() else {
+                continue;
+            };
+            let arguments = file.arguments_for(key, setting)?;
+            if !arguments.is_empty() {
+                resolved.keys.push(key.to_owned());
+                resolved.arguments.extend(arguments);
+            }
+        }
+        resolved.path = file.into_path();
+        Ok(resolved)
+    }
+
+    /// Whether a line of clap's is about a flag that the file gave.
+    pub(super) fn is_named_in(&self, line: &str) -> bool {
+        self.keys
+            .iter()
+            .any(|key| line.contains(&format!("'--{key} ")) || line.contains(&format!("'--{key}'")))
+    }
+}
+
+fn refuse_unknown_and_secret(file: &ConfigFile, command: &Command) -> Result<(), Failure> {
+    let known = all_settings(command);
+    for key in file.keys() {
+        match known.iter().find(|setting| setting.get_long() == Some(key)) {
+            None => return Err(file.refuse(key, "is no setting of this program")),
+            Some(setting) if setting.is_hide_env_values_set() => {
+                let advice = format!("is a secret: give `{key}-file` instead");
+                return Err(file.refuse(key, &advice));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn chosen_subcommand<'a>(
+    command: &'a Command,
+    given: &'a ArgMatches,
+) -> (&'a Command, &'a ArgMatches) {
+    let next = given
+        .subcommand()
+        .and_then(|(name, given)| Some((command.find_subcommand(name)?, given)));
+    next.map_or((command, given), |(command, given)| {
+        chosen_subcommand(command, given)
+    })
+}
+
+fn is_given(setting: &Arg, given: &ArgMatches) -> bool {
+    let source = given.value_source(setting.get_id().as_str());
+    matches!(
+        source,
+        Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+    )
+}

@@ -1,0 +1,259 @@
+//! The ranking of the sources and the one line for each thing that is wrong.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+
+/// cargo sets `CARGO_PKG_NAME` to `process` for every test: the one variable a test can rely on
+/// without changing the environment of its neighbours.
+#[derive(Debug, Parser, PartialEq)]
+#[command(name = "prog")]
+enum Program {
+    Serve(Serve),
+    Keys {
+        #[command(subcommand)]
+        action: Keys,
+    },
+}
+
+#[derive(Debug, clap::Args, PartialEq)]
+struct Serve {
+    #[arg(long, env = "POSTERN_UNSET_NAME", default_value = "default")]
+    name: String,
+    #[arg(long, env = "CARGO_PKG_NAME", default_value = "default")]
+    from_env: String,
+    #[arg(
+        long,
+        env = "POSTERN_UNSET_UPSTREAM",
+        required_unless_present = "no_upstream"
+    )]
+    upstream: Option<String>,
+    #[arg(long, env = "POSTERN_UNSET_NO_UPSTREAM", conflicts_with = "upstream")]
+    no_upstream: bool,
+    #[arg(long, env = "POSTERN_UNSET_LIFETIME", default_value_t = 18_000)]
+    lifetime: u32,
+    #[arg(long, env = "POSTERN_UNSET_PASS")]
+    pass: Vec<String>,
+    #[arg(long, env = "POSTERN_UNSET_SECRET", hide_env_values = true, value_parser = eight_letters)]
+    secret: Option<String>,
+    #[arg(long, env = "POSTERN_UNSET_SECRET_FILE")]
+    secret_file: Option<PathBuf>,
+    #[arg(long)]
+    not_a_setting: bool,
+}
+
+#[derive(Debug, clap::Subcommand, PartialEq)]
+enum Keys {
+    Revoke {
+        #[arg(long, env = "POSTERN_UNSET_STORE")]
+        store: String,
+        kid: String,
+    },
+}
+
+fn eight_letters(value: &str) -> Result<String, String> {
+    if value.len() == 8 {
+        Ok(value.to_owned())
+    } else {
+        Err("not eight letters".to_owned())
+    }
+}
+
+fn run(arguments: &[&str], file: &str) -> Result<Program, Stop> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prog.toml");
+    std::fs::write(&path, file).unwrap();
+    let mut line = vec![OsString::from("prog")];
+    line.extend(arguments.iter().map(OsString::from));
+    line.insert(2.min(line.len()), OsString::from("--config"));
+    line.insert(3.min(line.len()), path.into_os_string());
+    parse_from(line)
+}
+
+fn serve(arguments: &[&str], file: &str) -> Serve {
+    let mut line = vec!["serve"];
+    line.extend(arguments);
+    match run(&line, file) {
+        Ok(Program::Serve(serve)) => serve,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn failure(arguments: &[&str], file: &str) -> Failure {
+    match run(arguments, file) {
+        Err(Stop::Failure(failure)) => failure,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn flag_before_variable_before_file_before_default() {
+    let file = "upstream = 'u'\nname = 'file'\nfrom-env = 'file'";
+    assert_eq!(serve(&["--upstream", "u"], "").name, "default");
+    assert_eq!(serve(&[], file).name, "file");
+    assert_eq!(serve(&["--name", "flag"], file).name, "flag");
+    assert_eq!(
+        serve(&[], file).from_env,
+        "process",
+        "the variable outranks the file"
+    );
+    assert_eq!(serve(&["--from-env", "flag"], file).from_env, "flag");
+    assert_eq!(
+        serve(&["--upstream", "flag"], file).upstream.unwrap(),
+        "flag"
+    );
+}
+
+#[test]
+fn the_file_satisfies_what_clap_requires_and_counts_in_its_conflicts() {
+    assert!(serve(&[], "no-upstream = true").no_upstream);
+    assert!(!serve(&["--upstream", "u"], "no-upstream = false").no_upstream);
+    let clash = failure(&["serve", "--upstream", "u"], "no-upstream = true");
+    assert_eq!(clash.code(), 78);
+    assert!(
+        clash.to_string().contains("prog.toml: the argument '--"),
+        "{clash}"
+    );
+}
+
+#[test]
+fn lists_stand_for_repeated_flags_and_are_replaced_as_a_whole() {
+    let file = "no-upstream = true\npass = ['/a/**', '/b']\nlifetime = 60";
+    assert_eq!(serve(&[], file).pass, ["/a/**", "/b"]);
+    assert_eq!(serve(&["--pass", "/c"], file).pass, ["/c"]);
+    assert_eq!(serve(&[], file).lifetime, 60);
+    assert_eq!(serve(&[], "no-upstream = true\npass = '/a'").pass, ["/a"]);
+}
+
+#[test]
+fn a_subcommand_takes_its_own_settings_and_leaves_the_others() {
+    let file = "store = 'redis://r'\nname = 'file'";
+    let revoked = run(&["keys", "revoke", "--", "-kid"], file).unwrap();
+    let (store, kid) = ("redis://r".to_owned(), "-kid".to_owned());
+    assert_eq!(
+        revoked,
+        Program::Keys {
+            action: Keys::Revoke { store, kid }
+        }
+    );
+}
+
+#[test]
+fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
+    for (file, line) in [
+        ("nmae = 'x'", "`nmae` is no setting of this program"),
+        ("config = 'x'", "`config` is no setting of this program"),
+        (
+            "not-a-setting = true",
+            "`not-a-setting` is no setting of this program",
+        ),
+        (
+            "secret = 'abcdefgh'",
+            "`secret` is a secret: give `secret-file` instead",
+        ),
+        ("name = 5", "`name` must be a string, not integer"),
+        (
+            "lifetime = '60'",
+            "`lifetime` must be an integer, not string",
+        ),
+        (
+            "lifetime = -1",
+            "invalid value '-1' for '--lifetime <LIFETIME>'",
+        ),
+        (
+            "no-upstream = 'yes'",
+            "`no-upstream` must be true or false, not string",
+        ),
+        ("name = ['a']", "`name` must be a string, not array"),
+        ("pass = [['a']]", "`pass` must be a string, not array"),
+        ("[name]", "`name` must be a string, not table"),
+        ("name = 'a'\nname = 'b'", "line 2: "),
+        ("name =", "line 1: "),
+    ] {
+        let failure = failure(&["serve"], file);
+        let said = failure.to_string();
+        assert_eq!(failure.code(), 78, "{said}");
+        assert!(
+            said.contains("prog.toml: ") && said.contains(line),
+            "{file}: {said}"
+        );
+        assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_fatal() {
+    let arguments = ["prog", "serve", "--config", "/nowhere/prog.toml"].map(OsString::from);
+    let Err(Stop::Failure(failure)) = parse_from::<Program>(arguments.to_vec()) else {
+        unreachable!("a named file must be there")
+    };
+    assert_eq!(failure.code(), 78);
+    assert!(
+        failure.to_string().starts_with("/nowhere/prog.toml: "),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_bad_command_line_is_one_line_naming_the_flag() {
+    for (arguments, line) in [
+        (
+            &["serve", "--lifetime", "x"][..],
+            "invalid value 'x' for '--lifetime <LIFETIME>': ",
+        ),
+        (
+            &["serve", "--naem", "x"],
+            "unexpected argument '--naem' found tip: a similar argument exists: '--name'",
+        ),
+        (
+            &["serve"],
+            "the following required arguments were not provided: --upstream <UPSTREAM>",
+        ),
+        (&["srve"], "unrecognized subcommand 'srve'"),
+        (
+            &["serve", "--secret", "hunter2"],
+            "invalid value '…' for '--secret <SECRET>': not eight letters",
+        ),
+    ] {
+        let failure = failure(arguments, "");
+        let said = failure.to_string();
+        assert_eq!(failure.code(), 64, "{said}");
+        assert!(
+            said.starts_with(line) && said.ends_with("; see --help"),
+            "{said}"
+        );
+        assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn help_is_an_answer_and_no_failure() {
+    for arguments in [
+        &["prog", "--help"][..],
+        &["prog", "serve", "--help"],
+        &["prog", "help", "keys"],
+    ] {
+        let stop =
+            parse_from::<Program>(arguments.iter().map(OsString::from).collect()).unwrap_err();
+        assert!(matches!(stop, Stop::Help(_)), "{stop:?}");
+    }
+    let Err(Stop::Failure(failure)) = parse_from::<Program>(vec![OsString::from("prog")]) else {
+        unreachable!("no command is no success")
+    };
+    assert_eq!(
+        failure,
+        Failure::Usage("a command is missing; see --help".to_owned())
+    );
+}
+
+#[test]
+fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
+    let names = [
+        "POSTERN_UNSET_NAME",
+        "POSTERN_CONFIG",
+        "POSTERN_NMAE",
+        "HOME",
+    ]
+    .map(OsString::from);
+    let unknown = unknown_variables(&command::<Program>(), names.into_iter());
+    assert_eq!(unknown, BTreeSet::from(["POSTERN_NMAE".to_owned()]));
+}

@@ -1,0 +1,83 @@
+//! How a program ends: four kinds of failure, each with its exit code of `sysexits.h`, and the one
+//! line on standard error that says why.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Why a program ends early. The text is one line for the operator and holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The command line cannot be understood.
+    #[error("{0}")]
+    Usage(String),
+    /// The command line is fine; what it configures is not.
+    #[error("{0}")]
+    Config(String),
+    /// Something the program needs in order to start, or that a command asked about, is away.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A fault of the program itself.
+    #[error("{0}")]
+    Software(String),
+}
+
+impl Failure {
+    /// The exit code scripts and supervisors see.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 64,
+            Self::Unavailable(_) => 69,
+            Self::Software(_) => 70,
+            Self::Config(_) => 78,
+        }
+    }
+}
+
+/// Turns the outcome of `main` into its exit code, printing `error: …` when it failed.
+#[must_use]
+pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // A closed standard error must not turn the exit code into a panic's.
+            let _ = writeln!(
+                std::io::stderr(),
+                "error: {}",
+                one_line(&failure.to_string())
+            );
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// Causes quoted from libraries may span lines; whoever reads the last line of a log must see all.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_its_sysexits_code() {
+        let text = || "why".to_owned();
+        let codes = [
+            (Failure::Usage(text()), 64),
+            (Failure::Unavailable(text()), 69),
+            (Failure::Software(text()), 70),
+            (Failure::Config(text()), 78),
+        ];
+        for (failure, code) in codes {
+            assert_eq!(failure.code(), code, "{failure:?}");
+            assert_eq!(finish(Err(failure)), ExitCode::from(code));
+        }
+        assert_eq!(finish(Ok(())), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_cause_of_several_lines_is_printed_as_one() {
+        assert_eq!(one_line("bad file\n  at line 3\n"), "bad file at line 3");
+    }
+}

@@ -1,0 +1,173 @@
+//! What the probes report: named conditions that all have to hold for the program to be ready, and
+//! whether it has started.
+//!
+//! A condition begins as not met, so that forgetting to report it fails closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+/// The health of one program. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    started: AtomicBool,
+    conditions: Mutex<Vec<ConditionState>>,
+}
+
+/// One line of the readiness report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConditionState {
+    /// What has to hold, in one stable word: `signing_key`, `store`.
+    pub name: &'static str,
+    /// Whether it holds.
+    pub ok: bool,
+    /// Why it does not; `None` when it does.
+    pub reason: Option<String>,
+}
+
+/// The handle by which the part of the program that knows reports one condition.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Health {
+    /// No conditions yet, not started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a condition that is not met, for `reason`, until its handle says so.
+    #[must_use]
+    pub fn condition(&self, name: &'static str, reason: &str) -> Condition {
+        let mut conditions = self.shared.conditions();
+        conditions.push(ConditionState {
+            name,
+            ok: false,
+            reason: Some(reason.to_owned()),
+        });
+        Condition {
+            shared: Arc::clone(&self.shared),
+            index: conditions.len() - 1,
+        }
+    }
+
+    /// Reports that start-up is over: sockets are open, background work runs.
+    pub fn set_started(&self) {
+        self.shared.started.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Health::set_started`] was called.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.shared.started.load(Ordering::Acquire)
+    }
+
+    /// Whether every condition of the report holds.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.conditions().iter().all(|condition| condition.ok)
+    }
+
+    /// The readiness report: `started` first, then every condition in the order of registration.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<ConditionState> {
+        let ok = self.is_started();
+        let reason = (!ok).then(|| "starting".to_owned());
+        let mut report = vec![ConditionState {
+            name: "started",
+            ok,
+            reason,
+        }];
+        report.extend_from_slice(&self.shared.conditions());
+        report
+    }
+}
+
+impl Condition {
+    /// The condition holds.
+    pub fn met(&self) {
+        self.set(true, None);
+    }
+
+    /// The condition does not hold; `reason` is shown to the operator and must hold no secret.
+    pub fn unmet(&self, reason: impl Into<String>) {
+        self.set(false, Some(reason.into()));
+    }
+
+    fn set(&self, ok: bool, reason: Option<String>) {
+        if let Some(condition) = self.shared.conditions().get_mut(self.index) {
+            condition.ok = ok;
+            condition.reason = reason;
+        }
+    }
+}
+
+impl Shared {
+    // A panic elsewhere must not turn every later probe into one: the list is valid at any moment.
+    fn conditions(&self) -> MutexGuard<'_, Vec<ConditionState>> {
+        self.conditions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_means_started_and_every_condition_met() {
+        let health = Health::new();
+        let key = health.condition("signing_key", "no key pair yet");
+        let store = health.condition("store", "not asked yet");
+        assert!(!health.is_ready());
+
+        key.met();
+        store.met();
+        assert!(!health.is_ready(), "not started");
+
+        health.set_started();
+        assert!(health.is_ready());
+
+        store.unmet("connection refused");
+        assert!(!health.is_ready());
+        assert!(
+            health.is_started(),
+            "losing a condition does not undo the start"
+        );
+    }
+
+    #[test]
+    fn the_report_names_each_condition_and_why_it_fails() {
+        let health = Health::new();
+        health.condition("signing_key", "no key pair yet").met();
+        let _store = health.condition("store", "not asked yet");
+        let report = [
+            ConditionState {
+                name: "started",
+                ok: false,
+                reason: Some("starting".to_owned()),
+            },
+            ConditionState {
+                name: "signing_key",
+                ok: true,
+                reason: None,
+            },
+            ConditionState {
+                name: "store",
+                ok: false,
+                reason: Some("not asked yet".to_owned()),
+            },
+        ];
+        assert_eq!(health.conditions(), report);
+    }
+}

@@ -1,0 +1,14 @@
+//! What both programs do alike as processes: command line and configuration file, secret files,
+//! logs, health, admin port, listeners, signals, exit codes.
+//!
+//! Nothing here knows tokens, keys or HTTP routes of either program.
+
+pub mod admin;
+pub mod command_line;
+pub mod exit;
+pub mod health;
+pub mod healthcheck;
+pub mod listener;
+pub mod secret_file;
+pub mod signals;
+pub mod telemetry;

@@ -1,0 +1,57 @@
+//! Binding a port and saying which one it became.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+
+use crate::exit::Failure;
+
+/// A listening socket, already non-blocking as both tokio and Pingora want it.
+///
+/// # Errors
+/// [`Failure::Unavailable`] naming the address when the operating system refuses it.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let refused = |error| Failure::Unavailable(format!("cannot listen on {address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(refused)?;
+    listener.set_nonblocking(true).map_err(refused)?;
+    Ok(listener)
+}
+
+/// Prints `prefix` and the address the listener got (port 0 picks a free one) as one line on
+/// standard output, where whoever started the program waits for it, and returns that address.
+///
+/// # Errors
+/// [`Failure::Software`] when the socket has no address. A closed standard output is no reason
+/// not to serve.
+pub fn announce(prefix: &str, listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{prefix}{address}").and_then(|()| stdout.flush());
+    Ok(address)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_zero_becomes_a_real_port() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_ne!(announce("listening on ", &listener).unwrap().port(), 0);
+    }
+
+    #[test]
+    fn a_taken_port_is_named_in_the_failure() {
+        let taken = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = taken.local_addr().unwrap();
+        let Failure::Unavailable(line) = bind(address).unwrap_err() else {
+            unreachable!("a taken port is unavailable")
+        };
+        assert!(
+            line.starts_with(&format!("cannot listen on {address}: ")),
+            "{line}"
+        );
+    }
+}

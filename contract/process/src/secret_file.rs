@@ -1,0 +1,203 @@
+//! Reading a secret from a file that nobody else may read.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+use zeroize::Zeroizing;
+
+use crate::exit::Failure;
+
+/// No secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the memory.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// Why a secret file was refused. Every text names the file; none quotes its content.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    /// It cannot be opened or read.
+    #[error("secret file {}: {cause} ({})", path.display(), access)]
+    Unreadable {
+        /// The file as configured.
+        path: PathBuf,
+        /// Owner, mode and the user this process runs as.
+        access: String,
+        /// What the operating system said.
+        cause: std::io::Error,
+    },
+    /// Others than its owner may read or change it.
+    #[error("secret file {} is open to others: allow its owner only, chmod 600 ({})", path.display(), access)]
+    Exposed {
+        /// The file as configured.
+        path: PathBuf,
+        /// Owner, mode and the user this process runs as.
+        access: String,
+    },
+    /// It holds no text, or far too much of it.
+    #[error("secret file {} {problem} ({})", path.display(), access)]
+    Unusable {
+        /// The file as configured.
+        path: PathBuf,
+        /// Owner, mode and the user this process runs as.
+        access: String,
+        /// What is wrong with the content.
+        problem: &'static str,
+    },
+}
+
+impl From<SecretFileError> for Failure {
+    fn from(error: SecretFileError) -> Self {
+        Self::Config(error.to_string())
+    }
+}
+
+/// The text of the file without its trailing line break.
+///
+/// # Errors
+/// [`SecretFileError`] when the file is unreadable, open to others, empty, not UTF-8 or too long.
+pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
+    let unreadable = |access: String, cause| SecretFileError::Unreadable {
+        path: path.to_owned(),
+        access,
+        cause,
+    };
+    let mut file = File::open(path).map_err(|cause| unreadable(access_of(path), cause))?;
+    // Asked of the open file, not of the path: nobody can swap the file between check and read.
+    let metadata = file
+        .metadata()
+        .map_err(|cause| unreadable(access_of(path), cause))?;
+    let access = describe(&metadata);
+    if is_exposed(metadata.mode(), metadata.uid()) {
+        return Err(SecretFileError::Exposed {
+            path: path.to_owned(),
+            access,
+        });
+    }
+    let text = read_text(&mut file).map_err(|cause| unreadable(access.clone(), cause))?;
+    let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
+    let problem = if text.len() as u64 > MAX_BYTES {
+        "is longer than 64 KiB"
+    } else if trimmed.is_empty() {
+        "is empty"
+    } else {
+        return Ok(trimmed);
+    };
+    Err(SecretFileError::Unusable {
+        path: path.to_owned(),
+        access,
+        problem,
+    })
+}
+
+/// Owner only. A file of root's may be readable by its group besides: that is how Kubernetes mounts
+/// a secret for a pod with `fsGroup` (root:GROUP 0440).
+fn is_exposed(mode: u32, owner: u32) -> bool {
+    let closed_to_others = if owner == 0 { 0o037 } else { 0o077 };
+    mode & closed_to_others != 0
+}
+
+fn read_text(file: &mut File) -> std::io::Result<Zeroizing<String>> {
+    // Reserved at once: growing would leave copies of the secret behind that nobody clears.
+    let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn access_of(path: &Path) -> String {
+    std::fs::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
+}
+
+fn describe(metadata: &Metadata) -> String {
+    format!(
+        "owner uid {}, mode {:04o}, {}",
+        metadata.uid(),
+        metadata.mode() & 0o7777,
+        running_as()
+    )
+}
+
+fn running_as() -> String {
+    format!("running as uid {}", geteuid().as_raw())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file_with(content: &[u8], mode: u32) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), content).unwrap();
+        std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_trailing_line_break_is_not_part_of_the_secret() {
+        for content in ["s3cret", "s3cret\n", "s3cret\r\n"] {
+            let file = file_with(content.as_bytes(), 0o600);
+            assert_eq!(read(file.path()).unwrap().as_str(), "s3cret");
+        }
+    }
+
+    #[test]
+    fn only_the_owner_may_have_access_or_roots_group_may_read() {
+        let table = [
+            (0o600, 1000, false),
+            (0o400, 1000, false),
+            (0o640, 1000, true),
+            (0o604, 1000, true),
+            (0o440, 0, false),
+            (0o640, 0, false),
+            (0o660, 0, true),
+            (0o444, 0, true),
+        ];
+        for (mode, owner, exposed) in table {
+            assert_eq!(is_exposed(mode, owner), exposed, "{mode:o} of uid {owner}");
+        }
+    }
+
+    #[test]
+    fn a_world_readable_file_is_refused_with_file_owner_mode_and_our_uid() {
+        let file = file_with(b"s3cret", 0o644);
+        let line = read(file.path()).unwrap_err().to_string();
+        let uid = geteuid().as_raw();
+        assert!(line.contains(&file.path().display().to_string()), "{line}");
+        assert!(
+            line.contains(&format!("owner uid {uid}, mode 0644, running as uid {uid}")),
+            "{line}"
+        );
+        assert!(!line.contains("s3cret"), "{line}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named_with_the_cause() {
+        let line = read(Path::new("/nowhere/app-secret"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            line.starts_with("secret file /nowhere/app-secret: "),
+            "{line}"
+        );
+        assert!(line.contains("No such file"), "{line}");
+    }
+
+    #[test]
+    fn an_empty_too_long_or_binary_file_is_no_secret() {
+        let too_long = vec![b'a'; MAX_BYTES as usize + 1];
+        for (content, why) in [
+            (&b"\n"[..], "is empty"),
+            (&too_long, "is longer than 64 KiB"),
+            (b"\xff\xfe", "UTF-8"),
+        ] {
+            let line = read(file_with(content, 0o600).path())
+                .unwrap_err()
+                .to_string();
+            assert!(line.contains(why), "{line}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Logs: one subscriber for `tracing` and `log`, written to standard error with RFC 3339 UTC times.
+//!
+//! Standard output stays free for what a command was asked to print.
+
+use std::io::IsTerminal;
+
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use crate::exit::Failure;
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line, for collectors.
+    Json,
+}
+
+/// Libraries whose debug lines print requests, headers or connection addresses as they are:
+/// `Authorization`, the query that carries `appSecret`, the password in a store's address.
+const CAPPED_AT_INFO: [&str; 7] = [
+    "h2",
+    "hyper",
+    "hyper_util",
+    "pingora",
+    "redis",
+    "reqwest",
+    "rustls",
+];
+
+/// Installs the subscriber. `directives` has the syntax of `RUST_LOG`: `info`,
+/// `warn,sidecar=debug`.
+///
+/// # Errors
+/// [`Failure::Config`] for directives that cannot be read, [`Failure::Software`] when a subscriber
+/// is already there.
+pub fn init(format: LogFormat, directives: &str) -> Result<(), Failure> {
+    let filter = EnvFilter::builder()
+        .parse(directives)
+        .map_err(|error| Failure::Config(format!("log filter {directives:?}: {error}")))?;
+    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let registry = tracing_subscriber::registry();
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let installed = match format {
+        LogFormat::Text => registry
+            .with(guarded(lines.with_ansi(coloured), filter))
+            .try_init(),
+        LogFormat::Json => registry
+            .with(guarded(lines.json().flatten_event(true), filter))
+            .try_init(),
+    };
+    installed.map_err(|error| Failure::Software(format!("logs: {error}")))
+}
+
+/// A layer that obeys the directives and, above them, the cap.
+fn guarded<S>(layer: impl Layer<S>, directives: EnvFilter) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    layer.with_filter(directives.and(filter_fn(within_cap)))
+}
+
+fn within_cap(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO || !is_capped(metadata.target())
+}
+
+/// Whether the crate a target belongs to is one of [`CAPPED_AT_INFO`]; every `pingora_*` crate is.
+fn is_capped(target: &str) -> bool {
+    let crate_name = target.split("::").next().unwrap_or(target);
+    CAPPED_AT_INFO.contains(&crate_name) || crate_name.starts_with("pingora_")
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What `body` logs under these directives.
+    fn logged(directives: &str, body: impl FnOnce()) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let lines = fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        let filter = EnvFilter::builder().parse(directives).unwrap();
+        let subscriber = tracing_subscriber::registry().with(guarded(lines, filter));
+        tracing::subscriber::with_default(subscriber, body);
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn no_directive_lets_the_debug_lines_of_capped_crates_through() {
+        for directives in [
+            "trace",
+            "pingora_proxy=trace,redis=debug",
+            "pingora=debug,info",
+        ] {
+            let lines = logged(directives, || {
+                tracing::debug!(target: "pingora_proxy::proxy_h1", "authorization: Bearer x");
+                tracing::trace!(target: "redis", "AUTH password");
+                tracing::info!(target: "pingora_proxy", "plain");
+            });
+            assert!(
+                !lines.contains("Bearer") && !lines.contains("AUTH"),
+                "{directives}: {lines}"
+            );
+        }
+    }
+
+    #[test]
+    fn everything_else_obeys_the_directives() {
+        let lines = logged("warn,sidecar=debug", || {
+            tracing::debug!(target: "sidecar::proxy", "one");
+            tracing::info!(target: "auth_server", "two");
+            tracing::warn!(target: "pingora_core", "three");
+        });
+        assert!(
+            lines.contains("one") && !lines.contains("two") && lines.contains("three"),
+            "{lines}"
+        );
+    }
+
+    #[test]
+    fn times_are_rfc_3339_in_utc() {
+        let line = logged("info", || tracing::info!("now"));
+        let time = line.split(' ').next().unwrap();
+        assert!(time.contains('T') && time.ends_with('Z'), "{line}");
+    }
+
+    #[test]
+    fn a_crate_is_known_by_every_target_of_its() {
+        for target in [
+            "pingora",
+            "pingora_proxy::proxy_h1",
+            "hyper::proto::h1",
+            "redis",
+        ] {
+            assert!(is_capped(target), "{target}");
+        }
+        for target in [
+            "sidecar::proxy",
+            "auth_server",
+            "hyperion",
+            "process::admin",
+        ] {
+            assert!(!is_capped(target), "{target}");
+        }
+    }
+
+    #[test]
+    fn unreadable_directives_are_a_configuration_error() {
+        assert_eq!(
+            init(LogFormat::Text, "sidecar=loud").unwrap_err().code(),
+            78
+        );
+    }
+}
