@@ -1,0 +1,191 @@
+//! The applications that may fetch the verification key (contract §4.3).
+//!
+//! None registered means that any pair is accepted, as the contract has it; with the first one
+//! registered every pair is checked. Only hashes of secrets are kept.
+
+pub(crate) mod registrations;
+pub(crate) mod secret_hash;
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use self::secret_hash::SecretHashes;
+
+/// The id of an application: 1 to 128 characters, none of them white space or a control character.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct AppId(String);
+
+/// Longer ids only serve to fill logs.
+const MAX_ID_CHARACTERS: usize = 128;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an application id has 1 to 128 characters and no white space")]
+pub(crate) struct InvalidAppId;
+
+impl TryFrom<String> for AppId {
+    type Error = InvalidAppId;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let plain = |c: char| !c.is_whitespace() && !c.is_control();
+        let fits = (1..=MAX_ID_CHARACTERS).contains(&text.chars().count());
+        if fits && text.chars().all(plain) {
+            Ok(Self(text))
+        } else {
+            Err(InvalidAppId)
+        }
+    }
+}
+
+impl FromStr for AppId {
+    type Err = InvalidAppId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.to_owned().try_into()
+    }
+}
+
+impl fmt::Display for AppId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AppId {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Lets a map of applications be asked with whatever a stranger sent as an id.
+impl Borrow<str> for AppId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Every registered application, by id. As JSON: `{"<id>": {"secretSha256": ["<base64url>"]}}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Applications(BTreeMap<AppId, SecretHashes>);
+
+impl Applications {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
+        self.0.iter()
+    }
+
+    /// `false` where the id is taken; what is there stays.
+    pub(crate) fn add(&mut self, id: AppId, secrets: SecretHashes) -> bool {
+        let free = !self.0.contains_key(&id);
+        if free {
+            self.0.insert(id, secrets);
+        }
+        free
+    }
+
+    /// Whether `secret` is one of the application's. An unknown id costs the same work as a known
+    /// one, so that the time does not tell which ids there are.
+    pub(crate) fn admits(&self, id: &str, secret: &str) -> bool {
+        let nobody = SecretHashes::unknown();
+        let known = self.0.get(id);
+        let matches = known.unwrap_or(&nobody).match_any(secret);
+        known.is_some() && matches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::secret_hash::SecretHash;
+    use super::*;
+
+    fn registered(applications: &[(&str, &[&str])]) -> Applications {
+        let mut all = Applications::default();
+        for (id, secrets) in applications {
+            let hashes = secrets.iter().map(|secret| SecretHash::of(secret));
+            assert!(all.add(id.parse().unwrap(), hashes.collect()));
+        }
+        all
+    }
+
+    #[test]
+    fn only_the_application_s_own_secrets_admit_it() {
+        let all = registered(&[
+            ("orders", &["old", "new"]),
+            ("stock", &["s"]),
+            ("closed", &[]),
+        ]);
+        for (id, secret, expected) in [
+            ("orders", "old", true),
+            ("orders", "new", true),
+            ("stock", "s", true),
+            ("orders", "s", false),
+            ("orders", "", false),
+            ("Orders", "old", false),
+            ("closed", "", false),
+            ("nobody", "old", false),
+            ("", "", false),
+        ] {
+            assert_eq!(all.admits(id, secret), expected, "{id} {secret}");
+        }
+    }
+
+    #[test]
+    fn a_taken_id_keeps_its_secrets() {
+        let mut all = registered(&[("orders", &["first"])]);
+        let second = SecretHashes::of("second");
+        assert!(!all.add("orders".parse().unwrap(), second));
+        assert!(all.admits("orders", "first"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_holds_no_secret() {
+        let all = registered(&[("orders", &["hush", "hush2"]), ("größe", &["s"])]);
+        let json = serde_json::to_string(&all).unwrap();
+        assert!(!json.contains("hush"));
+        assert_eq!(serde_json::from_str::<Applications>(&json).unwrap(), all);
+        let one = registered(&[("a", &["abc"])]);
+        assert_eq!(
+            serde_json::to_string(&one).unwrap(),
+            r#"{"a":{"secretSha256":["ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0"]}}"#
+        );
+    }
+
+    #[test]
+    fn unreadable_records_are_never_skipped() {
+        for json in [
+            "",
+            "[]",
+            r#"{"orders": 1"#,
+            r#"{"a b": {"secretSha256": []}}"#,
+            r#"{"orders": 1}"#,
+            r#"{"orders": {}}"#,
+            r#"{"orders": {"secretSha256": ["AAAA"]}}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<Applications>(json).is_err(),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn ids_are_short_words_without_white_space() {
+        let longest = "x".repeat(128);
+        for id in ["orders", "a.b-c_d", "größe", &longest] {
+            assert!(id.parse::<AppId>().is_ok(), "{id}");
+        }
+        let too_long = "x".repeat(129);
+        for id in ["", " ", "a b", "a\nb", "a\u{0}", "\u{a0}", &too_long] {
+            assert_eq!(id.parse::<AppId>(), Err(InvalidAppId), "{id:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What is kept of an application's secrets.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+/// SHA-256 of a generated secret: 32 random bytes need no slow hash. Written in base64url.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct SecretHash([u8; SHA256_OUTPUT_LEN]);
+
+#[derive(Debug, thiserror::Error)]
+#[error("a secret's hash is SHA-256 in base64url")]
+pub(crate) struct NotAHash;
+
+impl SecretHash {
+    pub(crate) fn of(secret: &str) -> Self {
+        let mut hash = [0; SHA256_OUTPUT_LEN];
+        hash.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
+        Self(hash)
+    }
+
+    /// In constant time with respect to the content.
+    fn equals(&self, other: &Self) -> bool {
+        verify_slices_are_equal(&self.0, &other.0).is_ok()
+    }
+}
+
+impl From<SecretHash> for String {
+    fn from(SecretHash(bytes): SecretHash) -> Self {
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+}
+
+impl TryFrom<String> for SecretHash {
+    type Error = NotAHash;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| NotAHash)?;
+        bytes.try_into().map(Self).map_err(|_| NotAHash)
+    }
+}
+
+/// The secrets of one application that are valid at present: a list, so that a client can be moved
+/// from one secret to the next without an interruption.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SecretHashes {
+    #[serde(rename = "secretSha256")]
+    hashes: Vec<SecretHash>,
+}
+
+impl FromIterator<SecretHash> for SecretHashes {
+    fn from_iter<I: IntoIterator<Item = SecretHash>>(hashes: I) -> Self {
+        Self {
+            hashes: hashes.into_iter().collect(),
+        }
+    }
+}
+
+impl SecretHashes {
+    /// The single secret of a new application.
+    pub(crate) fn of(secret: &str) -> Self {
+        [SecretHash::of(secret)].into_iter().collect()
+    }
+
+    /// Stands in for an application that is not there: no secret has this hash.
+    pub(super) fn unknown() -> Self {
+        [SecretHash([0; SHA256_OUTPUT_LEN])].into_iter().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Compares with every secret, also after one that matches.
+    pub(super) fn match_any(&self, secret: &str) -> bool {
+        let presented = SecretHash::of(secret);
+        let matches = self.hashes.iter().filter(|hash| hash.equals(&presented));
+        matches.count() > 0
+    }
+}

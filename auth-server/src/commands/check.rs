@@ -1,0 +1,105 @@
+//! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
+//! `serve` would start.
+
+use process::exit::Failure;
+use toml::{Table, Value};
+
+use super::print;
+use crate::cli::ServeArgs;
+use crate::config::Config;
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let config = Config::from_args(args)?;
+    print(effective(args, &config).to_string().trim_end())
+}
+
+/// One key per setting, under the name of its flag.
+fn effective(args: &ServeArgs, config: &Config) -> Table {
+    let mut settings = Table::new();
+    let mut set = |name: &str, value: Value| {
+        settings.insert(name.to_owned(), value);
+    };
+    set("listen", args.listen.to_string().into());
+    set("admin-listen", args.admin_listen.to_string().into());
+    set("context-path", args.context_path.as_str().into());
+    set("store", config.store.to_string().into());
+    if let Some(file) = &args.store.store_password_file {
+        set("store-password-file", file.display().to_string().into());
+    }
+    set("signing-type", config.signing_type.as_str().into());
+    set("store-reread", args.store_reread.into());
+    set("token-lifetime", args.token_lifetime.into());
+    set("issuer", args.issuer.as_str().into());
+    set("leeway", args.leeway.into());
+    set("oauth-response", args.oauth_response.into());
+    set(
+        "pass",
+        args.pass
+            .iter()
+            .map(|pattern| Value::from(pattern.as_str()))
+            .collect::<Vec<_>>()
+            .into(),
+    );
+    if let Some(root) = &config.static_root {
+        set("static-dir", root.display().to_string().into());
+    }
+    set("request-timeout", args.request_timeout.into());
+    set("users", "builtin".into());
+    set("registry", "none".into());
+    set(
+        "log-format",
+        format!("{:?}", args.logs.log_format).to_lowercase().into(),
+    );
+    set("log-level", args.logs.log_level.as_str().into());
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn effective_of(flags: &[&str]) -> Table {
+        let cli = Cli::try_parse_from(["auth-server", "check"].iter().chain(flags)).unwrap();
+        let Command::Check(args) = cli.command else {
+            unreachable!("check was asked for")
+        };
+        effective(&args, &Config::from_args(&args).unwrap())
+    }
+
+    #[test]
+    fn every_flag_of_serve_is_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("static")).unwrap();
+        let shown = effective_of(&[
+            "--static-dir",
+            directory.path().to_str().unwrap(),
+            "--pass",
+            "/a/**",
+        ]);
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for flag in serve
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+        {
+            let optional = flag == "store-password-file";
+            assert!(
+                optional || shown.contains_key(flag),
+                "--{flag} is not shown"
+            );
+        }
+    }
+
+    #[test]
+    fn the_password_of_a_store_is_not_shown() {
+        let shown = effective_of(&["--store", "redis://user:hush@store:7000/2"]).to_string();
+        assert!(
+            shown.contains("redis://store:7000/2") && !shown.contains("hush"),
+            "{shown}"
+        );
+    }
+}

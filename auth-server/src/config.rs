@@ -1,0 +1,153 @@
+//! The settings of `serve`, validated: what is left are values that cannot be wrong any more.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use contract::interceptor::Interceptor;
+use contract::path_patterns::{ContextPath, PassList};
+use contract::signing_type::SigningType;
+use contract::verifier::VerificationPolicy;
+use process::exit::Failure;
+use zeroize::Zeroizing;
+
+use crate::cli::{ServeArgs, StoreArgs};
+use crate::http::static_files::StaticFiles;
+use crate::keys::store::location::StoreLocation;
+use crate::token_issuer::TokenIssuer;
+
+/// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
+const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
+/// Before a token is split: far above any token of ours (lessons B13).
+const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
+
+/// What `serve` runs with, besides its addresses and logs.
+pub(crate) struct Config {
+    pub(crate) context_path: ContextPath,
+    pub(crate) store: StoreLocation,
+    pub(crate) store_reread: Duration,
+    pub(crate) signing_type: SigningType,
+    pub(crate) issuer: TokenIssuer,
+    pub(crate) interceptor: Interceptor,
+    pub(crate) policy: VerificationPolicy,
+    pub(crate) oauth_response: bool,
+    pub(crate) static_root: Option<PathBuf>,
+    pub(crate) request_timeout: Duration,
+}
+
+impl Config {
+    /// # Errors
+    /// [`Failure::Config`], one line naming the flag.
+    pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
+        let context_path = args.context_path.clone();
+        Ok(Self {
+            interceptor: Interceptor::new(
+                context_path.clone(),
+                pass_list(args)?,
+                MAX_AUTHORIZATION_BYTES,
+            ),
+            context_path,
+            store: store_location(&args.store)?,
+            store_reread: seconds(args.store_reread),
+            signing_type: args.signing.signing_type,
+            issuer: TokenIssuer {
+                issuer: args.issuer.clone(),
+                lifetime: args.token_lifetime,
+            },
+            policy: VerificationPolicy {
+                issuer: Some(args.issuer.clone()),
+                audience: None,
+                leeway_seconds: args.leeway,
+                require_expiry: true,
+            },
+            oauth_response: args.oauth_response,
+            static_root: static_root(args)?,
+            request_timeout: seconds(args.request_timeout),
+        })
+    }
+}
+
+/// The store of any command.
+///
+/// # Errors
+/// [`Failure::Config`] for an address that is none, or a password file that cannot be used.
+pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, Failure> {
+    let password = password(args)?;
+    StoreLocation::parse(&args.store, password.as_deref().map(String::as_str))
+        .map_err(|error| Failure::Config(format!("--store: {error}")))
+}
+
+fn password(args: &StoreArgs) -> Result<Option<Zeroizing<String>>, Failure> {
+    let Some(file) = &args.store_password_file else {
+        return Ok(None);
+    };
+    process::secret_file::read(file)
+        .map(Some)
+        .map_err(|error| Failure::Config(format!("--store-password-file: {error}")))
+}
+
+fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
+    let configured = args.pass.iter().map(|pattern| pattern.as_str());
+    PassList::parse(PASS_LIST.into_iter().chain(configured))
+        .map_err(|error| Failure::Config(format!("--pass: {error}")))
+}
+
+fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
+    let Some(directory) = &args.static_dir else {
+        return Ok(None);
+    };
+    StaticFiles::root(directory)
+        .map(Some)
+        .map_err(|error| Failure::Config(format!("--static-dir {}: {error}", directory.display())))
+}
+
+fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(seconds.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn config(flags: &[&str]) -> Result<Config, Failure> {
+        let cli = Cli::try_parse_from(["auth-server", "serve"].iter().chain(flags)).unwrap();
+        let Command::Serve(args) = cli.command else {
+            unreachable!("serve was asked for")
+        };
+        Config::from_args(&args)
+    }
+
+    #[test]
+    fn the_defaults_are_the_contract_s() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.context_path.as_str(), "/auth");
+        assert_eq!(config.signing_type, SigningType::Rsa);
+        assert_eq!(config.issuer.lifetime, 18_000);
+        assert_eq!(config.store_reread, Duration::from_secs(30));
+        assert!(!config.oauth_response);
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line_naming_the_flag() {
+        for (flags, start) in [
+            (["--store", "mysql://x"], "--store: "),
+            (["--store", "file:"], "--store: "),
+            (["--store", "redis://"], "--store: "),
+            (
+                ["--static-dir", "/nonexistent"],
+                "--static-dir /nonexistent: ",
+            ),
+            (
+                ["--store-password-file", "/nonexistent"],
+                "--store-password-file: ",
+            ),
+        ] {
+            let failure = config(&flags).err().unwrap();
+            assert_eq!(failure.code(), 78);
+            assert!(failure.to_string().starts_with(start), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The HTTP surface: one route, one file. What is common to all stands here: which paths there are
+//! and in which order a request meets interception, routing and the envelope.
+
+mod answer;
+mod body;
+pub(crate) mod current_user;
+pub(crate) mod interception;
+pub(crate) mod login;
+pub(crate) mod secret_key;
+pub(crate) mod static_files;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
+use axum::routing::{get, post};
+use contract::interceptor::USER_DETAILS_PATH;
+use contract::path_patterns::ContextPath;
+use contract::rejection::Rejection;
+use http::HeaderValue;
+use http::header::X_CONTENT_TYPE_OPTIONS;
+
+pub(crate) use self::answer::rejection_on_the_wire;
+use self::current_user::current_user;
+use self::interception::{Interception, intercept};
+use self::login::{LOGIN_PATH, Login, login};
+use self::secret_key::{SECRET_KEY_PATH, SecretKey, secret_key};
+use self::static_files::{StaticFiles, static_file};
+
+/// What the routes are made of.
+pub(crate) struct Routes {
+    pub(crate) context_path: ContextPath,
+    pub(crate) interception: Interception,
+    pub(crate) login: Login,
+    pub(crate) secret_key: SecretKey,
+    pub(crate) static_files: StaticFiles,
+}
+
+impl Routes {
+    /// Every path of the contract below the context path; everything else is not found, once the
+    /// token was seen.
+    pub(crate) fn into_router(self) -> Router {
+        let context = self.context_path.as_str().to_owned();
+        let path = |relative: &str| format!("{context}{relative}");
+        let static_files = get(static_file).with_state(Arc::new(self.static_files));
+
+        let mut router = Router::new()
+            .route(
+                &path(LOGIN_PATH),
+                post(login).with_state(Arc::new(self.login)),
+            )
+            .route(
+                &path(SECRET_KEY_PATH),
+                get(secret_key).with_state(Arc::new(self.secret_key)),
+            )
+            .route(&path(USER_DETAILS_PATH), get(current_user));
+        for tree in static_files::TREES {
+            for below in ["", "/", "/{*path}"] {
+                router = router.route(&format!("{context}/{tree}{below}"), static_files.clone());
+            }
+        }
+        router
+            .fallback(async || answer::rejection(Rejection::NotFound))
+            .method_not_allowed_fallback(async || answer::rejection(Rejection::MethodNotAllowed))
+            .layer(from_fn_with_state(Arc::new(self.interception), intercept))
+            .layer(map_response(no_sniffing))
+    }
+}
+
+/// A browser must not take an answer for anything else than its media type says.
+async fn no_sniffing(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

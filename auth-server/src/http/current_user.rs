@@ -1,0 +1,17 @@
+//! `GET {ctx}/current/user/details` (contract §4.2): the user whom interception found in the token.
+
+use axum::extract::Request;
+use axum::response::Response;
+use contract::envelope::MSG_OPERATION_SUCCEEDED;
+use contract::rejection::Rejection;
+
+use super::answer;
+use super::interception::CurrentUser;
+
+pub(crate) async fn current_user(request: Request) -> Response {
+    match request.extensions().get() {
+        Some(CurrentUser(claims)) => answer::ok(MSG_OPERATION_SUCCEEDED, claims.user_details()),
+        // Only reachable past an interception that let the path through without a token.
+        None => answer::rejection(Rejection::TokenMissing),
+    }
+}

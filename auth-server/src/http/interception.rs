@@ -1,0 +1,115 @@
+//! The request interceptor of contract §4.4 in front of every route: the same decisions as in the
+//! sidecar, and the current user for the routes behind it.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use contract::bearer::Bearer;
+use contract::claims::Claims;
+use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
+use contract::path_patterns::ContextPath;
+use contract::rejection::Rejection;
+use contract::verifier::VerificationPolicy;
+use http::{Version, header};
+use tracing::debug;
+
+use super::answer;
+use super::secret_key::SECRET_KEY_PATH;
+use crate::clock::unix_now;
+use crate::keys::current::CurrentKey;
+use crate::log_text::LogText;
+
+/// What this server knows at all, for what it refuses on every path (TRACE, CONNECT).
+const ANY_METHOD: &str = "GET,HEAD,POST";
+
+/// The user that the token of this request stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct CurrentUser(pub(crate) Claims);
+
+pub(crate) struct Interception {
+    interceptor: Interceptor,
+    policy: VerificationPolicy,
+    current: Arc<CurrentKey>,
+    /// Exempt by route (contract §4.3: the controller ignores the user token), whatever the pass
+    /// list says: nothing that is only similar to this path is exempt.
+    exempt_path: String,
+    user_details_path: String,
+}
+
+impl Interception {
+    pub(crate) fn new(
+        context: &ContextPath,
+        interceptor: Interceptor,
+        policy: VerificationPolicy,
+        current: Arc<CurrentKey>,
+    ) -> Self {
+        Self {
+            interceptor,
+            policy,
+            current,
+            exempt_path: format!("{}{SECRET_KEY_PATH}", context.as_str()),
+            user_details_path: format!("{}{USER_DETAILS_PATH}", context.as_str()),
+        }
+    }
+
+    /// The user where there is a token; `None` where the path needs none.
+    fn admit(&self, request: &Request, now: i64) -> Result<Option<CurrentUser>, Rejection> {
+        let path = request.uri().path();
+        if request.version() == Version::HTTP_11 && !request.headers().contains_key(header::HOST) {
+            return Err(Rejection::HostMissing);
+        }
+        if path == self.exempt_path {
+            return Ok(None);
+        }
+        match self
+            .interceptor
+            .judge(request.method(), path.as_bytes(), request.headers())
+        {
+            Judgement::Pass => Ok(None),
+            Judgement::Reject(rejection) => Err(rejection),
+            Judgement::NeedsToken(token) | Judgement::UserDetails(token) => {
+                self.verify(token, now).map(Some)
+            }
+        }
+    }
+
+    fn verify(&self, token: Bearer<'_>, now: i64) -> Result<CurrentUser, Rejection> {
+        let pair = self.current.load().ok_or(Rejection::AuthKeysUnavailable)?;
+        self.policy
+            .verify_at(pair.verification_keys(), token, now)
+            .map(CurrentUser)
+    }
+
+    fn refuse(&self, request: &Request, rejection: Rejection) -> Response {
+        let path = request.uri().path();
+        debug!(method = %request.method(), path = %LogText(path), reason = rejection.reason(), "request refused");
+        if rejection == Rejection::MethodNotAllowed {
+            let allowed = if path == self.user_details_path {
+                "GET,HEAD"
+            } else {
+                ANY_METHOD
+            };
+            return answer::method_not_allowed(allowed);
+        }
+        answer::rejection(rejection)
+    }
+}
+
+/// The middleware in front of every route.
+pub(crate) async fn intercept(
+    State(interception): State<Arc<Interception>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match interception.admit(&request, unix_now()) {
+        Err(rejection) => interception.refuse(&request, rejection),
+        Ok(user) => {
+            if let Some(user) = user {
+                request.extensions_mut().insert(user);
+            }
+            next.run(request).await
+        }
+    }
+}

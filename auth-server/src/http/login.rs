@@ -1,0 +1,160 @@
+//! `POST {ctx}/oauth/jwt/token` (contract §4.1): a signed token for who logs in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use contract::envelope::MSG_LOGIN_SUCCEEDED;
+use contract::login::{AccessTokenInfo, LoginRequest};
+use contract::rejection::Rejection;
+use http::{HeaderMap, header};
+use tracing::{error, info};
+
+use super::{answer, body};
+use crate::clock::unix_now;
+use crate::keys::current::CurrentKey;
+use crate::log_text::LogText;
+use crate::metrics::{Metrics, OK};
+use crate::random;
+use crate::token_issuer::TokenIssuer;
+use crate::users::{User, authenticate};
+
+pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
+
+pub(crate) struct Login {
+    pub(crate) issuer: TokenIssuer,
+    pub(crate) current: Arc<CurrentKey>,
+    pub(crate) metrics: Metrics,
+    pub(crate) body_timeout: Duration,
+    /// Fill `token_type` and `expires_in` as RFC 6749 §5.1 wants them; the contract leaves them null.
+    pub(crate) oauth_response: bool,
+}
+
+pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let parsed = body::read(body, login.body_timeout)
+        .await
+        .and_then(|body| parse(&parts.headers, &body));
+    let username = parsed
+        .as_ref()
+        .map(|request| request.username.clone())
+        .unwrap_or_default();
+    let outcome = parsed.and_then(|request| login.token_for(&authenticate(&request)));
+
+    let code = outcome
+        .as_ref()
+        .map_or_else(|rejection| rejection.reason(), |_| OK);
+    login.metrics.login(code);
+    info!(username = %LogText(&username), outcome = code, "login");
+    match outcome {
+        Ok(token) => answer::ok(MSG_LOGIN_SUCCEEDED, token),
+        Err(rejection) => answer::rejection(rejection),
+    }
+}
+
+/// An absent body is an incomplete login whatever media type it does not have.
+fn parse(headers: &HeaderMap, body: &Bytes) -> Result<LoginRequest, Rejection> {
+    if body.is_empty() {
+        return Err(Rejection::LoginIncomplete);
+    }
+    if !is_json(headers) {
+        return Err(Rejection::MediaTypeUnsupported);
+    }
+    LoginRequest::from_json(body)
+}
+
+/// `application/json`, in any case and with any parameters (RFC 9110 §8.3.1).
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut fields = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return false;
+    };
+    let media_type = field
+        .as_bytes()
+        .split(|&b| b == b';')
+        .next()
+        .unwrap_or_default();
+    media_type
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/json")
+}
+
+impl Login {
+    fn token_for(&self, user: &User) -> Result<AccessTokenInfo, Rejection> {
+        let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
+        let token_id = random::token_id().map_err(|error| fault(&error))?;
+        let access_token = self
+            .issuer
+            .issue(&pair, user, unix_now(), token_id)
+            .map_err(|error| fault(&error))?;
+        Ok(AccessTokenInfo {
+            access_token,
+            token_type: self.oauth_response.then(|| "Bearer".to_owned()),
+            expires_in: self.oauth_response.then(|| u64::from(self.issuer.lifetime)),
+            info: user.info(),
+            ..AccessTokenInfo::default()
+        })
+    }
+}
+
+fn fault(error: &dyn std::error::Error) -> Rejection {
+    error!(%error, "no token can be issued");
+    Rejection::Internal
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn content_type(values: &[&str]) -> HeaderMap {
+        values
+            .iter()
+            .map(|value| (header::CONTENT_TYPE, HeaderValue::from_str(value).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn json_is_known_in_any_case_and_with_parameters() {
+        for value in [
+            "application/json",
+            "Application/JSON",
+            "application/json; charset=utf-8",
+            "application/json ;x",
+        ] {
+            assert!(is_json(&content_type(&[value])), "{value}");
+        }
+        for values in [
+            &[][..],
+            &["text/plain"],
+            &["application/jsonx"],
+            &["", ""],
+            &["application/json", "text/plain"],
+        ] {
+            assert!(!is_json(&content_type(values)), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn contract_4_1_rule_1_an_absent_body_is_incomplete_whatever_its_media_type() {
+        for headers in [
+            content_type(&[]),
+            content_type(&["text/plain"]),
+            content_type(&["application/json"]),
+        ] {
+            assert_eq!(
+                parse(&headers, &Bytes::new()),
+                Err(Rejection::LoginIncomplete)
+            );
+        }
+        let body = Bytes::from_static(b"{}");
+        assert_eq!(
+            parse(&content_type(&[]), &body),
+            Err(Rejection::MediaTypeUnsupported)
+        );
+    }
+}

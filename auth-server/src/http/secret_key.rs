@@ -1,0 +1,124 @@
+//! `GET {ctx}/client/user/secret/key` (contract §4.3): the verification key, for applications.
+
+use std::sync::Arc;
+
+use axum::extract::{Query, Request, State};
+use axum::response::Response;
+use contract::envelope::MSG_OPERATION_SUCCEEDED;
+use contract::rejection::Rejection;
+use http::{HeaderMap, Uri};
+use tracing::info;
+
+use super::answer;
+use crate::applications::registrations::Registrations;
+use crate::keys::current::CurrentKey;
+use crate::log_text::LogText;
+use crate::metrics::{Metrics, OK};
+
+pub(crate) const SECRET_KEY_PATH: &str = "/client/user/secret/key";
+
+/// As the contract has them, in the query, or in header fields, which no proxy logs.
+const APP_ID: (&str, &str) = ("appId", "x-app-id");
+const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
+
+pub(crate) struct SecretKey {
+    pub(crate) current: Arc<CurrentKey>,
+    pub(crate) registrations: Arc<Registrations>,
+    pub(crate) metrics: Metrics,
+}
+
+pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Request) -> Response {
+    let query = query_pairs(request.uri());
+    let app_id = parameter(APP_ID, &query, request.headers());
+    let app_secret = parameter(APP_SECRET, &query, request.headers());
+    let outcome = state.key_for(app_id, app_secret);
+
+    let code = outcome
+        .as_ref()
+        .map_or_else(|rejection| rejection.reason(), |_| OK);
+    state.metrics.key_retrieval(code);
+    let shown = LogText(app_id.unwrap_or_default());
+    info!(app_id = %shown, outcome = code, "verification key retrieval");
+    match outcome {
+        Ok(key) => answer::ok(MSG_OPERATION_SUCCEEDED, key),
+        Err(rejection) => answer::rejection(rejection),
+    }
+}
+
+impl SecretKey {
+    fn key_for(&self, app_id: Option<&str>, app_secret: Option<&str>) -> Result<String, Rejection> {
+        let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
+            return Err(Rejection::ParameterMissing);
+        };
+        self.registrations.authorize(app_id, app_secret)?;
+        let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
+        Ok(pair.public_key_string().to_owned())
+    }
+}
+
+/// The query as a browser's form would have written it.
+fn query_pairs(uri: &Uri) -> Vec<(String, String)> {
+    Query::try_from_uri(uri)
+        .map(|Query(pairs)| pairs)
+        .unwrap_or_default()
+}
+
+/// A parameter's value from the query or else from its header field; `None` where it is absent,
+/// empty, not ASCII in a field, or given twice in one of them.
+fn parameter<'r>(
+    (name, field): (&str, &str),
+    query: &'r [(String, String)],
+    headers: &'r HeaderMap,
+) -> Option<&'r str> {
+    let in_query: Vec<_> = query.iter().filter(|(key, _)| key == name).collect();
+    let in_fields: Vec<_> = headers.get_all(field).iter().collect();
+    let value = match (in_query.as_slice(), in_fields.as_slice()) {
+        ([(_, value)], _) => value,
+        ([], [value]) => value.to_str().ok()?,
+        _ => return None,
+    };
+    Some(value).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn value(query: &str, fields: &[&'static str]) -> Option<String> {
+        let name = HeaderName::from_static("x-app-id");
+        let headers = fields
+            .iter()
+            .map(|value| (name.clone(), HeaderValue::from_static(value)))
+            .collect();
+        let query = query_pairs(&format!("/?{query}").parse().unwrap());
+        parameter(APP_ID, &query, &headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn contract_4_3_parameters_stand_in_the_query() {
+        for (query, expected) in [
+            ("appId=orders", Some("orders")),
+            ("x=1&appId=a%20b%26c&y", Some("a b&c")),
+            ("appId=gr%C3%B6%C3%9Fe", Some("größe")),
+            ("", None),
+            ("appId", None),
+            ("appId=", None),
+            ("appid=orders", None),
+            ("appId=a&appId=a", None),
+        ] {
+            assert_eq!(value(query, &[]).as_deref(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn header_fields_stand_in_where_the_query_is_silent() {
+        assert_eq!(value("", &["orders"]).as_deref(), Some("orders"));
+        assert_eq!(value("appId=query", &["field"]).as_deref(), Some("query"));
+        assert_eq!(value("", &["a", "a"]), None);
+        assert_eq!(value("", &[""]), None);
+        assert_eq!(value("appId=", &["field"]), None);
+    }
+}

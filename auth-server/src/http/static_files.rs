@@ -1,0 +1,177 @@
+//! `GET {ctx}/static/**` and `{ctx}/assets/**` (contract §4.4), from the directories `static` and
+//! `assets` below `--static-dir`. No listings, no hidden files, nothing outside of the two.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use contract::path_patterns::ContextPath;
+use contract::rejection::Rejection;
+use contract::request_path::RequestPath;
+use http::StatusCode;
+use http::header::CONTENT_SECURITY_POLICY;
+use tower::ServiceExt;
+use tower_http::services::ServeFile;
+use tracing::debug;
+
+use super::answer;
+
+/// Directories of the file system and segments of the URL at once.
+pub(super) const TREES: [&str; 2] = ["static", "assets"];
+const INDEX: &str = "index.html";
+/// Shown at `/static/` where the configured files have no page of their own there.
+const WELCOME: &str = include_str!("static_files/welcome.html");
+const WELCOME_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+/// What is served from where.
+#[derive(Debug, Clone)]
+pub(crate) struct StaticFiles {
+    context: String,
+    /// With every symbolic link resolved; `None` serves the welcome page only.
+    root: Option<PathBuf>,
+}
+
+impl StaticFiles {
+    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>) -> Self {
+        Self {
+            context: context.as_str().to_owned(),
+            root,
+        }
+    }
+
+    /// The directory of `--static-dir`, proved to be one that can be served.
+    pub(crate) fn root(directory: &Path) -> io::Result<PathBuf> {
+        let root = directory.canonicalize()?;
+        if TREES.iter().any(|tree| root.join(tree).is_dir()) {
+            Ok(root)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it holds neither a directory static nor assets",
+            ))
+        }
+    }
+
+    /// The file that stands for a path below the context.
+    async fn find(&self, relative: &str) -> Option<PathBuf> {
+        let root = self.root.as_deref()?;
+        let relative = relative.strip_prefix('/')?;
+        if relative.split('/').any(|segment| segment.starts_with('.')) {
+            return None;
+        }
+        let index = if relative.ends_with('/') { INDEX } else { "" };
+        // Resolved first and compared then: a link inside may lead outside.
+        let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
+            .await
+            .ok()?;
+        let is_file = tokio::fs::metadata(&file)
+            .await
+            .is_ok_and(|metadata| metadata.is_file());
+        let is_inside = TREES.iter().any(|tree| file.starts_with(root.join(tree)));
+        (is_file && is_inside).then_some(file)
+    }
+}
+
+pub(crate) async fn static_file(
+    State(files): State<Arc<StaticFiles>>,
+    request: Request,
+) -> Response {
+    let canonical =
+        RequestPath::parse(request.uri().path().as_bytes()).map(|path| path.canonical().cloned());
+    let Ok(Some(path)) = canonical else {
+        return answer::rejection(Rejection::NotFound);
+    };
+    let Some(relative) = path.as_str().strip_prefix(&files.context) else {
+        return answer::rejection(Rejection::NotFound);
+    };
+    if TREES
+        .iter()
+        .any(|tree| relative.strip_prefix('/') == Some(tree))
+    {
+        // Relative links of an index page need the slash.
+        return Redirect::permanent(&format!("{}/", request.uri().path())).into_response();
+    }
+    match files.find(relative).await {
+        Some(file) => send(&file, request).await,
+        None if matches!(relative, "/static/" | "/static/index.html") => welcome(),
+        None => answer::rejection(Rejection::NotFound),
+    }
+}
+
+/// `ServeFile` knows media types, ranges and conditional requests.
+async fn send(file: &Path, request: Request) -> Response {
+    let Ok(response) = ServeFile::new(file).oneshot(request).await;
+    let status = response.status();
+    if status == StatusCode::NOT_FOUND || status.is_server_error() {
+        debug!(file = %file.display(), %status, "static file cannot be sent");
+        return answer::rejection(Rejection::NotFound);
+    }
+    response.map(Body::new)
+}
+
+fn welcome() -> Response {
+    ([(CONTENT_SECURITY_POLICY, WELCOME_POLICY)], Html(WELCOME)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// `static/{a.css, ä b.txt, sub/index.html, .hidden, escape -> ../secret}`, `secret`
+    fn directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        fs::create_dir_all(at("static/sub")).unwrap();
+        for file in [
+            "static/a.css",
+            "static/ä b.txt",
+            "static/sub/index.html",
+            "static/.hidden",
+            "secret",
+        ] {
+            fs::write(at(file), "x").unwrap();
+        }
+        symlink(at("secret"), at("static/escape")).unwrap();
+        symlink(at("static/a.css"), at("static/inside.css")).unwrap();
+        directory
+    }
+
+    #[tokio::test]
+    async fn only_files_inside_the_two_trees_are_found() {
+        let directory = directory();
+        let root = StaticFiles::root(directory.path()).unwrap();
+        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root));
+        for (path, found) in [
+            ("/static/a.css", true),
+            ("/static/inside.css", true),
+            ("/static/ä b.txt", true),
+            ("/static/sub/", true),
+            ("/static/sub", false),
+            ("/static/", false),
+            ("/static/missing", false),
+            ("/static/.hidden", false),
+            ("/static/escape", false),
+            ("/static/../secret", false),
+            ("/secret", false),
+            ("/static/a.css/", false),
+            ("/assets/a.css", false),
+        ] {
+            assert_eq!(files.find(path).await.is_some(), found, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_directory_without_either_tree_is_refused() {
+        let empty = tempfile::tempdir().unwrap();
+        assert!(StaticFiles::root(empty.path()).is_err());
+        assert!(StaticFiles::root(&empty.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! The routes without sockets: who gets what on which path.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use axum::body::Body;
+use contract::interceptor::Interceptor;
+use contract::path_patterns::PassList;
+use contract::signing_type::SigningType;
+use contract::verifier::VerificationPolicy;
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::*;
+use crate::applications::Applications;
+use crate::applications::registrations::Registrations;
+use crate::applications::secret_hash::SecretHashes;
+use crate::keys::current::CurrentKey;
+use crate::keys::key_pair::tests::pair;
+use crate::metrics::Metrics;
+use crate::token_issuer::TokenIssuer;
+
+const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
+
+fn router(current: CurrentKey, applications: Applications) -> Router {
+    let context: ContextPath = "/auth".parse().unwrap();
+    let current = Arc::new(current);
+    let registrations = Registrations::new(false);
+    registrations.reconcile(applications);
+    let pass_list = PassList::parse(["/oauth/jwt/**", "/static/**", "/assets/**"]).unwrap();
+    let policy = VerificationPolicy {
+        issuer: Some("auth".into()),
+        audience: None,
+        leeway_seconds: 30,
+        require_expiry: true,
+    };
+    Routes {
+        interception: Interception::new(
+            &context,
+            Interceptor::new(context.clone(), pass_list, 8192),
+            policy,
+            Arc::clone(&current),
+        ),
+        login: Login {
+            issuer: TokenIssuer {
+                issuer: "auth".into(),
+                lifetime: 60,
+            },
+            current: Arc::clone(&current),
+            metrics: Metrics::default(),
+            body_timeout: Duration::from_secs(5),
+            oauth_response: false,
+        },
+        secret_key: SecretKey {
+            current,
+            registrations: Arc::new(registrations),
+            metrics: Metrics::default(),
+        },
+        static_files: StaticFiles::new(&context, None),
+        context_path: context,
+    }
+    .into_router()
+}
+
+/// A server with a key, and with no application registered.
+fn serving() -> Router {
+    router(
+        CurrentKey::holding(pair(SigningType::Ecdsa)),
+        Applications::default(),
+    )
+}
+
+/// `POST /auth/oauth/jwt/token <body>`, `GET /path`, with or without a token.
+fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> Request<Body> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "auth");
+    request = request.header(CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+/// Status and envelope; every JSON answer is checked for what all have in common.
+async fn answer(router: &Router, request: Request<Body>) -> (u16, Value) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+    assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let envelope: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(envelope["status"], status);
+    assert_eq!(envelope["success"], status == 200);
+    (status, envelope)
+}
+
+async fn token(router: &Router) -> String {
+    let login = request(Method::POST, "/auth/oauth/jwt/token", None, LOGIN);
+    let (_, envelope) = answer(router, login).await;
+    envelope["data"]["access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn contract_4_each_path_without_and_with_a_token() {
+    let router = serving();
+    let token = token(&router).await;
+    for (method, path, without, with) in [
+        (
+            Method::GET,
+            "/auth/current/user/details",
+            "token_missing",
+            "ok",
+        ),
+        (
+            Method::POST,
+            "/auth/current/user/details",
+            "method_not_allowed",
+            "method_not_allowed",
+        ),
+        (
+            Method::GET,
+            "/auth/oauth/jwt/token",
+            "method_not_allowed",
+            "method_not_allowed",
+        ),
+        (
+            Method::GET,
+            "/auth/oauth/jwt/other",
+            "not_found",
+            "not_found",
+        ),
+        (
+            Method::GET,
+            "/auth/client/user/secret/key?appId=a&appSecret=b",
+            "ok",
+            "ok",
+        ),
+        (
+            Method::GET,
+            "/auth/client/user/secret/key?appId=a",
+            "parameter_missing",
+            "parameter_missing",
+        ),
+        (
+            Method::DELETE,
+            "/auth/client/user/secret/key",
+            "method_not_allowed",
+            "method_not_allowed",
+        ),
+        (
+            Method::GET,
+            "/auth/client/user/secret/key/",
+            "token_missing",
+            "not_found",
+        ),
+        (
+            Method::GET,
+            "/auth/client/user/secret/ke%79",
+            "token_missing",
+            "not_found",
+        ),
+        (
+            Method::GET,
+            "/auth/static/missing.css",
+            "not_found",
+            "not_found",
+        ),
+        (
+            Method::POST,
+            "/auth/static/",
+            "method_not_allowed",
+            "method_not_allowed",
+        ),
+        (
+            Method::TRACE,
+            "/auth/static/",
+            "method_not_allowed",
+            "method_not_allowed",
+        ),
+        (
+            Method::GET,
+            "/auth/static/../current",
+            "path_not_canonical",
+            "path_not_canonical",
+        ),
+        (
+            Method::GET,
+            "/auth/static/%61.css",
+            "token_missing",
+            "not_found",
+        ),
+        (Method::GET, "/auth/unknown", "token_missing", "not_found"),
+        (Method::GET, "/static/", "token_missing", "not_found"),
+        (Method::GET, "/", "token_missing", "not_found"),
+    ] {
+        for (token, expected) in [(None, without), (Some(token.as_str()), with)] {
+            let (_, envelope) = answer(&router, request(method.clone(), path, token, "")).await;
+            let code = envelope["data"]["reason"].as_str().unwrap_or("ok");
+            assert_eq!(
+                code,
+                expected,
+                "{method} {path}, token: {}",
+                token.is_some()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    for (method, path, allowed) in [
+        (Method::GET, "/auth/oauth/jwt/token", "POST"),
+        (Method::PUT, "/auth/client/user/secret/key", "GET,HEAD"),
+        (Method::POST, "/auth/current/user/details", "GET,HEAD"),
+        (Method::POST, "/auth/assets/x", "GET,HEAD"),
+    ] {
+        let response = serving()
+            .oneshot(request(method, path, None, ""))
+            .await
+            .unwrap();
+        assert_eq!(response.headers()[ALLOW], allowed, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_bad_login_gets() {
+    let router = serving();
+    for (body, reason) in [
+        ("", "login_incomplete"),
+        ("{}", "login_incomplete"),
+        (r#"{"username":"","password":"b"}"#, "login_incomplete"),
+        (r#"{"username":"a"}"#, "login_incomplete"),
+        (r#"{"username":"#, "body_malformed"),
+        (r#"{"username":1,"password":"b"}"#, "body_malformed"),
+        (&"x".repeat(1024 * 1024), "body_too_large"),
+    ] {
+        let login = request(Method::POST, "/auth/oauth/jwt/token", None, body);
+        let (_, envelope) = answer(&router, login).await;
+        assert_eq!(envelope["data"]["reason"], reason, "{:.40}", body);
+    }
+}
+
+#[tokio::test]
+async fn contract_4_1_and_4_2_who_logs_in_is_the_current_user() {
+    let router = serving();
+    let token = token(&router).await;
+    let details = request(Method::GET, "/auth/current/user/details", Some(&token), "");
+    let (_, envelope) = answer(&router, details).await;
+    assert_eq!(envelope["msg"], "operation succeeded");
+    assert_eq!(envelope["data"].as_object().unwrap().len(), 27);
+    assert_eq!(envelope["data"]["account"], "admin");
+}
+
+#[tokio::test]
+async fn a_token_of_another_key_is_refused() {
+    let foreign = token(&serving()).await;
+    let details = request(
+        Method::GET,
+        "/auth/current/user/details",
+        Some(&foreign),
+        "",
+    );
+    let (status, envelope) = answer(&serving(), details).await;
+    assert_eq!(
+        (status, envelope["data"]["reason"].as_str()),
+        (401, Some("token_signature"))
+    );
+}
+
+#[tokio::test]
+async fn without_a_key_login_and_key_wait_for_the_store() {
+    let router = router(CurrentKey::default(), Applications::default());
+    for (method, path, token, reason) in [
+        (
+            Method::POST,
+            "/auth/oauth/jwt/token",
+            None,
+            "store_unavailable",
+        ),
+        (
+            Method::GET,
+            "/auth/client/user/secret/key?appId=a&appSecret=b",
+            None,
+            "store_unavailable",
+        ),
+        (
+            Method::GET,
+            "/auth/unknown",
+            Some("a.b.c"),
+            "auth_keys_unavailable",
+        ),
+    ] {
+        let (status, envelope) = answer(&router, request(method, path, token, LOGIN)).await;
+        assert_eq!(
+            (status, envelope["data"]["reason"].as_str()),
+            (503, Some(reason))
+        );
+    }
+}
+
+#[tokio::test]
+async fn with_an_application_registered_pairs_are_checked() {
+    let mut applications = Applications::default();
+    applications.add("orders".parse().unwrap(), SecretHashes::of("right"));
+    let router = router(CurrentKey::holding(pair(SigningType::Ecdsa)), applications);
+    for (query, expected) in [
+        ("appId=orders&appSecret=right", 200),
+        ("appId=orders&appSecret=wrong", 401),
+        ("appId=other&appSecret=right", 401),
+        ("appId=orders", 400),
+    ] {
+        let path = format!("/auth/client/user/secret/key?{query}");
+        let (status, _) = answer(&router, request(Method::GET, &path, None, "")).await;
+        assert_eq!(status, expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn http_1_1_without_a_host_is_refused() {
+    let bare = Request::get("/auth/static/").body(Body::empty()).unwrap();
+    let (status, envelope) = answer(&serving(), bare).await;
+    assert_eq!(
+        (status, envelope["data"]["reason"].as_str()),
+        (400, Some("host_missing"))
+    );
+}

@@ -1,0 +1,87 @@
+//! The two spellings of a key string: PEM is written, PEM or the bare base64 of the DER is read.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
+use zeroize::Zeroizing;
+
+/// What only a PEM block has.
+pub(super) const ARMOUR: &str = "-----BEGIN ";
+
+/// RFC 7468 §2.
+const LINE_LENGTH: usize = 64;
+
+pub(super) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
+    let base64 = Zeroizing::new(STANDARD.encode(der));
+    let mut text = Zeroizing::new(String::with_capacity(
+        base64.len() + base64.len() / LINE_LENGTH + 128,
+    ));
+    text.push_str(&format!("-----BEGIN {label}-----\n"));
+    for (index, character) in base64.chars().enumerate() {
+        if index > 0 && index % LINE_LENGTH == 0 {
+            text.push('\n');
+        }
+        text.push(character);
+    }
+    text.push_str(&format!("\n-----END {label}-----\n"));
+    text
+}
+
+/// The DER of an unencrypted PKCS#8 private key; `None` where the text is neither spelling.
+pub(super) fn decode_pkcs8(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    if text.contains(ARMOUR) {
+        let der = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).ok()?;
+        return Some(Zeroizing::new(der.secret_pkcs8_der().to_vec()));
+    }
+    let compact: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
+    let der = Zeroizing::new(STANDARD.decode(compact.as_bytes()).ok()?);
+    (!der.is_empty()).then_some(der)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_at_64_and_never_left_empty() {
+        for length in [1, 47, 48, 49, 96, 1200] {
+            let text = encode("X", &vec![7; length]);
+            let lines: Vec<_> = text.lines().collect();
+            assert!(
+                lines.iter().all(|line| (1..=64).contains(&line.len())),
+                "{length}: {}",
+                *text
+            );
+            assert_eq!(
+                (lines[0], lines[lines.len() - 1]),
+                ("-----BEGIN X-----", "-----END X-----")
+            );
+        }
+    }
+
+    #[test]
+    fn both_spellings_give_the_same_bytes() {
+        let der = [0x30, 0x03, 0x02, 0x01, 0x00];
+        let pem = encode("PRIVATE KEY", &der);
+        assert_eq!(
+            decode_pkcs8(&pem).as_deref().map(Vec::as_slice),
+            Some(&der[..])
+        );
+        for bare in ["MAMCAQA=", " MAMC\n AQA=\n"] {
+            assert_eq!(
+                decode_pkcs8(bare).as_deref().map(Vec::as_slice),
+                Some(&der[..])
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_neither_spelling_is_nothing() {
+        for text in [
+            "",
+            "-----BEGIN PUBLIC KEY-----\nMAMCAQA=\n-----END PUBLIC KEY-----\n",
+            "not base64!",
+        ] {
+            assert_eq!(decode_pkcs8(text), None, "{text}");
+        }
+    }
+}

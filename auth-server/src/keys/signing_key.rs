@@ -1,0 +1,96 @@
+//! The private half, parsed once and ready to sign.
+//!
+//! `jsonwebtoken`'s own `EncodingKey` keeps the DER and parses and checks an RSA key again for every
+//! signature; behind the same trait this one does it when the pair is loaded.
+
+use std::fmt;
+
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use contract::signing_type::SigningType;
+use jsonwebtoken::Algorithm;
+use jsonwebtoken::crypto::JwtSigner;
+use jsonwebtoken::signature::{Error, Signer};
+use zeroize::Zeroizing;
+
+use super::pem;
+
+/// What signs, for the one algorithm its type allows.
+pub(crate) enum SigningKey {
+    Rsa(RsaKeyPair),
+    Ecdsa(EcdsaKeyPair),
+    Hmac(Box<hmac::Key>),
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({:?})", self.algorithm())
+    }
+}
+
+impl SigningKey {
+    /// Parses a private key string and computes the public key string that belongs to it; `None`
+    /// where the text is no key of this type.
+    pub(super) fn parse(
+        signing_type: SigningType,
+        private: &str,
+    ) -> Option<(Self, Zeroizing<String>)> {
+        match signing_type {
+            SigningType::Rsa => {
+                let key = RsaKeyPair::from_pkcs8(&pem::decode_pkcs8(private)?).ok()?;
+                let spki = key.public_key().as_der().ok()?;
+                Some((Self::Rsa(key), pem::encode("PUBLIC KEY", spki.as_ref())))
+            }
+            SigningType::Ecdsa => {
+                let der = pem::decode_pkcs8(private)?;
+                let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der).ok()?;
+                let spki = key.public_key().as_der().ok()?;
+                Some((Self::Ecdsa(key), pem::encode("PUBLIC KEY", spki.as_ref())))
+            }
+            SigningType::Hmac => {
+                // The string's own bytes are the secret, as for whoever verifies.
+                let secret = private.trim();
+                if secret.contains(pem::ARMOUR) {
+                    return None;
+                }
+                let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+                Some((Self::Hmac(Box::new(key)), Zeroizing::new(secret.to_owned())))
+            }
+        }
+    }
+}
+
+impl Signer<Vec<u8>> for SigningKey {
+    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        // aws-lc-rs takes the generator for ring's sake and uses its own.
+        let random = SystemRandom::new();
+        match self {
+            Self::Rsa(key) => {
+                let mut signature = vec![0; key.public_modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                    .map_err(Error::from_source)?;
+                Ok(signature)
+            }
+            Self::Ecdsa(key) => {
+                let signature = key.sign(&random, message).map_err(Error::from_source)?;
+                Ok(signature.as_ref().to_vec())
+            }
+            Self::Hmac(key) => Ok(hmac::sign(key, message).as_ref().to_vec()),
+        }
+    }
+}
+
+impl JwtSigner for SigningKey {
+    fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Rsa(_) => SigningType::Rsa,
+            Self::Ecdsa(_) => SigningType::Ecdsa,
+            Self::Hmac(_) => SigningType::Hmac,
+        }
+        .algorithm()
+    }
+}

@@ -1,0 +1,326 @@
+//! The embedded store: a directory of plain files, for one server.
+//!
+//! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
+//! `applications.json` the registered applications. A server holds `serving.lock` for its lifetime;
+//! `write.lock` is held for moments, so that commands work beside a running server.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tokio::task::spawn_blocking;
+
+use super::private_directory::{Locked, PrivateDirectory};
+use super::{Entry, KeyStore, StoreError, unusable_applications};
+use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{AppId, Applications};
+use crate::keys::{Half, StoredKeyPair};
+
+const PRIVATE: &str = "user-token.private";
+const PUBLIC: &str = "user-token.public";
+const APPLICATIONS: &str = "applications.json";
+const SERVING_LOCK: &str = "serving.lock";
+const WRITE_LOCK: &str = "write.lock";
+
+/// The files of one server. Clones share the serving lock.
+#[derive(Debug, Clone)]
+pub(crate) struct FileStore {
+    directory: Arc<PrivateDirectory>,
+    /// `None` for commands, which do not serve.
+    serving: Option<Arc<Mutex<File>>>,
+}
+
+impl FileStore {
+    /// For a command beside, or without, a running server.
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self {
+            directory: Arc::new(PrivateDirectory::new(directory)),
+            serving: None,
+        }
+    }
+
+    /// For a server: makes the directory and keeps every other server away from it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] while another server serves from this directory.
+    pub(crate) fn for_serving(directory: PathBuf) -> Result<Self, StoreError> {
+        let directory = PrivateDirectory::new(directory);
+        directory.create()?;
+        let serving = acquire_serving_lock(&directory)?;
+        Ok(Self {
+            directory: Arc::new(directory),
+            serving: Some(Arc::new(Mutex::new(serving))),
+        })
+    }
+
+    /// Runs file operations where they may block.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = self.clone();
+        spawn_blocking(move || operation(&store))
+            .await
+            .map_err(|error| {
+                StoreError::Unavailable(format!("{}: {error}", self.directory.path().display()))
+            })?
+    }
+
+    /// Somebody may have removed the directory under a running server, and the lock with it.
+    fn keep_serving_lock(&self) -> Result<(), StoreError> {
+        let Some(serving) = &self.serving else {
+            return Ok(());
+        };
+        let mut held = serving.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.directory.is_in_place(SERVING_LOCK, &held) {
+            self.directory.create()?;
+            *held = acquire_serving_lock(&self.directory)?;
+        }
+        Ok(())
+    }
+
+    fn write_lock(&self) -> Result<Locked, StoreError> {
+        self.directory.create()?;
+        self.directory.lock(WRITE_LOCK)
+    }
+
+    fn read_pair(&self) -> Result<Option<StoredKeyPair>, StoreError> {
+        let private = self.directory.read(PRIVATE)?;
+        let public = self.directory.read(PUBLIC)?;
+        Ok(private
+            .zip(public)
+            .map(|(private, public)| StoredKeyPair { private, public }))
+    }
+
+    fn write_pair(&self, pair: &StoredKeyPair) -> Result<(), StoreError> {
+        // The half that is left of a former pair goes first: a crash between two steps may leave
+        // half a pair, which heals, but never two halves that do not match, which would not.
+        self.directory.remove(PRIVATE)?;
+        self.directory.remove(PUBLIC)?;
+        self.directory.replace(PRIVATE, &pair.private)?;
+        self.directory.replace(PUBLIC, &pair.public)
+    }
+
+    fn read_applications(&self) -> Result<Applications, StoreError> {
+        let Some(text) = self.directory.read(APPLICATIONS)? else {
+            return Ok(Applications::default());
+        };
+        serde_json::from_str(&text).map_err(|error| unusable_applications(self, &error))
+    }
+}
+
+#[async_trait]
+impl KeyStore for FileStore {
+    async fn load(&self) -> Result<Option<StoredKeyPair>, StoreError> {
+        self.blocking(|store| {
+            store.keep_serving_lock()?;
+            if !store.directory.exists() {
+                return Ok(None);
+            }
+            let _no_writer = store.write_lock()?;
+            store.read_pair()
+        })
+        .await
+    }
+
+    async fn adopt_or_install(
+        &self,
+        candidate: &StoredKeyPair,
+    ) -> Result<StoredKeyPair, StoreError> {
+        let candidate = candidate.clone();
+        self.blocking(move |store| {
+            let _locked = store.write_lock()?;
+            if let Some(winner) = store.read_pair()? {
+                return Ok(winner);
+            }
+            store.write_pair(&candidate)?;
+            Ok(candidate)
+        })
+        .await
+    }
+
+    async fn applications(&self) -> Result<Applications, StoreError> {
+        self.blocking(Self::read_applications).await
+    }
+
+    async fn add_application(
+        &self,
+        id: &AppId,
+        secrets: &SecretHashes,
+    ) -> Result<bool, StoreError> {
+        let (id, secrets) = (id.clone(), secrets.clone());
+        self.blocking(move |store| {
+            let _locked = store.write_lock()?;
+            let mut applications = store.read_applications()?;
+            let added = applications.add(id, secrets);
+            if added {
+                let json = serde_json::to_string(&applications)
+                    .map_err(|error| unusable_applications(store, &error))?;
+                store.directory.replace(APPLICATIONS, &json)?;
+            }
+            Ok(added)
+        })
+        .await
+    }
+
+    fn whereabouts(&self, entry: Entry) -> String {
+        match entry {
+            Entry::Store => format!("file:{}", self.directory.path().display()),
+            Entry::KeyPair => format!(
+                "{} and {}",
+                self.directory.describe(PRIVATE),
+                self.directory.describe(PUBLIC)
+            ),
+            Entry::Half(Half::Private) => self.directory.describe(PRIVATE),
+            Entry::Half(Half::Public) => self.directory.describe(PUBLIC),
+            Entry::Applications => self.directory.describe(APPLICATIONS),
+        }
+    }
+}
+
+fn acquire_serving_lock(directory: &PrivateDirectory) -> Result<File, StoreError> {
+    directory
+        .try_lock(SERVING_LOCK)?
+        .ok_or_else(|| in_use(directory.path()))
+}
+
+fn in_use(directory: &Path) -> StoreError {
+    StoreError::Unavailable(format!(
+        "another auth-server serves from {}; several servers share a redis store",
+        directory.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::super::conformance::installations::Files;
+    use super::*;
+
+    fn pair(name: &str) -> StoredKeyPair {
+        let text = |half| zeroize::Zeroizing::new(format!("{name} {half}"));
+        StoredKeyPair {
+            private: text("private"),
+            public: text("public"),
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    async fn installed() -> (Files, FileStore) {
+        let files = Files::new();
+        let store = FileStore::for_serving(files.directory()).unwrap();
+        store.adopt_or_install(&pair("a")).await.unwrap();
+        (files, store)
+    }
+
+    #[tokio::test]
+    async fn only_the_owner_may_read_what_is_written() {
+        let (files, store) = installed().await;
+        let id = "orders".parse().unwrap();
+        let secrets = SecretHashes::of("s");
+        store.add_application(&id, &secrets).await.unwrap();
+        assert_eq!(mode(&files.directory()), 0o700);
+        let modes: Vec<_> = fs::read_dir(files.directory())
+            .unwrap()
+            .map(|entry| {
+                (
+                    entry.as_ref().unwrap().file_name(),
+                    mode(&entry.unwrap().path()),
+                )
+            })
+            .collect();
+        assert_eq!(modes.len(), 5, "{modes:?}");
+        assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_others_may_read_is_refused_by_name_owner_and_mode_and_stays() {
+        let (files, store) = installed().await;
+        for half in [Half::Private, Half::Public] {
+            for bad in [0o644, 0o640, 0o602] {
+                chmod(&files.path(half), bad);
+                for error in [
+                    store.load().await.unwrap_err(),
+                    store.adopt_or_install(&pair("b")).await.unwrap_err(),
+                ] {
+                    let line = error.to_string();
+                    for part in [
+                        files.path(half).to_str().unwrap(),
+                        "owner uid ",
+                        &format!("mode {bad:04o}"),
+                    ] {
+                        assert!(line.contains(part), "{line}");
+                    }
+                    assert!(matches!(error, StoreError::Unusable(_)));
+                }
+            }
+            chmod(&files.path(half), 0o600);
+        }
+        assert_eq!(store.load().await, Ok(Some(pair("a"))));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_is_refused() {
+        let (files, store) = installed().await;
+        let private = files.path(Half::Private);
+        fs::rename(&private, files.directory().join("elsewhere")).unwrap();
+        symlink(files.directory().join("elsewhere"), &private).unwrap();
+        assert!(matches!(store.load().await, Err(StoreError::Unusable(_))));
+        fs::remove_file(&private).unwrap();
+        fs::create_dir(&private).unwrap();
+        assert!(matches!(
+            store.adopt_or_install(&pair("b")).await,
+            Err(StoreError::Unusable(_))
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_others_may_write_to_is_refused() {
+        let (files, store) = installed().await;
+        chmod(&files.directory(), 0o770);
+        let error = store.load().await.unwrap_err();
+        assert!(error.to_string().contains("mode 0770"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_second_server_is_refused_and_a_command_is_not() {
+        let (files, store) = installed().await;
+        let refused = FileStore::for_serving(files.directory()).unwrap_err();
+        assert!(
+            matches!(&refused, StoreError::Unavailable(line) if line.contains("another auth-server"))
+        );
+        assert_eq!(
+            FileStore::new(files.directory()).load().await,
+            Ok(Some(pair("a")))
+        );
+        drop(store);
+        assert!(FileStore::for_serving(files.directory()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_directory_lost_under_a_running_server_is_made_and_locked_again() {
+        let (files, store) = installed().await;
+        fs::remove_dir_all(files.directory()).unwrap();
+        assert_eq!(store.load().await, Ok(None));
+        assert_eq!(store.adopt_or_install(&pair("a")).await, Ok(pair("a")));
+        assert!(FileStore::for_serving(files.directory()).is_err());
+    }
+
+    #[tokio::test]
+    async fn looking_into_a_directory_that_is_not_there_makes_none() {
+        let files = Files::new();
+        assert_eq!(FileStore::new(files.directory()).load().await, Ok(None));
+        assert!(!files.directory().exists());
+    }
+}

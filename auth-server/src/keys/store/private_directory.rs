@@ -1,0 +1,204 @@
+//! A directory of small files that only their owner may touch: 0700 and 0600, replaced whole, never
+//! half written.
+//!
+//! What others could have read or changed is refused, not repaired: somebody has to look at it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::geteuid;
+use tempfile::NamedTempFile;
+use zeroize::Zeroizing;
+
+use super::StoreError;
+
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+/// A key pair is under 2 KiB, a thousand applications under 100 KiB.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Writers hold the lock for a few file operations; longer means that one of them hangs.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_RETRY: Duration = Duration::from_millis(10);
+
+/// The directory, which need not exist yet.
+#[derive(Debug)]
+pub(super) struct PrivateDirectory(PathBuf);
+
+/// Held until dropped.
+pub(super) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl PrivateDirectory {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
+    /// Makes the directory where it is missing, and refuses one that others may write to: they
+    /// could put their own key in the place of ours.
+    pub(super) fn create(&self) -> Result<(), StoreError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&self.0)
+            .map_err(|error| refused(&self.0, &error))?;
+        let metadata = fs::metadata(&self.0).map_err(|error| refused(&self.0, &error))?;
+        if metadata.mode() & 0o022 != 0 {
+            return Err(unusable(
+                &self.0,
+                "others may write to this directory; chmod 700 it, or name a subdirectory",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The text of a file; `None` where there is none.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
+        let path = self.0.join(name);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(refused(&path, &error)),
+            // A link may lead to a file whose directory others can write to.
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(unusable(&path, "not a regular file"));
+            }
+            Ok(_) => {}
+        }
+        let file = File::open(&path).map_err(|error| refused(&path, &error))?;
+        // Asked of the open file, so that it cannot be exchanged between check and use.
+        let metadata = file.metadata().map_err(|error| refused(&path, &error))?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(unusable(
+                &path,
+                "others may read or write this file; chmod 600 it",
+            ));
+        }
+        if metadata.uid() != geteuid().as_raw() {
+            return Err(unusable(&path, "this file belongs to somebody else"));
+        }
+        read_text(file)
+            .map_err(|error| refused(&path, &error))
+            .map(Some)
+    }
+
+    /// Puts a whole file in place of whatever is there: after a crash it is the old or the new one.
+    pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        // 0600 from its first byte on: the mode `tempfile` creates with.
+        NamedTempFile::new_in(&self.0)
+            .and_then(|mut file| {
+                file.write_all(content.as_bytes())?;
+                file.as_file().sync_all()?;
+                file.persist(&path)?;
+                self.sync()
+            })
+            .map_err(|error| refused(&path, &error))
+    }
+
+    /// Removes a file if it is there.
+    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        match fs::remove_file(&path).and_then(|()| self.sync()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(refused(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the lock file `name`, a moment only.
+    pub(super) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
+        let file = self.open_lock(name)?;
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Locked(file)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(refused(&self.0.join(name), &error));
+                }
+                Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_PATIENCE => {
+                    return Err(StoreError::Unavailable(format!(
+                        "{} stays locked by another process",
+                        self.0.join(name).display()
+                    )));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY),
+            }
+        }
+    }
+
+    /// The lock file `name`, locked at once; `None` where another process holds it.
+    pub(super) fn try_lock(&self, name: &str) -> Result<Option<File>, StoreError> {
+        let file = self.open_lock(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(refused(&self.0.join(name), &error)),
+        }
+    }
+
+    /// Whether `held` is still the file that others would try to lock under `name`.
+    pub(super) fn is_in_place(&self, name: &str, held: &File) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let in_place = fs::metadata(self.0.join(name)).map(identity).ok();
+        in_place.is_some() && in_place == held.metadata().map(identity).ok()
+    }
+
+    /// Path, owner and mode of a file, and who asks: what an operator needs to see.
+    pub(super) fn describe(&self, name: &str) -> String {
+        describe(&self.0.join(name))
+    }
+
+    fn open_lock(&self, name: &str) -> Result<File, StoreError> {
+        let path = self.0.join(name);
+        OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(FILE_MODE)
+            .open(&path)
+            .map_err(|error| refused(&path, &error))
+    }
+
+    /// A rename is durable only with its directory.
+    fn sync(&self) -> std::io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    unusable(path, &error.to_string())
+}
+
+fn unusable(path: &Path, why: &str) -> StoreError {
+    StoreError::Unusable(format!("{}: {why}", describe(path)))
+}
+
+fn describe(path: &Path) -> String {
+    let us = geteuid().as_raw();
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => format!(
+            "{} (owner uid {}, mode {:04o}, we are uid {us})",
+            path.display(),
+            metadata.uid(),
+            metadata.mode() & 0o7777
+        ),
+        Err(_) => format!("{} (we are uid {us})", path.display()),
+    }
+}
+
+fn read_text(file: File) -> std::io::Result<Zeroizing<String>> {
+    let mut text = Zeroizing::new(String::new());
+    let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_FILE_BYTES {
+        return Err(std::io::Error::other("larger than any file of ours"));
+    }
+    Ok(text)
+}

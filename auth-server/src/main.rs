@@ -1,0 +1,65 @@
+//! `auth-server`: issues signed access tokens, keeps the key pair they are signed with, and hands
+//! out the half that verifies them. See `ARCHITECTURE.md` for the map.
+
+mod app;
+mod applications;
+mod cli;
+mod clock;
+mod commands;
+mod config;
+mod http;
+mod keys;
+mod log_text;
+mod metrics;
+mod random;
+mod server;
+mod token_issuer;
+mod users;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use process::exit::{Failure, finish};
+use process::{command_line, healthcheck, telemetry};
+
+use crate::cli::{Cli, Command};
+
+/// An RSA signature takes under half a millisecond: two threads sign thousands a second, and more of
+/// them would cost memory on the many machines where this server idles.
+const WORKERS: usize = 2;
+/// For a probe that its caller gives a few seconds.
+const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    finish(run())
+}
+
+fn run() -> Result<(), Failure> {
+    // Before anything may look for one: the tree must not end up with two cryptographic libraries.
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
+    match command_line::parse::<Cli>()?.command {
+        Command::Serve(args) => {
+            telemetry::init(args.logs.log_format, &args.logs.log_level)?;
+            block_on(app::serve(&args))
+        }
+        Command::Check(args) => commands::check::run(&args),
+        Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
+        Command::Keys(command) => block_on(commands::keys::run(&command)),
+        Command::Application(command) => block_on(commands::application::run(&command)),
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
+    let outcome = runtime.block_on(work);
+    // A file system that hangs must not hold up the end.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    outcome
+}

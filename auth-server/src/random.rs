@@ -1,0 +1,48 @@
+//! The only source of randomness of this program.
+
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::rand;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use zeroize::Zeroizing;
+
+/// 32 random bytes in base64url: an hmac key (RFC 7518 §3.2) or an application secret.
+pub(crate) fn secret() -> Result<Zeroizing<String>, Unspecified> {
+    text::<32>().map(Zeroizing::new)
+}
+
+/// 16 random bytes in base64url: enough for no two tokens ever to share their `jti`.
+pub(crate) fn token_id() -> Result<String, Unspecified> {
+    text::<16>()
+}
+
+/// Evenly spread over 0.0 ..= 1.0, to spread retries.
+pub(crate) fn fraction() -> f64 {
+    let mut bytes = [0; 4];
+    // Without randomness every server retries at the same moment: a pity, no fault.
+    let _ = rand::fill(&mut bytes);
+    f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
+}
+
+fn text<const BYTES: usize>() -> Result<String, Unspecified> {
+    let mut bytes = Zeroizing::new([0; BYTES]);
+    rand::fill(bytes.as_mut_slice())?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes.as_slice()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn secrets_hold_32_bytes_and_differ() {
+        let (one, other) = (secret().unwrap(), secret().unwrap());
+        assert_eq!(URL_SAFE_NO_PAD.decode(one.as_bytes()).unwrap().len(), 32);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_fraction_stays_within_its_bounds() {
+        assert!((0..100).all(|_| (0.0..=1.0).contains(&fraction())));
+    }
+}

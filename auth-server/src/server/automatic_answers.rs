@@ -1,0 +1,143 @@
+//! hyper answers what it cannot parse by itself, with an empty body. This stream puts the envelope
+//! in its place: every failure of this server carries a reason.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use contract::rejection::Rejection;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::http::rejection_on_the_wire;
+
+/// The socket under hyper.
+pub(super) struct AutomaticAnswers {
+    stream: TcpStream,
+    /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
+    replacement: Option<Replacement>,
+}
+
+struct Replacement {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl AutomaticAnswers {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            replacement: None,
+        }
+    }
+
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+}
+
+/// The refusal that belongs in the place of what hyper writes; `None` for the answers of our own
+/// routes: none of them is a failure with an empty body.
+fn replacement(written: &[u8]) -> Option<Rejection> {
+    let head = written.strip_suffix(b"\r\n\r\n")?;
+    let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
+    let rejection = match lines.next()? {
+        b"HTTP/1.1 400 Bad Request" => Rejection::RequestMalformed,
+        b"HTTP/1.1 414 URI Too Long" | b"HTTP/1.1 431 Request Header Fields Too Large" => {
+            Rejection::RequestHeaderTooLarge
+        }
+        _ => return None,
+    };
+    lines
+        .any(|line| line == b"content-length: 0")
+        .then_some(rejection)
+}
+
+impl AsyncWrite for AutomaticAnswers {
+    // Not vectored: hyper then hands over a head in one piece.
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        written: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Self {
+            stream,
+            replacement: pending,
+        } = self.get_mut();
+        if pending.is_none() {
+            *pending = replacement(written).map(|rejection| Replacement {
+                bytes: rejection_on_the_wire(rejection),
+                sent: 0,
+            });
+        }
+        let Some(Replacement { bytes, sent }) = pending else {
+            return Pin::new(stream).poll_write(cx, written);
+        };
+        while let Some(rest @ [_, ..]) = bytes.get(*sent..) {
+            *sent += ready!(Pin::new(&mut *stream).poll_write(cx, rest))?;
+        }
+        *pending = None;
+        Poll::Ready(Ok(written.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl AsyncRead for AutomaticAnswers {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hyper_s_own_answers_are_told_from_ours() {
+        for (written, expected) in [
+            (
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: x\r\n\r\n",
+                Some(Rejection::RequestMalformed),
+            ),
+            (
+                "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                Some(Rejection::RequestMalformed),
+            ),
+            (
+                "HTTP/1.1 414 URI Too Long\r\ncontent-length: 0\r\n\r\n",
+                Some(Rejection::RequestHeaderTooLarge),
+            ),
+            (
+                "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n",
+                Some(Rejection::RequestHeaderTooLarge),
+            ),
+            (
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: 9\r\n\r\n",
+                None,
+            ),
+            (
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n{}",
+                None,
+            ),
+            (
+                "HTTP/1.1 304 Not Modified\r\ncontent-length: 0\r\n\r\n",
+                None,
+            ),
+            ("HTTP/1.1 100 Continue\r\n\r\n", None),
+            ("", None),
+        ] {
+            assert_eq!(replacement(written.as_bytes()), expected, "{written}");
+        }
+    }
+}

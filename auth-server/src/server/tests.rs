@@ -1,0 +1,171 @@
+//! What only a real socket shows: answers that hyper would leave bare, uploads that are refused
+//! unread, and the end.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+
+use axum::routing::{get, post};
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+struct Running {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+}
+
+async fn running(request_timeout: Duration) -> Running {
+    let router = Router::new()
+        .route("/ok", get("fine"))
+        .route("/echo", post(async |body: String| body))
+        .route("/refuses", post(StatusCode::PAYLOAD_TOO_LARGE));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async {
+        let _ = stopped.await;
+    };
+    let server = tokio::spawn(serve(listener, router, request_timeout, stopped));
+    Running {
+        address,
+        stop,
+        server,
+    }
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// Sends everything, then reads to the end.
+async fn exchange(server: &Running, sent: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(sent).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_answered_with_the_envelope() {
+    let server = running(LONG).await;
+    let oversize = format!(
+        "GET /ok HTTP/1.1\r\nAuthorization: Bearer {}\r\n\r\n",
+        "a".repeat(400_000)
+    );
+    let crowded = format!("GET /ok HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101));
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(70_000));
+    for (sent, status, reason) in [
+        ("\0\r\n\r\n", "400 Bad Request", "request_malformed"),
+        (
+            "GET /ok HTTP/1.1\r\nA B: c\r\n\r\n",
+            "400 Bad Request",
+            "request_malformed",
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            "400 Bad Request",
+            "request_malformed",
+        ),
+        (
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "400 Bad Request",
+            "request_malformed",
+        ),
+        (
+            &oversize,
+            "431 Request Header Fields Too Large",
+            "request_header_too_large",
+        ),
+        (
+            &crowded,
+            "431 Request Header Fields Too Large",
+            "request_header_too_large",
+        ),
+        (
+            &long,
+            "431 Request Header Fields Too Large",
+            "request_header_too_large",
+        ),
+    ] {
+        let answer = exchange(&server, sent.as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}\r\n")),
+            "{sent:.60}: {answer}"
+        );
+        assert!(
+            answer.ends_with(&format!(r#""data":{{"reason":"{reason}"}}}}"#)),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_it_stays_whole() {
+    let server = running(LONG).await;
+    let answer = exchange(&server, b"GET /ok HTTP/1.1\r\n\r\n\0\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(
+        answer.contains("fineHTTP/1.1 400 Bad Request\r\n"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn half_a_header_times_out_with_an_answer_and_silence_without_one() {
+    let server = running(Duration::from_millis(50)).await;
+    let answer = exchange(&server, b"GET /ok HTTP/1.1\r\nHost: ").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("request_timeout"), "{answer}");
+    assert_eq!(exchange(&server, b"").await, "");
+}
+
+#[tokio::test]
+async fn whoever_is_still_sending_gets_to_read_the_refusal() {
+    let server = running(LONG).await;
+    for _ in 0..20 {
+        let mut upload = b"POST /refuses HTTP/1.1\r\nContent-Length: 4194304\r\n\r\n".to_vec();
+        upload.resize(upload.len() + 4_194_304, b'x');
+        let answer = exchange(&server, &upload).await;
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn at_the_end_what_is_in_flight_is_finished_and_idle_connections_close() {
+    let server = running(LONG).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(b"GET /ok HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut first = [0; 15];
+    idle.read_exact(&mut first).await.unwrap();
+    let mut busy = TcpStream::connect(server.address).await.unwrap();
+    busy.write_all(b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await
+        .unwrap();
+    // The server has begun to read the body once it says so.
+    let mut proceed = [0; 25];
+    busy.read_exact(&mut proceed).await.unwrap();
+    assert_eq!(&proceed, b"HTTP/1.1 100 Continue\r\n\r\n");
+
+    server.stop.send(()).unwrap();
+    let mut rest = String::new();
+    idle.read_to_string(&mut rest).await.unwrap();
+    drop(idle);
+    assert!(
+        TcpStream::connect(server.address).await.is_err(),
+        "it still accepts"
+    );
+    busy.write_all(b"echo").await.unwrap();
+    let mut answer = String::new();
+    busy.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("echo"), "{answer}");
+    drop(busy);
+    server.server.await.unwrap();
+}
