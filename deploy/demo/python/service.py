@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""A small HTTP service that knows nothing of authentication.
+
+It answers every request with what it received, as JSON. All it does about users is to read one
+header, and that is all a service behind the sidecar has to do.
+
+    service.py [PORT]      (0 or nothing: a free one)
+"""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+
+def current_user(headers):
+    """The user the sidecar vouches for; None where a path needs no login."""
+    told = headers.get("X-Current-User")
+    return json.loads(told) if told else None
+
+
+class Echo(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # keeps connections open for the sidecar's pool
+
+    def __getattr__(self, name):
+        # http.server looks up do_GET, do_POST and so on: every method gets the same answer.
+        if name.startswith("do_"):
+            return self.answer
+        raise AttributeError(name)
+
+    def answer(self):
+        target = urlsplit(self.path)
+        received = {
+            "method": self.command,
+            "path": target.path,
+            "query": parse_qs(target.query),
+            "headers": [f"{name}: {value}" for name, value in self.headers.items()],
+            "body": self.received_body().decode("utf-8", "replace"),
+            "user": current_user(self.headers),
+        }
+        body = json.dumps(received).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def received_body(self):
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # trailers
+        return body
+
+    def log_message(self, *_):
+        pass
+
+
+def main():
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    server = ThreadingHTTPServer(("127.0.0.1", port), Echo)
+    print(f"listening on 127.0.0.1:{server.server_port}", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Says which checks of `make test` cannot run on this machine. With CI=true each of them is a failure.
+set -euo pipefail
+skipped=0
+
+skip() {
+    echo "SKIP $1 – $2"
+    skipped=1
+}
+
+cargo deny --version >/dev/null 2>&1 ||
+    skip "dependency policy (cargo-deny)" "cargo install --locked cargo-deny"
+command -v redis-server >/dev/null ||
+    skip "Redis key store tests (redis-server)" "apt-get install redis-server"
+"${POSTERN_TEST_PYTHON:-python3}" -c 'import jwt, cryptography' 2>/dev/null ||
+    skip "PyJWT interop tests (PyJWT, cryptography)" "make venv"
+
+if [ "$skipped" = 1 ] && [ "${CI:-}" = true ]; then
+    echo "CI=true: nothing may be skipped" >&2
+    exit 1
+fi
