@@ -14,18 +14,23 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::applications::registrations::Registrations;
+use crate::attempts::AddressLimit;
 use crate::cli::ServeArgs;
 use crate::commands::store_failure;
-use crate::config::Config;
+use crate::config::{Config, rotation};
 use crate::http::Routes;
 use crate::http::interception::Interception;
+use crate::http::jwks::Jwks;
 use crate::http::login::Login;
 use crate::http::secret_key::SecretKey;
 use crate::http::static_files::StaticFiles;
 use crate::keys::current::CurrentKey;
 use crate::keys::upkeep::Upkeep;
 use crate::metrics::Metrics;
-use crate::server;
+use crate::server::{self, ConnectionLimit};
+use crate::users::authenticator::Authenticator;
+use crate::users::builtin::BuiltinUser;
+use crate::users::reload::UsersReload;
 
 /// What the routes share with the upkeep.
 #[derive(Clone)]
@@ -46,6 +51,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         registrations: Arc::new(Registrations::new(config.signing_type == SigningType::Hmac)),
         metrics: Metrics::default(),
     };
+    warn_of_a_short_lead(args);
     let health = Health::new();
     let store = config.store.open_for_serving().map_err(store_failure)?;
     let public = listener::bind(args.listen)?;
@@ -62,16 +68,14 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let mut upkeep = Upkeep::new(
         store,
         signing_type,
+        config.rotation,
         current,
         registrations,
         metrics,
         &health,
     );
     upkeep.start().await.map_err(store_failure)?;
-    shared.metrics.builtin_users();
-    warn!(
-        "--users builtin: any name with any password logs in as the same user; not for production"
-    );
+    follow_users(&config, &shared.metrics)?;
 
     let stop = watch::Sender::new(());
     let admin_task = serve_admin(admin, &health, &shared.metrics, &stop)?;
@@ -81,6 +85,34 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!("stopped");
+    Ok(())
+}
+
+fn warn_of_a_short_lead(args: &ServeArgs) {
+    let lead = args.lead.rotation_lead;
+    let shortest = rotation::shortest_lead(args.store_reread);
+    if i64::from(lead) < shortest {
+        warn!(
+            "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
+             with --store-reread {} at least {shortest} seconds are needed",
+            args.store_reread
+        );
+    }
+}
+
+fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
+    let Some(users) = &config.users else {
+        metrics.builtin_users();
+        warn!(
+            "--users builtin: any name with any password logs in as the same user; not for production"
+        );
+        return Ok(());
+    };
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone());
+    let following = reload
+        .watch()
+        .map_err(|error| Failure::Software(format!("SIGHUP cannot be received: {error}")))?;
+    tokio::spawn(following);
     Ok(())
 }
 
@@ -118,12 +150,20 @@ async fn serve_public(
     health: &Health,
 ) -> Result<(), Failure> {
     let request_timeout = config.request_timeout;
+    let limit = ConnectionLimit::new(config.max_connections);
     let router = routes(config, shared).into_router();
     listener::announce("listening on ", &listener)?;
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
-    server::serve(listener, router, request_timeout, signals::terminated()).await;
+    server::serve(
+        listener,
+        router,
+        request_timeout,
+        &limit,
+        signals::terminated(),
+    )
+    .await;
     Ok(())
 }
 
@@ -141,15 +181,26 @@ fn routes(config: Config, shared: Shared) -> Routes {
             Arc::clone(&current),
         ),
         login: Login {
+            address_limit: AddressLimit::per_minute(config.login_rate),
+            users: Authenticator::new(match config.users {
+                Some(users) => users,
+                None => Arc::new(BuiltinUser),
+            }),
+            trusted_proxies: config.trusted_proxies.clone(),
             issuer: config.issuer,
             current: Arc::clone(&current),
             metrics: metrics.clone(),
             body_timeout: config.request_timeout,
             oauth_response: config.oauth_response,
         },
+        jwks: Jwks {
+            current: Arc::clone(&current),
+        },
         secret_key: SecretKey {
+            jwks_link: config.jwks_link,
             current,
             registrations,
+            trusted_proxies: config.trusted_proxies,
             metrics,
         },
         static_files: StaticFiles::new(&config.context_path, config.static_root),

@@ -2,7 +2,12 @@
 //!
 //! None registered means that any pair is accepted, as the contract has it; with the first one
 //! registered every pair is checked. Only hashes of secrets are kept.
+//!
+//! A removed application leaves a record without secrets behind. So a record that is gone was lost
+//! with the store, not removed, and servers put it back.
 
+pub(crate) mod change;
+mod failure_limit;
 pub(crate) mod registrations;
 pub(crate) mod secret_hash;
 
@@ -68,27 +73,41 @@ impl Borrow<str> for AppId {
     }
 }
 
-/// Every registered application, by id. As JSON: `{"<id>": {"secretSha256": ["<base64url>"]}}`.
+/// The record of every application, by id; as JSON `{"<id>": {"secretSha256": ["<base64url>"]}}`.
+/// Registered is whoever has a secret there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Applications(BTreeMap<AppId, SecretHashes>);
 
 impl Applications {
+    /// Whether none is registered.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.registered().next().is_none()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
+    /// The registered ones.
+    pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
+        self.records().filter(|(_, secrets)| !secrets.is_empty())
+    }
+
+    /// All of them, removed ones included.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.0.iter()
     }
 
-    /// `false` where the id is taken; what is there stays.
-    pub(crate) fn add(&mut self, id: AppId, secrets: SecretHashes) -> bool {
-        let free = !self.0.contains_key(&id);
-        if free {
-            self.0.insert(id, secrets);
-        }
-        free
+    /// The record under an id, be it of a removed application.
+    pub(crate) fn record(&self, id: &str) -> Option<&SecretHashes> {
+        self.0.get(id)
+    }
+
+    /// The id as it is registered, which is the only form in which a stranger's text becomes a label.
+    pub(crate) fn registered_id(&self, id: &str) -> Option<&AppId> {
+        let (id, secrets) = self.0.get_key_value(id)?;
+        (!secrets.is_empty()).then_some(id)
+    }
+
+    pub(crate) fn put(&mut self, id: AppId, secrets: SecretHashes) {
+        self.0.insert(id, secrets);
     }
 
     /// Whether `secret` is one of the application's. An unknown id costs the same work as a known
@@ -111,7 +130,7 @@ mod tests {
         let mut all = Applications::default();
         for (id, secrets) in applications {
             let hashes = secrets.iter().map(|secret| SecretHash::of(secret));
-            assert!(all.add(id.parse().unwrap(), hashes.collect()));
+            all.put(id.parse().unwrap(), hashes.collect());
         }
         all
     }
@@ -139,11 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_id_keeps_its_secrets() {
-        let mut all = registered(&[("orders", &["first"])]);
-        let second = SecretHashes::of("second");
-        assert!(!all.add("orders".parse().unwrap(), second));
-        assert!(all.admits("orders", "first"));
+    fn a_removed_application_is_recorded_and_not_registered() {
+        let all = registered(&[("orders", &["s"]), ("closed", &[])]);
+        let ids: Vec<_> = all.registered().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["orders"]);
+        assert_eq!(all.registered_id("orders").unwrap().as_str(), "orders");
+        assert_eq!(all.registered_id("closed"), None);
+        assert!(all.record("closed").is_some());
+        assert!(registered(&[("closed", &[])]).is_empty());
     }
 
     #[test]

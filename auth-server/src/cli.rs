@@ -1,15 +1,23 @@
 //! The command line. Every flag of `serve` is a `POSTERN_*` variable and a key of the configuration
 //! file as well; the doc comments are the help text.
 
+pub(crate) mod application;
+pub(crate) mod user;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use contract::keys::KeyId;
 use contract::path_patterns::{ContextPath, PathPattern};
 use contract::signing_type::SigningType;
 use process::telemetry::LogFormat;
 
-use crate::applications::AppId;
+use self::application::ApplicationCommand;
+use self::user::UserCommand;
+use crate::config::rotation::RotateEvery;
+use crate::http::client_address::parse_network;
+use crate::users::UsersLocation;
 
 /// Issues signed access tokens (JWT) and hands out the key that verifies them
 #[derive(Debug, Parser)]
@@ -27,12 +35,15 @@ pub(crate) enum Command {
     Check(Box<ServeArgs>),
     /// Ask a running server whether it is ready
     Healthcheck(HealthcheckArgs),
-    /// Look at the key pair in the store
+    /// Look at the keys in the store, rotate and revoke them
     #[command(subcommand)]
     Keys(KeysCommand),
     /// Manage the applications that may fetch the verification key
     #[command(subcommand)]
     Application(ApplicationCommand),
+    /// Manage the users of a file
+    #[command(subcommand)]
+    User(UserCommand),
 }
 
 #[derive(Debug, Args)]
@@ -69,6 +80,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_STORE_REREAD", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) store_reread: u32,
+    #[command(flatten)]
+    pub(crate) lead: LeadArgs,
+    /// Seconds that a key signs until a fresh one takes its place, or off: only keys rotate does
+    #[arg(
+        long,
+        env = "POSTERN_ROTATE_EVERY",
+        value_name = "SECONDS",
+        default_value_t
+    )]
+    pub(crate) rotate_every: RotateEvery,
     /// Seconds that an access token is valid
     #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "SECONDS", default_value_t = 18_000,
           value_parser = clap::value_parser!(u32).range(1..=31_536_000))]
@@ -99,14 +120,27 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=300))]
     pub(crate) request_timeout: u32,
-    /// Who may log in. builtin: any name with any password is the same fixed user
+    /// Connections served at a time; further ones wait
+    #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_name = "NUMBER", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_connections: u32,
+    /// Who may log in. builtin: any name with any password is the same fixed user; file:FILE: the
+    /// users of a TOML file, which is followed when it changes
     #[arg(
         long,
         env = "POSTERN_USERS",
-        value_name = "KIND",
+        value_name = "USERS",
         default_value = "builtin"
     )]
-    pub(crate) users: Users,
+    pub(crate) users: UsersLocation,
+    /// Logins a minute from one address, 0 for any number [default: 300 with a file of users, else 0]
+    #[arg(long, env = "POSTERN_LOGIN_RATE", value_name = "NUMBER",
+          value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) login_rate: Option<u32>,
+    /// Network of proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8; repeatable
+    #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',',
+          value_parser = parse_network)]
+    pub(crate) trusted_proxy: Vec<ipnet::IpNet>,
     /// Where the server registers itself
     #[arg(
         long,
@@ -147,6 +181,14 @@ pub(crate) struct SigningArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LeadArgs {
+    /// Seconds between publishing a next key and signing with it
+    #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "SECONDS", default_value_t = 150,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) rotation_lead: u32,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LogArgs {
     /// How a log line is written, on standard error
     #[arg(
@@ -164,11 +206,6 @@ pub(crate) struct LogArgs {
         default_value = "info"
     )]
     pub(crate) log_level: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Users {
-    Builtin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -190,8 +227,14 @@ pub(crate) struct HealthcheckArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Print the key's id, type and place
-    Show(KeyArgs),
+    /// Print the keys: id, role and times
+    Show(KeysShowArgs),
+    /// Publish a next key, which signs a lead later; print its id and when that is
+    Rotate(KeysRotateArgs),
+    /// End the validity of a key at once; the current one is replaced by the next or a fresh one
+    // One id in 4096 begins with -h: asking for help instead would look like a success.
+    #[command(disable_help_flag = true)]
+    Revoke(KeysRevokeArgs),
     /// Print the public key as the key endpoint hands it out
     ExportPublic(KeyArgs),
 }
@@ -204,25 +247,42 @@ pub(crate) struct KeyArgs {
     pub(crate) signing: SigningArgs,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum ApplicationCommand {
-    /// Register an application and print its generated secret, once
-    Add(ApplicationAddArgs),
-    /// Print the registered applications
-    List(StoreArgs),
+#[derive(Debug, Args)]
+pub(crate) struct KeysShowArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ApplicationAddArgs {
+pub(crate) struct KeysRotateArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// The application's id: 1 to 128 characters without white space
-    #[arg(long, value_name = "ID")]
-    pub(crate) app_id: AppId,
+    pub(crate) keys: KeyArgs,
+    #[command(flatten)]
+    pub(crate) lead: LeadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysRevokeArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// The key's id, as keys show prints it
+    #[arg(value_name = "KID", allow_hyphen_values = true, value_parser = key_id)]
+    pub(crate) kid: KeyId,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+fn key_id(text: &str) -> Result<KeyId, &'static str> {
+    KeyId::new(text).ok_or("expected the id of a key, as auth-server keys show prints it")
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use clap::CommandFactory;
 
     use super::*;
@@ -230,5 +290,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_key_id_may_begin_with_a_hyphen() {
+        for kid in ["-abc", "-h", "--x_", "abc"] {
+            for words in [vec![kid, "--store", "file:x"], vec!["--store", "file:x", kid]] {
+                let words = ["auth-server", "keys", "revoke"].into_iter().chain(words);
+                let cli = Cli::try_parse_from(words).unwrap();
+                let Command::Keys(KeysCommand::Revoke(args)) = cli.command else {
+                    unreachable!("revoke was asked for")
+                };
+                assert_eq!(args.kid.as_str(), kid);
+                assert_eq!(args.keys.store.store, "file:x");
+            }
+        }
     }
 }

@@ -1,30 +1,46 @@
 //! The settings of `serve`, validated: what is left are values that cannot be wrong any more.
 
+pub(crate) mod rotation;
+
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::interceptor::Interceptor;
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
+use http::HeaderValue;
 use process::exit::Failure;
 use zeroize::Zeroizing;
 
 use crate::cli::{ServeArgs, StoreArgs};
+use crate::http::client_address::TrustedProxies;
+use crate::http::jwks;
 use crate::http::static_files::StaticFiles;
+use crate::keys::rotation::RotationPolicy;
 use crate::keys::store::location::StoreLocation;
 use crate::token_issuer::TokenIssuer;
+use crate::users::UsersLocation;
+use crate::users::file::FileUsers;
 
 /// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
 /// Before a token is split: far above any token of ours (lessons B13).
 const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 
+/// A minute's logins of one address that checks passwords: an office behind one address gets through,
+/// somebody who tries one password on many accounts does not get far.
+const LOGINS_PER_MINUTE: u32 = 300;
+
 /// What `serve` runs with, besides its addresses and logs.
 pub(crate) struct Config {
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,
     pub(crate) store_reread: Duration,
+    pub(crate) rotation: RotationPolicy,
+    /// How the key answer leads to all keys.
+    pub(crate) jwks_link: HeaderValue,
     pub(crate) signing_type: SigningType,
     pub(crate) issuer: TokenIssuer,
     pub(crate) interceptor: Interceptor,
@@ -32,6 +48,12 @@ pub(crate) struct Config {
     pub(crate) oauth_response: bool,
     pub(crate) static_root: Option<PathBuf>,
     pub(crate) request_timeout: Duration,
+    pub(crate) max_connections: u32,
+    /// The users of a file, read and found right; `None`: the built-in user.
+    pub(crate) users: Option<Arc<FileUsers>>,
+    /// Logins a minute from one address; 0: any number.
+    pub(crate) login_rate: u32,
+    pub(crate) trusted_proxies: TrustedProxies,
 }
 
 impl Config {
@@ -48,6 +70,9 @@ impl Config {
             context_path,
             store: store_location(&args.store)?,
             store_reread: seconds(args.store_reread),
+            rotation: rotation::policy(args)?,
+            jwks_link: jwks::link(&args.context_path)
+                .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
             signing_type: args.signing.signing_type,
             issuer: TokenIssuer {
                 issuer: args.issuer.clone(),
@@ -62,8 +87,24 @@ impl Config {
             oauth_response: args.oauth_response,
             static_root: static_root(args)?,
             request_timeout: seconds(args.request_timeout),
+            max_connections: args.max_connections,
+            users: users(&args.users)?,
+            login_rate: args.login_rate.unwrap_or(match args.users {
+                UsersLocation::Builtin => 0,
+                UsersLocation::File(_) => LOGINS_PER_MINUTE,
+            }),
+            trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
         })
     }
+}
+
+fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, Failure> {
+    let UsersLocation::File(path) = location else {
+        return Ok(None);
+    };
+    FileUsers::open(path.clone())
+        .map(|users| Some(Arc::new(users)))
+        .map_err(|error| Failure::Config(format!("--users {location}: {error}")))
 }
 
 /// The store of any command.
@@ -143,6 +184,10 @@ mod tests {
             (
                 ["--store-password-file", "/nonexistent"],
                 "--store-password-file: ",
+            ),
+            (
+                ["--users", "file:/nonexistent"],
+                "--users file:/nonexistent: secret file /nonexistent: ",
             ),
         ] {
             let failure = config(&flags).err().unwrap();

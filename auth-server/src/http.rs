@@ -3,29 +3,31 @@
 
 mod answer;
 mod body;
+pub(crate) mod client_address;
 pub(crate) mod current_user;
 pub(crate) mod interception;
+pub(crate) mod jwks;
 pub(crate) mod login;
 pub(crate) mod secret_key;
+mod security_headers;
 pub(crate) mod static_files;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::response::Response;
 use axum::routing::{get, post};
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
-use http::HeaderValue;
-use http::header::X_CONTENT_TYPE_OPTIONS;
 
 pub(crate) use self::answer::rejection_on_the_wire;
 use self::current_user::current_user;
 use self::interception::{Interception, intercept};
+use self::jwks::{JWKS_PATH, Jwks, jwks};
 use self::login::{LOGIN_PATH, Login, login};
 use self::secret_key::{SECRET_KEY_PATH, SecretKey, secret_key};
+use self::security_headers::security_headers;
 use self::static_files::{StaticFiles, static_file};
 
 /// What the routes are made of.
@@ -34,6 +36,7 @@ pub(crate) struct Routes {
     pub(crate) interception: Interception,
     pub(crate) login: Login,
     pub(crate) secret_key: SecretKey,
+    pub(crate) jwks: Jwks,
     pub(crate) static_files: StaticFiles,
 }
 
@@ -54,6 +57,10 @@ impl Routes {
                 &path(SECRET_KEY_PATH),
                 get(secret_key).with_state(Arc::new(self.secret_key)),
             )
+            .route(
+                &path(JWKS_PATH),
+                get(jwks).with_state(Arc::new(self.jwks)),
+            )
             .route(&path(USER_DETAILS_PATH), get(current_user));
         for tree in static_files::TREES {
             for below in ["", "/", "/{*path}"] {
@@ -64,16 +71,8 @@ impl Routes {
             .fallback(async || answer::rejection(Rejection::NotFound))
             .method_not_allowed_fallback(async || answer::rejection(Rejection::MethodNotAllowed))
             .layer(from_fn_with_state(Arc::new(self.interception), intercept))
-            .layer(map_response(no_sniffing))
+            .layer(map_response(security_headers))
     }
-}
-
-/// A browser must not take an answer for anything else than its media type says.
-async fn no_sniffing(mut response: Response) -> Response {
-    response
-        .headers_mut()
-        .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
 }
 
 #[cfg(test)]

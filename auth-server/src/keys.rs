@@ -1,15 +1,22 @@
-//! The signing key pair: generated here, or read from the two strings of the key store.
+//! The signing key pair and its ring: generated here, or read from the strings of the key store.
 //!
-//! Both strings are kept exactly as the store holds them, because the key endpoint hands the public
-//! one out unchanged (contract §4.3) and a lost store gets back what it had. Nothing here signs.
+//! The pair's strings are kept exactly as the store holds them, because the key endpoint hands the
+//! public one out unchanged (contract §4.3) and a lost store gets back what it had. Nothing here
+//! signs.
 
 pub(crate) mod current;
+pub(crate) mod events;
 mod generation;
 pub(crate) mod key_pair;
-mod lifecycle;
 mod pem;
+pub(crate) mod published;
+pub(crate) mod reconciliation;
+pub(crate) mod ring;
+pub(crate) mod rotation;
+mod schedule;
 mod signing_key;
 pub(crate) mod store;
+pub(crate) mod update;
 pub(crate) mod upkeep;
 
 use std::fmt;
@@ -28,6 +35,27 @@ impl fmt::Debug for StoredKeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StoredKeyPair([redacted])")
     }
+}
+
+/// What is known of the keys besides the pair, as `ring::record` writes it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct StoredRing(pub(crate) Zeroizing<String>);
+
+/// The private half of the next key is in it.
+impl fmt::Debug for StoredRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoredRing([redacted])")
+    }
+}
+
+/// All that a store holds of the keys at one moment; it changes only as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct StoredKeys {
+    /// The contract's two values, always of the *current* key; `None` where either half is missing
+    /// (contract §1).
+    pub(crate) pair: Option<StoredKeyPair>,
+    /// `None` for as long as there is nothing to know besides the pair.
+    pub(crate) ring: Option<StoredRing>,
 }
 
 /// One of the two stored values, for messages that have to name it.

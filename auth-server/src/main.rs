@@ -3,6 +3,8 @@
 
 mod app;
 mod applications;
+mod attempts;
+mod audit;
 mod cli;
 mod clock;
 mod commands;
@@ -49,6 +51,7 @@ fn run() -> Result<(), Failure> {
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),
         Command::Application(command) => block_on(commands::application::run(&command)),
+        Command::User(command) => commands::user::run(&command),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every metric of this program, by name.
 
+use contract::keys::VerificationKey;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -7,22 +8,46 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::keys::events::{KeyEvent, KeyEventKind};
+use crate::keys::ring::KeyRing;
+use crate::keys::rotation::Role;
+
 /// `ok`, or the reason code of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
 }
 
+/// A listed key and what it is there for: current, next, retired.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Key {
+    kid: String,
+    role: &'static str,
+}
+
 /// Label value of what went well.
 pub(crate) const OK: &str = "ok";
+
+/// The same by application; the id is empty for one that is not registered, so that strangers cannot
+/// make up labels.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Retrieval {
+    app_id: String,
+    outcome: &'static str,
+}
 
 /// The metrics; clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
     logins: Family<Outcome, Counter>,
-    key_retrievals: Family<Outcome, Counter>,
+    key_retrievals: Family<Retrieval, Counter>,
     store_up: Gauge,
+    listed_keys: Family<Key, Gauge>,
+    key_rotations: Counter,
+    key_revocations: Counter,
     builtin_users: Gauge,
+    users: Gauge,
+    users_file_usable: Gauge,
 }
 
 impl Metrics {
@@ -37,7 +62,7 @@ impl Metrics {
         );
         registry.register(
             "auth_server_key_retrievals",
-            "Retrievals of the verification key by outcome",
+            "Retrievals of the verification key by registered application and outcome",
             self.key_retrievals.clone(),
         );
         registry.register(
@@ -46,9 +71,34 @@ impl Metrics {
             self.store_up.clone(),
         );
         registry.register(
+            "auth_server_key_info",
+            "The listed keys by name and role (current, next, retired); always 1",
+            self.listed_keys.clone(),
+        );
+        registry.register(
+            "auth_server_key_rotations",
+            "Times that this server saw a next key become the current one",
+            self.key_rotations.clone(),
+        );
+        registry.register(
+            "auth_server_key_revocations",
+            "Revoked keys that this server heard of while it ran",
+            self.key_revocations.clone(),
+        );
+        registry.register(
             "auth_server_builtin_users",
             "Whether any name with any password logs in as the built-in user",
             self.builtin_users.clone(),
+        );
+        registry.register(
+            "auth_server_users",
+            "Users in the users file",
+            self.users.clone(),
+        );
+        registry.register(
+            "auth_server_users_file_usable",
+            "Whether the users file could be used at the last look",
+            self.users_file_usable.clone(),
         );
     }
 
@@ -56,25 +106,55 @@ impl Metrics {
         self.logins.get_or_create(&Outcome { outcome }).inc();
     }
 
-    pub(crate) fn key_retrieval(&self, outcome: &'static str) {
-        self.key_retrievals
-            .get_or_create(&Outcome { outcome })
-            .inc();
+    /// `app_id` is the id of a registered application, or empty.
+    pub(crate) fn key_retrieval(&self, app_id: String, outcome: &'static str) {
+        let retrieval = Retrieval { app_id, outcome };
+        self.key_retrievals.get_or_create(&retrieval).inc();
     }
 
     pub(crate) fn store_up(&self, up: bool) {
         self.store_up.set(i64::from(up));
     }
 
+    /// The keys of this moment, and what led to them.
+    pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
+        self.listed_keys.clear();
+        for id in ring.verification_keys().map(VerificationKey::id) {
+            let role = ring.role_of(id.as_str()).map_or("", Role::as_str);
+            let kid = id.to_string();
+            self.listed_keys.get_or_create(&Key { kid, role }).set(1);
+        }
+        for event in events {
+            match event.kind {
+                KeyEventKind::Promoted => drop(self.key_rotations.inc()),
+                KeyEventKind::Revoked => drop(self.key_revocations.inc()),
+                _ => {}
+            }
+        }
+    }
+
     pub(crate) fn builtin_users(&self) {
         self.builtin_users.set(1);
+    }
+
+    pub(crate) fn users(&self, count: usize) {
+        self.users.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn users_file_usable(&self, usable: bool) {
+        self.users_file_usable.set(i64::from(usable));
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+
+    use contract::signing_type::SigningType;
+
     use super::*;
+    use crate::keys::key_pair::tests::pair;
 
     #[test]
     fn each_metric_stands_under_its_name() {
@@ -82,17 +162,36 @@ mod tests {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         metrics.login(OK);
-        metrics.key_retrieval("application_unknown");
+        metrics.key_retrieval("orders".to_owned(), OK);
+        metrics.key_retrieval(String::new(), "application_unknown");
         metrics.store_up(true);
+        let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
+        let kid = start.current().id().clone();
+        let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
+        let event = |kind| KeyEvent {
+            kind,
+            kid: kid.clone(),
+            at: None,
+        };
+        let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
+        metrics.keys(&ring, &events);
         metrics.builtin_users();
+        metrics.users(3);
+        metrics.users_file_usable(true);
 
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
             r#"auth_server_logins_total{outcome="ok"} 1"#,
-            r#"auth_server_key_retrievals_total{outcome="application_unknown"} 1"#,
+            r#"auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
+            r#"auth_server_key_retrievals_total{app_id="",outcome="application_unknown"} 1"#,
             "auth_server_store_up 1",
+            &format!(r#"auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
+            "auth_server_key_rotations_total 1",
+            "auth_server_key_revocations_total 1",
             "auth_server_builtin_users 1",
+            "auth_server_users 3",
+            "auth_server_users_file_usable 1",
             concat!(
                 r#"auth_server_build_info{version=""#,
                 env!("CARGO_PKG_VERSION"),

@@ -15,6 +15,13 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
 
+/// 16 random bytes, as RFC 9106 §3.1 recommends for the salt of a password.
+pub(crate) fn salt() -> Result<[u8; 16], Unspecified> {
+    let mut bytes = [0; 16];
+    rand::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Evenly spread over 0.0 ..= 1.0, to spread retries.
 pub(crate) fn fraction() -> f64 {
     let mut bytes = [0; 4];

@@ -2,13 +2,17 @@
 
 mod automatic_answers;
 mod connection;
+mod connection_limit;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tracing::warn;
+
+pub(crate) use self::connection_limit::ConnectionLimit;
 
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
 /// grant 10 to 30 seconds in all.
@@ -21,6 +25,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     request_timeout: Duration,
+    limit: &ConnectionLimit,
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopped) = watch::channel(());
@@ -28,9 +33,13 @@ pub(crate) async fn serve(
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(connection::serve(stream, router.clone(), request_timeout, stopped.clone()));
+            accepted = accept(&listener, limit) => match accepted {
+                Ok((stream, peer, place)) => {
+                    let served = connection::serve(stream, peer, router.clone(), request_timeout, stopped.clone());
+                    tokio::spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
                 }
                 Err(error) => {
                     warn!(%error, "accept failed");
@@ -48,6 +57,16 @@ pub(crate) async fn serve(
     {
         warn!("connections that did not finish in time are cut off");
     }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    limit: &ConnectionLimit,
+) -> std::io::Result<(TcpStream, IpAddr, Option<OwnedSemaphorePermit>)> {
+    let place = limit.place().await;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer.ip(), place))
 }
 
 #[cfg(test)]

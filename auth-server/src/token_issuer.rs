@@ -74,13 +74,12 @@ fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::login::LoginRequest;
     use contract::signing_type::SigningType;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::keys::key_pair::tests::pair;
-    use crate::users::authenticate;
+    use crate::users::builtin::tests::builtin_user;
 
     const NOW: i64 = 1_700_000_000;
 
@@ -89,11 +88,7 @@ mod tests {
             issuer: "auth".into(),
             lifetime: 18_000,
         };
-        let user = authenticate(&LoginRequest {
-            username: "a".into(),
-            password: "b".into(),
-        });
-        issuer.issue(pair, &user, NOW, "id".into()).unwrap()
+        issuer.issue(pair, &builtin_user(), NOW, "id".into()).unwrap()
     }
 
     fn decoded(token: &str, index: usize) -> Value {

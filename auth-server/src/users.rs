@@ -1,5 +1,21 @@
-//! Who may log in. There is one kind of users so far, the contract's: any name with any password is
-//! the same fixed user (contract §4.1 rule 2).
+//! Who may log in: the contract's built-in user, or the users of a file.
+//!
+//! A store says who somebody is; how often one may try, and how much of it happens at once, is
+//! `authenticator`'s business.
+
+pub(crate) mod authenticator;
+pub(crate) mod builtin;
+pub(crate) mod document;
+pub(crate) mod edit;
+pub(crate) mod file;
+pub(crate) mod password;
+mod password_work;
+pub(crate) mod reload;
+pub(crate) mod users_file;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use contract::claims::ExtraInfo;
 use contract::login::{LoginRequest, UserInfo};
@@ -13,22 +29,48 @@ pub(crate) struct User {
     pub(crate) extra_info: ExtraInfo,
 }
 
-const BUILTIN_ID: &str = "1";
-const BUILTIN_ACCOUNT: &str = "admin";
-const BUILTIN_NICK_NAME: &str = "Administrator";
 /// The member user type of contract §2.3 and §2.4.
-const MEMBER: &str = "member";
+pub(crate) const MEMBER: &str = "member";
 
-/// The built-in user, whoever asks: a [`LoginRequest`] exists only with both names non-empty.
-pub(crate) fn authenticate(_: &LoginRequest) -> User {
-    User {
-        id: BUILTIN_ID.to_owned(),
-        account: BUILTIN_ACCOUNT.to_owned(),
-        nick_name: BUILTIN_NICK_NAME.to_owned(),
-        extra_info: ExtraInfo {
-            user_type: Some(MEMBER.to_owned()),
-            ..ExtraInfo::default()
-        },
+/// The users of one installation.
+pub(crate) trait UserStore: fmt::Debug + Send + Sync {
+    /// Whoever `request` proves to be. `None` for an unknown account, a wrong password and a disabled
+    /// user alike, after the same work.
+    fn authenticate(&self, request: &LoginRequest) -> Option<User>;
+
+    /// Whether passwords mean anything here: then they can be guessed, and checking one takes long.
+    fn checks_passwords(&self) -> bool;
+}
+
+/// `--users`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UsersLocation {
+    Builtin,
+    File(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected builtin, or file:FILE such as file:users.toml")]
+pub(crate) struct InvalidUsers;
+
+impl FromStr for UsersLocation {
+    type Err = InvalidUsers;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "builtin" => Ok(Self::Builtin),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
+            _ => Err(InvalidUsers),
+        }
+    }
+}
+
+impl fmt::Display for UsersLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin => f.write_str("builtin"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
     }
 }
 
@@ -55,31 +97,16 @@ impl User {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
-    fn contract_4_1_rule_2_whoever_logs_in_is_the_fixed_user() {
-        let request = |username: &str| LoginRequest {
-            username: username.into(),
-            password: "p".into(),
-        };
-        let user = authenticate(&request("alice"));
-        assert_eq!(user, authenticate(&request("bob")));
-        assert_eq!((&*user.id, &*user.account), ("1", "admin"));
-    }
-
-    #[test]
-    fn contract_2_3_the_info_block_of_the_built_in_user() {
-        let info = authenticate(&LoginRequest {
-            username: "a".into(),
-            password: "b".into(),
-        })
-        .info();
-        let expected = UserInfo {
-            user_type: Some("member".into()),
-            nick_name: Some("Administrator".into()),
-            ..UserInfo::default()
-        };
-        assert_eq!(info, expected);
+    fn users_are_the_built_in_one_or_a_file_s() {
+        for text in ["builtin", "file:users.toml", "file:/etc/auth/users.toml"] {
+            assert_eq!(text.parse::<UsersLocation>().unwrap().to_string(), text);
+        }
+        for text in ["", "file", "file:", "builtin:", "users.toml", "ldap:x"] {
+            assert_eq!(text.parse::<UsersLocation>(), Err(InvalidUsers), "{text}");
+        }
     }
 }

@@ -141,6 +141,12 @@ rejections! {
     ParameterMissing: BAD_REQUEST, "parameter_missing", "a required parameter is missing", none;
     /// The application is not registered, or its secret is wrong: told apart nowhere.
     ApplicationUnknown: UNAUTHORIZED, "application_unknown", "the application is unknown or its secret is wrong", bare;
+    /// An unknown account, a wrong password or a disabled user: told apart nowhere.
+    LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare;
+    /// Too many failures, or too many logins from one address; `Retry-After` says for how long.
+    TooManyAttempts: TOO_MANY_REQUESTS, "too_many_attempts", "too many attempts", none;
+    /// More work is waiting than can be done soon.
+    ServerBusy: SERVICE_UNAVAILABLE, "server_busy", "the server is busy", none;
     /// Nothing is served under this path.
     NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none;
     /// The key store has not been reached yet, so there is no signing key.
@@ -153,12 +159,15 @@ rejections! {
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl Rejection {
-    /// The `Retry-After` field in seconds, for what heals by itself (RFC 9110 §10.2.3).
+    /// The `Retry-After` field in seconds, for what heals by itself (RFC 9110 §10.2.3). Whoever
+    /// knows better how long it takes may send another value.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
-            Self::AuthKeysUnavailable | Self::AuthKeysStale | Self::StoreUnavailable => {
-                Some(RETRY_AFTER_SECONDS)
-            }
+            Self::AuthKeysUnavailable
+            | Self::AuthKeysStale
+            | Self::ServerBusy
+            | Self::StoreUnavailable
+            | Self::TooManyAttempts => Some(RETRY_AFTER_SECONDS),
             _ => None,
         }
     }
@@ -218,10 +227,11 @@ mod tests {
     #[test]
     fn only_what_heals_by_itself_says_when_to_come_back() {
         for rejection in Rejection::ALL {
-            assert_eq!(
-                rejection.retry_after().is_some(),
-                rejection.status() == StatusCode::SERVICE_UNAVAILABLE
+            let heals = matches!(
+                rejection.status(),
+                StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
             );
+            assert_eq!(rejection.retry_after().is_some(), heals, "{rejection}");
         }
     }
 }

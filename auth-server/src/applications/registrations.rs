@@ -1,12 +1,14 @@
 //! The applications in memory, and what an appId with its appSecret is allowed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use contract::rejection::Rejection;
 
+use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
+use crate::attempts::TooSoon;
 
 /// Who may fetch the verification key at present; nothing until the store was read once.
 #[derive(Debug)]
@@ -14,6 +16,36 @@ pub(crate) struct Registrations {
     known: ArcSwapOption<Applications>,
     /// With hmac the key is the secret that mints tokens: nobody gets it unchecked.
     required: bool,
+    failures: FailureLimit,
+}
+
+/// Why an application does not get the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The store was not read yet, or holds none where one is required: nobody knows yet whether
+    /// pairs are to be checked.
+    Undecided,
+    /// The id is not registered, or the secret is wrong.
+    Unknown,
+    /// The same, too often.
+    TooOften(TooSoon),
+}
+
+/// What a look into the store brought.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reconciled {
+    /// Records that the store has lost (FLUSHALL, a failover to an empty replica): to be put back.
+    pub(crate) lost: Vec<(AppId, SecretHashes)>,
+    /// What others changed since the look before.
+    pub(crate) events: Vec<(AppId, Event)>,
+}
+
+/// What happened to an application, for the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Added,
+    SecretsChanged,
+    Removed,
 }
 
 impl Registrations {
@@ -21,41 +53,51 @@ impl Registrations {
         Self {
             known: ArcSwapOption::empty(),
             required,
+            failures: FailureLimit::new(),
         }
     }
 
     /// Accepts any pair while no application is registered (contract §4.3 rule 2), unless
-    /// registrations are required.
+    /// registrations are required. A right secret is accepted whatever failed before.
     ///
     /// # Errors
-    /// [`Rejection::StoreUnavailable`] before the store was read: until then nobody knows whether
-    /// pairs are to be checked. [`Rejection::ApplicationUnknown`] for an unknown id and for a wrong
-    /// secret alike.
-    pub(crate) fn authorize(&self, id: &str, secret: &str) -> Result<(), Rejection> {
+    /// [`Denied`]; an unknown id and a wrong secret are one case.
+    pub(crate) fn authorize(&self, id: &str, secret: &str, now: Instant) -> Result<(), Denied> {
         match self.known.load().as_deref() {
-            None => Err(Rejection::StoreUnavailable),
-            Some(none) if none.is_empty() && self.required => Err(Rejection::StoreUnavailable),
+            None => Err(Denied::Undecided),
+            Some(none) if none.is_empty() && self.required => Err(Denied::Undecided),
             Some(none) if none.is_empty() => Ok(()),
             Some(some) if some.admits(id, secret) => Ok(()),
-            Some(_) => Err(Rejection::ApplicationUnknown),
+            Some(_) => Err(match self.failures.failed(id, now) {
+                Ok(()) => Denied::Unknown,
+                Err(too_soon) => Denied::TooOften(too_soon),
+            }),
         }
     }
 
-    /// Takes over what the store holds and returns what has to be put back into it.
+    /// Takes over what the store holds and says what has to be put back into it.
     ///
-    /// An empty list never opens a check that was closed: then the store has lost the applications
-    /// (FLUSHALL, a failover to an empty replica) and gets back those in memory.
-    pub(crate) fn reconcile(&self, stored: Applications) -> Vec<(AppId, SecretHashes)> {
-        match self.known.load().as_deref() {
-            Some(memory) if stored.is_empty() && !memory.is_empty() => memory
-                .iter()
-                .map(|(id, secrets)| (id.clone(), secrets.clone()))
-                .collect(),
-            _ => {
-                self.known.store(Some(Arc::new(stored)));
-                Vec::new()
-            }
+    /// A record that memory has and the store has not was lost, because a removed application keeps
+    /// one: it stays in force. So a lost store opens no check that was closed, whatever was written
+    /// into it since.
+    pub(crate) fn reconcile(&self, stored: Applications) -> Reconciled {
+        let former = self.known.load_full();
+        let Some(memory) = former.as_deref() else {
+            self.known.store(Some(Arc::new(stored)));
+            return Reconciled::default();
+        };
+        let lost: Vec<_> = memory
+            .records()
+            .filter(|(id, _)| stored.record(id.as_str()).is_none())
+            .map(|(id, secrets)| (id.clone(), secrets.clone()))
+            .collect();
+        let events = events(memory, &stored);
+        let mut all = stored;
+        for (id, secrets) in &lost {
+            all.put(id.clone(), secrets.clone());
         }
+        self.known.store(Some(Arc::new(all)));
+        Reconciled { lost, events }
     }
 
     /// Whether no application is registered, as far as the store was read.
@@ -70,6 +112,32 @@ impl Registrations {
     pub(crate) fn are_missing(&self) -> bool {
         self.required && self.is_empty()
     }
+
+    /// The id, if one is registered under it: there are only as many of these as somebody registered.
+    pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
+        self.known
+            .load()
+            .as_deref()
+            .and_then(|known| known.registered_id(id).cloned())
+    }
+}
+
+/// How the records of the store differ from those before it.
+fn events(memory: &Applications, stored: &Applications) -> Vec<(AppId, Event)> {
+    stored
+        .records()
+        .filter_map(|(id, secrets)| {
+            let former = memory.record(id.as_str());
+            let was_registered = former.is_some_and(|former| !former.is_empty());
+            let event = match (was_registered, !secrets.is_empty()) {
+                (false, true) => Event::Added,
+                (true, false) => Event::Removed,
+                (true, true) if former != Some(secrets) => Event::SecretsChanged,
+                _ => return None,
+            };
+            Some((id.clone(), event))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -77,18 +145,28 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    fn orders() -> Applications {
+    fn applications(records: &[(&str, SecretHashes)]) -> Applications {
         let mut all = Applications::default();
-        all.add("orders".parse().unwrap(), SecretHashes::of("right"));
+        for (id, secrets) in records {
+            all.put(id.parse().unwrap(), secrets.clone());
+        }
         all
+    }
+
+    fn orders() -> Applications {
+        applications(&[("orders", SecretHashes::of("right"))])
+    }
+
+    fn authorize(registrations: &Registrations, id: &str, secret: &str) -> Result<(), Denied> {
+        registrations.authorize(id, secret, Instant::now())
     }
 
     #[test]
     fn nothing_is_allowed_before_the_store_was_read() {
         let registrations = Registrations::new(false);
         assert_eq!(
-            registrations.authorize("any", "pair"),
-            Err(Rejection::StoreUnavailable)
+            authorize(&registrations, "any", "pair"),
+            Err(Denied::Undecided)
         );
         assert!(registrations.is_empty());
     }
@@ -96,8 +174,9 @@ mod tests {
     #[test]
     fn contract_4_3_rule_2_without_registrations_any_pair_is_accepted() {
         let registrations = Registrations::new(false);
-        assert!(registrations.reconcile(Applications::default()).is_empty());
-        assert_eq!(registrations.authorize("any", "pair"), Ok(()));
+        let reconciled = registrations.reconcile(Applications::default());
+        assert_eq!(reconciled, Reconciled::default());
+        assert_eq!(authorize(&registrations, "any", "pair"), Ok(()));
         assert!(!registrations.are_missing());
     }
 
@@ -107,12 +186,12 @@ mod tests {
         assert!(registrations.are_missing());
         registrations.reconcile(Applications::default());
         assert_eq!(
-            registrations.authorize("any", "pair"),
-            Err(Rejection::StoreUnavailable)
+            authorize(&registrations, "any", "pair"),
+            Err(Denied::Undecided)
         );
         assert!(registrations.are_missing());
         registrations.reconcile(orders());
-        assert_eq!(registrations.authorize("orders", "right"), Ok(()));
+        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
         assert!(!registrations.are_missing());
     }
 
@@ -121,12 +200,9 @@ mod tests {
         let registrations = Registrations::new(false);
         registrations.reconcile(Applications::default());
         registrations.reconcile(orders());
-        assert_eq!(registrations.authorize("orders", "right"), Ok(()));
+        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
         for (id, secret) in [("orders", "wrong"), ("any", "right")] {
-            assert_eq!(
-                registrations.authorize(id, secret),
-                Err(Rejection::ApplicationUnknown)
-            );
+            assert_eq!(authorize(&registrations, id, secret), Err(Denied::Unknown));
         }
     }
 
@@ -134,13 +210,74 @@ mod tests {
     fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
         let registrations = Registrations::new(false);
         registrations.reconcile(orders());
-        let lost = registrations.reconcile(Applications::default());
-        let ids: Vec<_> = lost.iter().map(|(id, _)| id.as_str()).collect();
+        let reconciled = registrations.reconcile(Applications::default());
+        let ids: Vec<_> = reconciled.lost.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(ids, ["orders"]);
         assert_eq!(
-            registrations.authorize("any", "pair"),
-            Err(Rejection::ApplicationUnknown)
+            authorize(&registrations, "any", "pair"),
+            Err(Denied::Unknown)
         );
-        assert_eq!(registrations.authorize("orders", "right"), Ok(()));
+        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
+    }
+
+    #[test]
+    fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones() {
+        let registrations = Registrations::new(false);
+        registrations.reconcile(orders());
+        let stock = applications(&[("stock", SecretHashes::of("new"))]);
+        let reconciled = registrations.reconcile(stock);
+        let lost = [("orders".parse().unwrap(), SecretHashes::of("right"))];
+        assert_eq!(reconciled.lost, lost);
+        assert_eq!(
+            reconciled.events,
+            [("stock".parse().unwrap(), Event::Added)]
+        );
+        for (id, secret) in [("orders", "right"), ("stock", "new")] {
+            assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_removed_application_stays_removed() {
+        let registrations = Registrations::new(false);
+        let stock = ("stock", SecretHashes::of("s"));
+        registrations.reconcile(applications(&[
+            ("orders", SecretHashes::of("right")),
+            stock.clone(),
+        ]));
+        let removed = applications(&[("orders", SecretHashes::none()), stock]);
+        let expected = Reconciled {
+            lost: Vec::new(),
+            events: vec![("orders".parse().unwrap(), Event::Removed)],
+        };
+        assert_eq!(registrations.reconcile(removed), expected);
+        assert_eq!(
+            authorize(&registrations, "orders", "right"),
+            Err(Denied::Unknown)
+        );
+    }
+
+    #[test]
+    fn secrets_that_changed_are_told_once() {
+        let registrations = Registrations::new(false);
+        registrations.reconcile(orders());
+        let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
+        let id: AppId = "orders".parse().unwrap();
+        let events = registrations.reconcile(rotated.clone()).events;
+        assert_eq!(events, [(id, Event::SecretsChanged)]);
+        assert_eq!(registrations.reconcile(rotated).events, []);
+    }
+
+    #[test]
+    fn after_too_many_failures_the_right_secret_is_still_accepted() {
+        let registrations = Registrations::new(false);
+        registrations.reconcile(orders());
+        let now = Instant::now();
+        let outcomes: Vec<_> = (0..100)
+            .map(|_| registrations.authorize("orders", "wrong", now))
+            .collect();
+        assert_eq!(outcomes.first(), Some(&Err(Denied::Unknown)));
+        assert!(matches!(outcomes.last(), Some(Err(Denied::TooOften(_)))));
+        assert_eq!(registrations.authorize("orders", "right", now), Ok(()));
     }
 }

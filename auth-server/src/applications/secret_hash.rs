@@ -42,8 +42,9 @@ impl TryFrom<String> for SecretHash {
     }
 }
 
-/// The secrets of one application that are valid at present: a list, so that a client can be moved
-/// from one secret to the next without an interruption.
+/// The secrets of one application that are valid at present, the newest first: up to two, so that a
+/// client can be moved from one to the next without an interruption. None at all is what is kept of
+/// a removed application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     #[serde(rename = "secretSha256")]
@@ -64,6 +65,26 @@ impl SecretHashes {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
+    /// What is kept of a removed application.
+    pub(crate) fn none() -> Self {
+        Self { hashes: Vec::new() }
+    }
+
+    /// With a new secret; the newest of the former ones stays valid beside it.
+    pub(crate) fn with_new(&self, secret: &str) -> Self {
+        let former = self.hashes.first().copied();
+        [SecretHash::of(secret)].into_iter().chain(former).collect()
+    }
+
+    /// With the newest secret only.
+    pub(crate) fn newest(&self) -> Self {
+        self.hashes.first().copied().into_iter().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
     /// Stands in for an application that is not there: no secret has this hash.
     pub(super) fn unknown() -> Self {
         [SecretHash([0; SHA256_OUTPUT_LEN])].into_iter().collect()
@@ -78,5 +99,28 @@ impl SecretHashes {
         let presented = SecretHash::of(secret);
         let matches = self.hashes.iter().filter(|hash| hash.equals(&presented));
         matches.count() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_secret_leaves_the_one_before_it_valid_and_no_older_one() {
+        let second = SecretHashes::of("first").with_new("second");
+        let third = second.with_new("third");
+        for (hashes, valid) in [
+            (&second, ["first", "second"].as_slice()),
+            (&third, &["second", "third"]),
+            (&third.newest(), &["third"]),
+            (&SecretHashes::none().with_new("first"), &["first"]),
+            (&SecretHashes::none(), &[]),
+        ] {
+            let matching = |secret: &&str| hashes.match_any(secret);
+            let all = ["first", "second", "third"];
+            assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
+            assert_eq!(hashes.len(), valid.len());
+        }
     }
 }

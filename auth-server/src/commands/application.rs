@@ -1,44 +1,156 @@
-//! `application add` and `application list`: they act on the store while servers run, which take it
-//! over at their next look.
+//! `application …`: acts on the store while servers run, which take it over at their next look.
 
 use process::exit::Failure;
 
 use super::{print, store_failure};
-use crate::applications::secret_hash::SecretHashes;
-use crate::cli::{ApplicationAddArgs, ApplicationCommand, StoreArgs};
+use crate::applications::change::{Change, Refused};
+use crate::applications::{AppId, Applications};
+use crate::cli::StoreArgs;
+use crate::cli::application::{ApplicationCommand, ApplicationRemoveArgs, RotateSecretArgs};
 use crate::config::store_location;
-use crate::keys::store::within_timeout;
+use crate::keys::store::location::StoreLocation;
+use crate::keys::store::{KeyStore, within_timeout};
 use crate::random;
+
+/// Somebody else changed the same application in between; that often it is no coincidence.
+const TRIES: usize = 5;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     match command {
-        ApplicationCommand::Add(args) => add(args).await,
+        ApplicationCommand::Add(args) => add(&args.store, &args.app_id).await,
         ApplicationCommand::List(args) => list(args).await,
+        ApplicationCommand::RotateSecret(args) => rotate_secret(args).await,
+        ApplicationCommand::Remove(args) => remove(args).await,
     }
 }
 
-async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
+async fn add(store: &StoreArgs, app_id: &AppId) -> Result<(), Failure> {
+    let secret = new_secret()?;
+    let location = store_location(store)?;
+    change(&location, app_id, Change::Add { secret: &secret }).await?;
+    print(&secret)
+}
+
+async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
     let location = store_location(&args.store)?;
-    let secret =
-        random::secret().map_err(|_| Failure::Software("no randomness for a secret".to_owned()))?;
-    let hashes = SecretHashes::of(&secret);
-    let added = within_timeout(location.open().add_application(&args.app_id, &hashes)).await;
-    if added.map_err(store_failure)? {
-        print(&secret)
-    } else {
-        Err(Failure::Usage(format!(
-            "--app-id {}: this application is registered in {location} already",
-            args.app_id
-        )))
+    if args.drop_old {
+        return change(&location, &args.app_id, Change::DropOld).await;
     }
+    let secret = new_secret()?;
+    change(&location, &args.app_id, Change::Rotate { secret: &secret }).await?;
+    print(&secret)
+}
+
+async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
+    let location = store_location(&args.store)?;
+    let applications = applications(&*location.open()).await?;
+    let others = applications
+        .registered()
+        .filter(|(id, _)| **id != args.app_id);
+    if others.count() == 0 && !args.last {
+        return Err(Failure::Usage(format!(
+            "--app-id {}: no other application is registered in {location}, and without any every appId with any \
+             appSecret gets the key: register the next one first, or say --last",
+            args.app_id
+        )));
+    }
+    change(&location, &args.app_id, Change::Remove).await
 }
 
 async fn list(args: &StoreArgs) -> Result<(), Failure> {
-    let applications = within_timeout(store_location(args)?.open().applications())
-        .await
-        .map_err(store_failure)?;
-    for (id, secrets) in applications.iter() {
+    let applications = applications(&*store_location(args)?.open()).await?;
+    for (id, secrets) in applications.registered() {
         print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;
     }
     Ok(())
+}
+
+fn new_secret() -> Result<zeroize::Zeroizing<String>, Failure> {
+    random::secret().map_err(|_| Failure::Software("no randomness for a secret".to_owned()))
+}
+
+async fn applications(store: &dyn KeyStore) -> Result<Applications, Failure> {
+    within_timeout(store.applications())
+        .await
+        .map_err(store_failure)
+}
+
+/// Reads, decides and swaps, until nobody came in between.
+async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Result<(), Failure> {
+    let store = location.open();
+    for _ in 0..TRIES {
+        let there = applications(&*store).await?;
+        let record = there.record(id.as_str());
+        let changed = change
+            .apply(record)
+            .map_err(|refused| refusal(refused, id, location))?;
+        let swap = store.swap_application(id, record, &changed);
+        if within_timeout(swap).await.map_err(store_failure)? {
+            return Ok(());
+        }
+    }
+    Err(Failure::Unavailable(format!(
+        "--app-id {id}: others keep changing this application in {location}"
+    )))
+}
+
+fn refusal(refused: Refused, id: &AppId, location: &StoreLocation) -> Failure {
+    Failure::Usage(format!("--app-id {id}: {refused} in {location}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// `auth-server application <words>` on a store of its own.
+    struct Desk(tempfile::TempDir);
+
+    impl Desk {
+        async fn run(&self, words: &[&str]) -> Result<(), Failure> {
+            let store = format!("--store=file:{}", self.0.path().join("data").display());
+            let words = words.iter().copied().chain([store.as_str()]);
+            let cli = Cli::try_parse_from(["auth-server", "application"].into_iter().chain(words));
+            let Command::Application(command) = cli.unwrap().command else {
+                unreachable!("an application command")
+            };
+            run(&command).await
+        }
+
+        async fn secrets(&self, id: &str) -> usize {
+            let location = StoreLocation::File(self.0.path().join("data"));
+            let applications = applications(&*location.open()).await.unwrap();
+            applications.record(id).map_or(0, |secrets| secrets.len())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_application_s_life_on_the_command_line() {
+        let desk = Desk(tempfile::tempdir().unwrap());
+        for (words, code, secrets) in [
+            (&["rotate-secret", "--app-id", "orders"][..], 64, 0),
+            (&["add", "--app-id", "orders"], 0, 1),
+            (&["add", "--app-id", "orders"], 64, 1),
+            (&["rotate-secret", "--app-id", "orders"], 0, 2),
+            (&["rotate-secret", "--app-id", "orders"], 0, 2),
+            (&["rotate-secret", "--app-id", "orders", "--drop-old"], 0, 1),
+            (&["remove", "--app-id", "orders"], 64, 1),
+            (&["add", "--app-id", "stock"], 0, 1),
+            (&["remove", "--app-id", "orders"], 0, 0),
+            (&["remove", "--app-id", "orders"], 64, 0),
+            (&["remove", "--app-id", "stock", "--last"], 0, 0),
+            (&["add", "--app-id", "orders"], 0, 1),
+        ] {
+            let outcome = desk.run(words).await;
+            assert_eq!(
+                outcome.err().map_or(0, |failure| failure.code()),
+                code,
+                "{words:?}"
+            );
+            assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
+        }
+    }
 }

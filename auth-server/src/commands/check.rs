@@ -28,6 +28,8 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
     }
     set("signing-type", config.signing_type.as_str().into());
     set("store-reread", args.store_reread.into());
+    set("rotation-lead", args.lead.rotation_lead.into());
+    set("rotate-every", args.rotate_every.to_string().into());
     set("token-lifetime", args.token_lifetime.into());
     set("issuer", args.issuer.as_str().into());
     set("leeway", args.leeway.into());
@@ -44,7 +46,17 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
         set("static-dir", root.display().to_string().into());
     }
     set("request-timeout", args.request_timeout.into());
-    set("users", "builtin".into());
+    set("max-connections", args.max_connections.into());
+    set("users", args.users.to_string().into());
+    set("login-rate", config.login_rate.into());
+    set(
+        "trusted-proxy",
+        args.trusted_proxy
+            .iter()
+            .map(|network| Value::from(network.to_string()))
+            .collect::<Vec<_>>()
+            .into(),
+    );
     set("registry", "none".into());
     set(
         "log-format",

@@ -1,37 +1,157 @@
-//! `keys show` and `keys export-public`.
+//! `keys …`: acts on the store while servers run, which take it over at their next look.
 
+mod listing;
+
+use std::sync::Arc;
+
+use contract::keys::KeyId;
+use contract::signing_type::SigningType;
 use process::exit::Failure;
 
+use self::listing::{Listing, rfc_3339};
 use super::{print, store_failure};
-use crate::cli::{KeyArgs, KeysCommand};
+use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
+use crate::clock::unix_now;
 use crate::config::store_location;
+use crate::keys::StoredKeys;
 use crate::keys::key_pair::SigningKeyPair;
-use crate::keys::store::{unusable_pair, within_timeout};
+use crate::keys::reconciliation::Plan;
+use crate::keys::ring::KeyRing;
+use crate::keys::store::location::StoreLocation;
+use crate::keys::store::{KeyStore, StoreError, within_timeout};
+use crate::keys::update::{unusable_keys, update};
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
     match command {
-        KeysCommand::Show(args) => {
-            let pair = load(args).await?;
-            print(&format!(
-                "kid           {}\nsigning type  {}\nstore         {}",
-                pair.id(),
-                args.signing.signing_type,
-                store_location(&args.store)?
-            ))
+        KeysCommand::Show(args) => show(args).await,
+        KeysCommand::Rotate(args) => rotate(args).await,
+        KeysCommand::Revoke(args) => revoke(args).await,
+        KeysCommand::ExportPublic(args) => {
+            let ring = KeysInStore::open(args)?.load().await?;
+            print(ring.current().public_key_string().trim_end())
         }
-        KeysCommand::ExportPublic(args) => print(load(args).await?.public_key_string().trim_end()),
     }
 }
 
-async fn load(args: &KeyArgs) -> Result<SigningKeyPair, Failure> {
-    let location = store_location(&args.store)?;
-    let store = location.open();
-    let stored = within_timeout(store.load()).await.map_err(store_failure)?;
-    let stored = stored.ok_or_else(|| {
-        Failure::Unavailable(format!(
-            "{location} holds no key pair yet: the first start of auth-server serve makes it"
-        ))
-    })?;
-    SigningKeyPair::parse(args.signing.signing_type, stored)
-        .map_err(|fault| store_failure(unusable_pair(&*store, &fault)))
+async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
+    let store = KeysInStore::open(&args.keys)?;
+    let ring = store.load().await?;
+    let listing = Listing::of(store.signing_type, &store.location, &ring);
+    if args.json {
+        let json = serde_json::to_string_pretty(&listing);
+        print(&json.map_err(|error| Failure::Software(error.to_string()))?)
+    } else {
+        print(&listing.to_string())
+    }
 }
+
+/// However many ask at once, one next key comes of it, and all are told of that one.
+async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
+    let store = KeysInStore::open(&args.keys)?;
+    if store.signing_type == SigningType::Hmac {
+        return Err(Failure::Usage(
+            "--signing-type hmac: a shared secret cannot be announced; keys revoke replaces it at once"
+                .to_owned(),
+        ));
+    }
+    let before = store.load().await?;
+    let lead = args.lead.rotation_lead.into();
+    let ring = store
+        .update(|ring, fresh| match fresh {
+            // Somebody else's next key; or even that it signs already.
+            _ if ring.next().is_some() || ring.current() != before.current() => Plan::Keep(ring),
+            None => Plan::Generate,
+            Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), unix_now(), lead)),
+        })
+        .await?;
+    print(&match ring.next() {
+        Some(next) => format!(
+            "{} signs from {}",
+            next.pair.id(),
+            rfc_3339(next.signs_from)
+        ),
+        None => format!("{} signs already", ring.current().id()),
+    })
+}
+
+async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
+    let store = KeysInStore::open(&args.keys)?;
+    let kid = &args.kid;
+    let before = store.load().await?;
+    if !before.is_listed(kid) {
+        return already_gone(kid, &before, &store.location);
+    }
+    let now = unix_now();
+    let after = store
+        .update(|ring, fresh| {
+            if !ring.is_listed(kid) {
+                return Plan::Keep(ring);
+            }
+            ring.revoke(kid, fresh, now)
+                .map_or(Plan::Generate, Plan::Write)
+        })
+        .await?;
+    let current = after.current().id();
+    print(&format!("{kid} is revoked; {current} signs"))
+}
+
+fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), Failure> {
+    if ring.revoked().contains(kid) {
+        return print(&format!("{kid} was revoked before"));
+    }
+    Err(Failure::Usage(format!(
+        "{kid}: {location} holds no key of this id; auth-server keys show lists them"
+    )))
+}
+
+/// The keys that a command is about.
+struct KeysInStore {
+    location: StoreLocation,
+    store: Arc<dyn KeyStore>,
+    signing_type: SigningType,
+}
+
+impl KeysInStore {
+    fn open(args: &KeyArgs) -> Result<Self, Failure> {
+        let location = store_location(&args.store)?;
+        Ok(Self {
+            store: location.open(),
+            location,
+            signing_type: args.signing.signing_type,
+        })
+    }
+
+    async fn load(&self) -> Result<KeyRing, Failure> {
+        let stored = within_timeout(self.store.load()).await;
+        stored
+            .and_then(|stored| self.parse(&stored))
+            .map_err(store_failure)
+    }
+
+    async fn update(
+        &self,
+        decide: impl Fn(KeyRing, Option<&Arc<SigningKeyPair>>) -> Plan,
+    ) -> Result<KeyRing, Failure> {
+        let updated = update(&*self.store, self.signing_type, |stored, fresh| {
+            Ok(decide(self.parse(stored)?, fresh))
+        });
+        updated
+            .await
+            .map(|updated| updated.ring)
+            .map_err(store_failure)
+    }
+
+    fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {
+        KeyRing::parse(self.signing_type, stored)
+            .map_err(|fault| unusable_keys(&*self.store, &fault))?
+            .ok_or_else(|| {
+                StoreError::Unavailable(format!(
+                    "{} holds no key pair yet: the first start of auth-server serve makes it",
+                    self.location
+                ))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,17 +2,25 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use contract::envelope::Envelope;
 use contract::rejection::Rejection;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use tracing::error;
 
+use super::security_headers;
+use crate::attempts::TooSoon;
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Whatever a browser takes an envelope for, it runs and loads nothing.
+const NO_CONTENT: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 /// A successful operation.
 pub(super) fn ok<T: Serialize>(message: &'static str, data: T) -> Response {
@@ -25,7 +33,47 @@ pub(super) fn ok<T: Serialize>(message: &'static str, data: T) -> Response {
     }
 }
 
+/// A successful operation whose envelope was written before.
+pub(super) fn prepared(json: Bytes) -> Response {
+    json_answer(StatusCode::OK, json)
+}
+
+/// A refusal that knows better than its row when to come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) rejection: Rejection,
+    retry_after: Option<u32>,
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self {
+            rejection,
+            retry_after: rejection.retry_after(),
+        }
+    }
+}
+
+impl From<TooSoon> for Refusal {
+    fn from(too_soon: TooSoon) -> Self {
+        Self {
+            rejection: Rejection::TooManyAttempts,
+            retry_after: Some(too_soon.retry_after()),
+        }
+    }
+}
+
 /// A refused request.
+pub(super) fn refusal(refusal: Refusal) -> Response {
+    let mut response = rejection(refusal.rejection);
+    if let Some(seconds) = refusal.retry_after {
+        let seconds = HeaderValue::from(seconds);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// A refused request, where its row says everything.
 pub(super) fn rejection(rejection: Rejection) -> Response {
     // An envelope of constants: it cannot fail, and an empty body would still be an answer.
     let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
@@ -43,11 +91,14 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> Response {
     response
 }
 
-fn json_answer(status: StatusCode, json: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(json));
+fn json_answer(status: StatusCode, json: impl Into<Body>) -> Response {
+    let mut response = Response::new(json.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, NO_CONTENT);
     response
 }
 
@@ -62,14 +113,21 @@ fn add_fields(headers: &mut HeaderMap, rejection: Rejection) {
 
 /// A refusal as bytes, for requests that never became one; the connection closes after it.
 pub(crate) fn rejection_on_the_wire(rejection: Rejection) -> Vec<u8> {
-    let status = rejection.status();
+    let mut response = self::rejection(rejection);
+    security_headers::add(response.headers_mut());
+    let status = response.status();
     let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
-    let head = format!(
-        "HTTP/1.1 {} {}\r\n{CONTENT_TYPE}: application/json\r\n{CACHE_CONTROL}: no-store\r\n\
-         x-content-type-options: nosniff\r\n{CONTENT_LENGTH}: {}\r\nconnection: close\r\n\r\n",
+    let mut wire = format!(
+        "HTTP/1.1 {} {}\r\n{CONTENT_LENGTH}: {}\r\nconnection: close\r\n",
         status.as_u16(),
         status.canonical_reason().unwrap_or_default(),
         json.len()
-    );
-    [head.as_bytes(), &json].concat()
+    )
+    .into_bytes();
+    for (name, value) in response.headers() {
+        wire.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    wire.extend(b"\r\n");
+    wire.extend(json);
+    wire
 }

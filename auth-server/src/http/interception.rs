@@ -16,6 +16,7 @@ use http::{Version, header};
 use tracing::debug;
 
 use super::answer;
+use super::jwks::JWKS_PATH;
 use super::secret_key::SECRET_KEY_PATH;
 use crate::clock::unix_now;
 use crate::keys::current::CurrentKey;
@@ -33,8 +34,8 @@ pub(crate) struct Interception {
     policy: VerificationPolicy,
     current: Arc<CurrentKey>,
     /// Exempt by route (contract §4.3: the controller ignores the user token), whatever the pass
-    /// list says: nothing that is only similar to this path is exempt.
-    exempt_path: String,
+    /// list says: nothing that is only similar to these paths is exempt.
+    exempt_paths: [String; 2],
     user_details_path: String,
 }
 
@@ -49,7 +50,8 @@ impl Interception {
             interceptor,
             policy,
             current,
-            exempt_path: format!("{}{SECRET_KEY_PATH}", context.as_str()),
+            exempt_paths: [SECRET_KEY_PATH, JWKS_PATH]
+                .map(|path| format!("{}{path}", context.as_str())),
             user_details_path: format!("{}{USER_DETAILS_PATH}", context.as_str()),
         }
     }
@@ -60,7 +62,7 @@ impl Interception {
         if request.version() == Version::HTTP_11 && !request.headers().contains_key(header::HOST) {
             return Err(Rejection::HostMissing);
         }
-        if path == self.exempt_path {
+        if self.exempt_paths.iter().any(|exempt| exempt == path) {
             return Ok(None);
         }
         match self
@@ -76,9 +78,10 @@ impl Interception {
     }
 
     fn verify(&self, token: Bearer<'_>, now: i64) -> Result<CurrentUser, Rejection> {
-        let pair = self.current.load().ok_or(Rejection::AuthKeysUnavailable)?;
+        let keys = self.current.published();
+        let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
         self.policy
-            .verify_at(pair.verification_keys(), token, now)
+            .verify_at(keys.verification_keys(), token, now)
             .map(CurrentUser)
     }
 

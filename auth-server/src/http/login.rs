@@ -1,7 +1,8 @@
 //! `POST {ctx}/oauth/jwt/token` (contract §4.1): a signed token for who logs in.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -10,20 +11,28 @@ use contract::envelope::MSG_LOGIN_SUCCEEDED;
 use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
-use tracing::{error, info};
+use tracing::error;
 
+use super::answer::Refusal;
+use super::client_address::TrustedProxies;
 use super::{answer, body};
+use crate::attempts::{AddressLimit, TooSoon};
+use crate::audit::{self, LoginEvent};
 use crate::clock::unix_now;
 use crate::keys::current::CurrentKey;
-use crate::log_text::LogText;
 use crate::metrics::{Metrics, OK};
 use crate::random;
 use crate::token_issuer::TokenIssuer;
-use crate::users::{User, authenticate};
+use crate::users::User;
+use crate::users::authenticator::{Authenticator, NotAuthenticated};
 
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 
 pub(crate) struct Login {
+    pub(crate) users: Authenticator,
+    /// `None`: an address may log in as often as it likes.
+    pub(crate) address_limit: Option<AddressLimit>,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) issuer: TokenIssuer,
     pub(crate) current: Arc<CurrentKey>,
     pub(crate) metrics: Metrics,
@@ -34,6 +43,9 @@ pub(crate) struct Login {
 
 pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    let client = login
+        .trusted_proxies
+        .client_of(&parts.extensions, &parts.headers);
     let parsed = body::read(body, login.body_timeout)
         .await
         .and_then(|body| parse(&parts.headers, &body));
@@ -41,16 +53,58 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
         .as_ref()
         .map(|request| request.username.clone())
         .unwrap_or_default();
-    let outcome = parsed.and_then(|request| login.token_for(&authenticate(&request)));
+    let outcome = match parsed {
+        Ok(request) => login.attempt(request, client).await,
+        Err(rejection) => Err(NoToken::Refused(rejection)),
+    };
 
-    let code = outcome
-        .as_ref()
-        .map_or_else(|rejection| rejection.reason(), |_| OK);
+    let refusal = outcome.as_ref().err().map(|no_token| no_token.refusal());
+    let code = refusal.map_or(OK, |refusal| refusal.rejection.reason());
     login.metrics.login(code);
-    info!(username = %LogText(&username), outcome = code, "login");
+    let event = outcome
+        .as_ref()
+        .map_or_else(NoToken::event, |_| LoginEvent::Succeeded);
+    audit::login(event, &username, client, code);
     match outcome {
         Ok(token) => answer::ok(MSG_LOGIN_SUCCEEDED, token),
-        Err(rejection) => answer::rejection(rejection),
+        Err(no_token) => answer::refusal(no_token.refusal()),
+    }
+}
+
+/// Why a login ends without a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoToken {
+    /// For a reason that has nothing to do with who logs in.
+    Refused(Rejection),
+    AddressLimit(TooSoon),
+    NotAuthenticated(NotAuthenticated),
+}
+
+impl NoToken {
+    fn refusal(&self) -> Refusal {
+        match *self {
+            Self::Refused(rejection) => rejection.into(),
+            Self::AddressLimit(too_soon)
+            | Self::NotAuthenticated(NotAuthenticated::Locked(too_soon)) => too_soon.into(),
+            Self::NotAuthenticated(NotAuthenticated::Failed) => Rejection::LoginFailed.into(),
+            Self::NotAuthenticated(NotAuthenticated::Busy) => Rejection::ServerBusy.into(),
+            Self::NotAuthenticated(NotAuthenticated::Fault) => Rejection::Internal.into(),
+        }
+    }
+
+    fn event(&self) -> LoginEvent {
+        match self {
+            Self::AddressLimit(_) => LoginEvent::Limited,
+            Self::NotAuthenticated(NotAuthenticated::Failed) => LoginEvent::Failed,
+            Self::NotAuthenticated(NotAuthenticated::Locked(_)) => LoginEvent::Locked,
+            Self::Refused(_) | Self::NotAuthenticated(_) => LoginEvent::Refused,
+        }
+    }
+}
+
+impl From<Rejection> for NoToken {
+    fn from(rejection: Rejection) -> Self {
+        Self::Refused(rejection)
     }
 }
 
@@ -82,6 +136,22 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 impl Login {
+    async fn attempt(
+        &self,
+        request: LoginRequest,
+        client: IpAddr,
+    ) -> Result<AccessTokenInfo, NoToken> {
+        // Before anything is counted or worked for: without a key nobody gets in.
+        self.current.load().ok_or(Rejection::StoreUnavailable)?;
+        if let Some(limit) = &self.address_limit {
+            limit
+                .admit(client, Instant::now())
+                .map_err(NoToken::AddressLimit)?;
+        }
+        let user = self.users.authenticate(request, client).await;
+        Ok(self.token_for(&user.map_err(NoToken::NotAuthenticated)?)?)
+    }
+
     fn token_for(&self, user: &User) -> Result<AccessTokenInfo, Rejection> {
         let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = random::token_id().map_err(|error| fault(&error))?;

@@ -1,18 +1,22 @@
 //! `GET {ctx}/client/user/secret/key` (contract §4.3): the verification key, for applications.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
-use contract::envelope::MSG_OPERATION_SUCCEEDED;
 use contract::rejection::Rejection;
-use http::{HeaderMap, Uri};
-use tracing::info;
+use http::header::LINK;
+use http::{HeaderMap, HeaderValue, Uri};
 
 use super::answer;
-use crate::applications::registrations::Registrations;
+use super::answer::Refusal;
+use super::client_address::TrustedProxies;
+use crate::applications::registrations::{Denied, Registrations};
+use crate::audit;
 use crate::keys::current::CurrentKey;
-use crate::log_text::LogText;
+use crate::keys::published::PublishedKeys;
 use crate::metrics::{Metrics, OK};
 
 pub(crate) const SECRET_KEY_PATH: &str = "/client/user/secret/key";
@@ -24,7 +28,10 @@ const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 pub(crate) struct SecretKey {
     pub(crate) current: Arc<CurrentKey>,
     pub(crate) registrations: Arc<Registrations>,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) metrics: Metrics,
+    /// Leads to all keys, where they may be listed.
+    pub(crate) jwks_link: HeaderValue,
 }
 
 pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Request) -> Response {
@@ -35,24 +42,57 @@ pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Req
 
     let code = outcome
         .as_ref()
-        .map_or_else(|rejection| rejection.reason(), |_| OK);
-    state.metrics.key_retrieval(code);
-    let shown = LogText(app_id.unwrap_or_default());
-    info!(app_id = %shown, outcome = code, "verification key retrieval");
+        .map_or_else(|refusal| refusal.rejection.reason(), |_| OK);
+    let client = state
+        .trusted_proxies
+        .client_of(request.extensions(), request.headers());
+    state.record(app_id.unwrap_or_default(), client, code);
     match outcome {
-        Ok(key) => answer::ok(MSG_OPERATION_SUCCEEDED, key),
-        Err(rejection) => answer::rejection(rejection),
+        Ok(keys) => state.answer_with(&keys),
+        Err(refusal) => answer::refusal(refusal),
     }
 }
 
 impl SecretKey {
-    fn key_for(&self, app_id: Option<&str>, app_secret: Option<&str>) -> Result<String, Rejection> {
+    fn record(&self, app_id: &str, client: IpAddr, code: &'static str) {
+        audit::key_retrieval(app_id, client, code, code == OK);
+        let registered = self.registrations.registered_id(app_id);
+        let label = registered.map_or_else(String::new, |id| id.to_string());
+        self.metrics.key_retrieval(label, code);
+    }
+
+    fn answer_with(&self, keys: &PublishedKeys) -> Response {
+        let mut response = answer::prepared(keys.key_answer());
+        if keys.jwk_set().is_some() {
+            let link = self.jwks_link.clone();
+            response.headers_mut().insert(LINK, link);
+        }
+        response
+    }
+
+    fn key_for(
+        &self,
+        app_id: Option<&str>,
+        app_secret: Option<&str>,
+    ) -> Result<Arc<PublishedKeys>, Refusal> {
         let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
-            return Err(Rejection::ParameterMissing);
+            return Err(Rejection::ParameterMissing.into());
         };
-        self.registrations.authorize(app_id, app_secret)?;
-        let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
-        Ok(pair.public_key_string().to_owned())
+        self.registrations
+            .authorize(app_id, app_secret, Instant::now())?;
+        let keys = self.current.published();
+        Ok(keys.ok_or(Rejection::StoreUnavailable)?)
+    }
+}
+
+/// An application that is not registered and one whose secret is wrong: told apart nowhere.
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Undecided => Rejection::StoreUnavailable.into(),
+            Denied::Unknown => Rejection::ApplicationUnknown.into(),
+            Denied::TooOften(too_soon) => too_soon.into(),
+        }
     }
 }
 
@@ -83,7 +123,7 @@ fn parameter<'r>(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderName;
 
     use super::*;
 

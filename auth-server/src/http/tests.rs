@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
+use super::client_address::TrustedProxies;
 use super::*;
 use crate::applications::Applications;
 use crate::applications::registrations::Registrations;
@@ -23,10 +24,19 @@ use crate::keys::current::CurrentKey;
 use crate::keys::key_pair::tests::pair;
 use crate::metrics::Metrics;
 use crate::token_issuer::TokenIssuer;
+use crate::users::authenticator::Authenticator;
+use crate::users::builtin::BuiltinUser;
+
+mod jwks;
+mod limits;
 
 const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 
 fn router(current: CurrentKey, applications: Applications) -> Router {
+    routes(current, applications).into_router()
+}
+
+fn routes(current: CurrentKey, applications: Applications) -> Routes {
     let context: ContextPath = "/auth".parse().unwrap();
     let current = Arc::new(current);
     let registrations = Registrations::new(false);
@@ -46,6 +56,9 @@ fn router(current: CurrentKey, applications: Applications) -> Router {
             Arc::clone(&current),
         ),
         login: Login {
+            users: Authenticator::new(Arc::new(BuiltinUser)),
+            address_limit: None,
+            trusted_proxies: TrustedProxies::default(),
             issuer: TokenIssuer {
                 issuer: "auth".into(),
                 lifetime: 60,
@@ -55,15 +68,19 @@ fn router(current: CurrentKey, applications: Applications) -> Router {
             body_timeout: Duration::from_secs(5),
             oauth_response: false,
         },
+        jwks: Jwks {
+            current: Arc::clone(&current),
+        },
         secret_key: SecretKey {
+            jwks_link: super::jwks::link(&context).unwrap(),
             current,
             registrations: Arc::new(registrations),
+            trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
         },
         static_files: StaticFiles::new(&context, None),
         context_path: context,
     }
-    .into_router()
 }
 
 /// A server with a key, and with no application registered.
@@ -90,7 +107,17 @@ fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> Reque
 /// Status and envelope; every JSON answer is checked for what all have in common.
 async fn answer(router: &Router, request: Request<Body>) -> (u16, Value) {
     let response = router.clone().oneshot(request).await.unwrap();
-    assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "SAMEORIGIN"),
+        ("referrer-policy", "no-referrer"),
+        (
+            "content-security-policy",
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        assert_eq!(response.headers()[name], value);
+    }
     assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
     assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
     let status = response.status().as_u16();
@@ -273,7 +300,7 @@ async fn a_token_of_another_key_is_refused() {
     let (status, envelope) = answer(&serving(), details).await;
     assert_eq!(
         (status, envelope["data"]["reason"].as_str()),
-        (401, Some("token_signature"))
+        (401, Some("token_key_unknown"))
     );
 }
 
@@ -311,7 +338,7 @@ async fn without_a_key_login_and_key_wait_for_the_store() {
 #[tokio::test]
 async fn with_an_application_registered_pairs_are_checked() {
     let mut applications = Applications::default();
-    applications.add("orders".parse().unwrap(), SecretHashes::of("right"));
+    applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
     let router = router(CurrentKey::holding(pair(SigningType::Ecdsa)), applications);
     for (query, expected) in [
         ("appId=orders&appSecret=right", 200),

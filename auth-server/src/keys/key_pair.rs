@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
+use contract::keys::{KeyError, KeyId, VerificationKey};
 use contract::signing_type::SigningType;
 
 use super::signing_key::SigningKey;
@@ -48,16 +48,22 @@ impl KeyPairFault {
 pub(crate) struct SigningKeyPair {
     stored: StoredKeyPair,
     signing_key: SigningKey,
-    /// What this server's own interceptor verifies with: nameless, as every client of the contract
-    /// endpoint sees it, so that server and sidecars accept the same tokens.
-    verification_keys: KeySet,
-    id: KeyId,
+    verification_key: VerificationKey,
 }
+
+/// Two are equal where they are stored alike; everything else follows from that.
+impl PartialEq for SigningKeyPair {
+    fn eq(&self, other: &Self) -> bool {
+        self.stored == other.stored
+    }
+}
+
+impl Eq for SigningKeyPair {}
 
 impl fmt::Debug for SigningKeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKeyPair")
-            .field("id", &self.id)
+            .field("id", self.id())
             .finish_non_exhaustive()
     }
 }
@@ -72,15 +78,14 @@ impl SigningKeyPair {
             .map(|(signing_key, verification_key)| Self {
                 stored: stored.clone(),
                 signing_key,
-                id: verification_key.id().clone(),
-                verification_keys: KeySet::nameless(verification_key),
+                verification_key,
             })
             .map_err(|fault| other_type(signing_type, &stored).unwrap_or(fault))
     }
 
     /// RFC 7638 thumbprint of the public half: the `kid` of every token signed with this pair.
     pub(crate) fn id(&self) -> &KeyId {
-        &self.id
+        self.verification_key.id()
     }
 
     pub(crate) fn stored(&self) -> &StoredKeyPair {
@@ -92,8 +97,8 @@ impl SigningKeyPair {
         &self.stored.public
     }
 
-    pub(crate) fn verification_keys(&self) -> &KeySet {
-        &self.verification_keys
+    pub(crate) fn verification_key(&self) -> &VerificationKey {
+        &self.verification_key
     }
 
     /// For the token issuer only: nothing else signs.

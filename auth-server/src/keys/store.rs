@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod conformance;
 mod file;
+mod key_files;
 pub(crate) mod location;
 mod private_directory;
 mod redis;
@@ -15,8 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::key_pair::KeyPairFault;
-use super::{Half, StoredKeyPair};
+use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 
@@ -26,23 +26,29 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The operations every store offers.
 #[async_trait]
 pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
-    /// The stored pair; `None` where either half is missing (contract §1).
-    async fn load(&self) -> Result<Option<StoredKeyPair>, StoreError>;
+    /// The keys of one moment.
+    async fn load(&self) -> Result<StoredKeys, StoreError>;
 
-    /// Adopt the winner or install mine, in one indivisible step: returns the whole pair that is
-    /// there, or else stores both halves of `candidate` and returns it. Whatever many servers do at
-    /// the same instant, all get the same pair.
-    async fn adopt_or_install(
+    /// Stores `new` if the store still holds `expected`, in one indivisible step, and returns what
+    /// the store holds then. Of many servers that do so at the same instant one succeeds, and the
+    /// others get what it stored: adopt the winner or install mine.
+    async fn compare_and_swap(
         &self,
-        candidate: &StoredKeyPair,
-    ) -> Result<StoredKeyPair, StoreError>;
+        expected: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError>;
 
-    /// Every registered application.
+    /// The record of every application, of removed ones too.
     async fn applications(&self) -> Result<Applications, StoreError>;
 
-    /// Registers one. `false` where the id is taken; what is there stays.
-    async fn add_application(&self, id: &AppId, secrets: &SecretHashes)
-    -> Result<bool, StoreError>;
+    /// Puts `record` in the place of `expected` (`None`: of no record at all) in one indivisible
+    /// step. `false` where something else is there, which then stays.
+    async fn swap_application(
+        &self,
+        id: &AppId,
+        expected: Option<&SecretHashes>,
+        record: &SecretHashes,
+    ) -> Result<bool, StoreError>;
 
     /// The place of a value, with what an operator needs to look at it; never a secret.
     fn whereabouts(&self, entry: Entry) -> String;
@@ -55,6 +61,7 @@ pub(crate) enum Entry {
     Store,
     KeyPair,
     Half(Half),
+    Ring,
     Applications,
 }
 
@@ -74,12 +81,6 @@ pub(crate) enum StoreError {
 fn unusable_applications(store: &dyn KeyStore, cause: &dyn fmt::Display) -> StoreError {
     let place = store.whereabouts(Entry::Applications);
     StoreError::Unusable(format!("{place}: {cause}"))
-}
-
-/// A stored pair that cannot be used, said with the place of the half at fault, or of both.
-pub(crate) fn unusable_pair(store: &dyn KeyStore, fault: &KeyPairFault) -> StoreError {
-    let entry = fault.half().map_or(Entry::KeyPair, Entry::Half);
-    StoreError::Unusable(format!("{}: {fault}", store.whereabouts(entry)))
 }
 
 /// Every call of a store passes here.

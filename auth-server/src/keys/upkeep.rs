@@ -1,6 +1,6 @@
-//! Keeps the pair and the applications in memory in step with the store: a look at the start, one
-//! every re-read period, retries while the store is away. It never signs, and it never lets anything
-//! sign with a pair that the store did not take.
+//! Keeps the keys and the applications in memory in step with the store: a look at the start, one
+//! every re-read period and whenever a key's own time comes, retries while the store is away. It
+//! never signs, and it never lets anything sign with a pair that the store did not take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,26 @@ use contract::signing_type::SigningType;
 use process::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
-use super::StoredKeyPair;
 use super::current::CurrentKey;
-use super::generation::generate;
+use super::events::events;
 use super::key_pair::SigningKeyPair;
-use super::lifecycle::{Step, next_look, next_step};
-use super::store::{Entry, KeyStore, StoreError, unusable_pair, within_timeout};
+use super::published::PublishedKeys;
+use super::reconciliation::Reconciliation;
+use super::ring::KeyRing;
+use super::rotation::RotationPolicy;
+use super::schedule::next_look;
+use super::store::{Entry, KeyStore, StoreError, within_timeout};
+use super::update::{not_written, unusable_keys, update};
 use crate::applications::registrations::Registrations;
+use crate::audit;
+use crate::clock::{unix_now, until};
 use crate::metrics::Metrics;
 
 /// The loop's state.
 pub(crate) struct Upkeep {
     store: Arc<dyn KeyStore>,
     signing_type: SigningType,
+    policy: RotationPolicy,
     current: Arc<CurrentKey>,
     registrations: Arc<Registrations>,
     metrics: Metrics,
@@ -37,6 +44,7 @@ impl Upkeep {
     pub(crate) fn new(
         store: Arc<dyn KeyStore>,
         signing_type: SigningType,
+        policy: RotationPolicy,
         current: Arc<CurrentKey>,
         registrations: Arc<Registrations>,
         metrics: Metrics,
@@ -45,6 +53,7 @@ impl Upkeep {
         Self {
             store,
             signing_type,
+            policy,
             current,
             registrations,
             metrics,
@@ -60,7 +69,7 @@ impl Upkeep {
     /// # Errors
     /// A store that must not be used is a configuration error, and for the caller to report.
     pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
-        match self.synchronize().await {
+        match self.synchronize(unix_now()).await {
             Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
             outcome => {
                 self.report(outcome);
@@ -72,42 +81,92 @@ impl Upkeep {
     /// Looks again for as long as the process lives.
     pub(crate) async fn run(mut self, reread: Duration) {
         loop {
-            tokio::time::sleep(next_look(reread, self.failures, crate::random::fraction())).await;
-            let outcome = self.synchronize().await;
-            self.report(outcome);
+            let due_in = self.next_due().map(until);
+            let jitter = crate::random::fraction();
+            tokio::time::sleep(next_look(reread, self.failures, jitter, due_in)).await;
+            self.look(unix_now()).await;
         }
     }
 
-    async fn synchronize(&self) -> Result<(), StoreError> {
+    async fn look(&mut self, now: i64) {
+        let mut outcome = self.synchronize(now).await;
+        if outcome.is_err()
+            && let Err(failure) = self.advance_alone(now)
+        {
+            outcome = Err(failure);
+        }
+        self.report(outcome);
+    }
+
+    fn next_due(&self) -> Option<i64> {
+        let keys = self.current.published()?;
+        keys.ring().next_due(&self.policy)
+    }
+
+    async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         // Before the key: a key is never there while it is unknown who may have it.
         self.synchronize_applications().await?;
-        let stored = within_timeout(self.store.load()).await?;
-        let candidate = match self.next_step(stored)? {
-            Step::Keep => return Ok(()),
-            Step::Adopt(pair) => {
-                self.adopt(*pair, "adopted");
-                return Ok(());
-            }
-            Step::Reinstall(mine) => mine,
-            Step::Generate => self.generate().await?,
+        let keys = self.current.published();
+        let memory = keys.as_deref().map(PublishedKeys::ring);
+        let reconciliation = Reconciliation {
+            signing_type: self.signing_type,
+            policy: &self.policy,
+            memory,
+            now,
         };
-        let winner = within_timeout(self.store.adopt_or_install(&candidate)).await?;
-        let how = if winner == candidate {
-            "installed"
-        } else {
-            "adopted"
-        };
-        match self.next_step(Some(winner))? {
-            Step::Adopt(pair) => self.adopt(*pair, how),
-            _ => info!("the key pair in memory was put back into the store"),
+        let updated = update(&*self.store, self.signing_type, |stored, fresh| {
+            let plan = reconciliation.plan(stored, fresh);
+            plan.map_err(|fault| unusable_keys(&*self.store, &fault))
+        })
+        .await?;
+        if updated.written && memory == Some(&updated.ring) {
+            info!("the keys in memory were put back into the store");
         }
+        self.take_over(memory, updated.ring, updated.generated.as_deref())
+    }
+
+    /// What becomes due while the store is away happens in memory: the next key is in the store
+    /// already, and everybody expects it to sign from now on.
+    fn advance_alone(&self, now: i64) -> Result<(), StoreError> {
+        let Some(keys) = self.current.published() else {
+            return Ok(());
+        };
+        let advanced = keys.ring().clone().advance(now, &self.policy);
+        self.take_over(Some(keys.ring()), advanced, None)
+    }
+
+    fn take_over(
+        &self,
+        memory: Option<&KeyRing>,
+        ring: KeyRing,
+        generated: Option<&SigningKeyPair>,
+    ) -> Result<(), StoreError> {
+        if memory == Some(&ring) {
+            return Ok(());
+        }
+        let events = events(memory, &ring, generated.map(SigningKeyPair::id));
+        let keys =
+            PublishedKeys::new(self.signing_type, ring).map_err(|error| not_written(&error))?;
+        if memory.is_none() && self.registrations.is_empty() {
+            warn!(
+                "no application is registered: any appId with any appSecret may fetch the verification key"
+            );
+        }
+        events.iter().for_each(audit::key);
+        self.metrics.keys(keys.ring(), &events);
+        self.current.replace(keys);
         Ok(())
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
-        for (id, secrets) in self.registrations.reconcile(stored) {
-            within_timeout(self.store.add_application(&id, &secrets)).await?;
+        let reconciled = self.registrations.reconcile(stored);
+        for (id, event) in &reconciled.events {
+            audit::application(id, *event);
+        }
+        for (id, secrets) in &reconciled.lost {
+            // Where another server was quicker, its record counts from the next look on.
+            within_timeout(self.store.swap_application(id, None, secrets)).await?;
             info!(app_id = %id, "the application was put back into the store");
         }
         if self.registrations.are_missing() {
@@ -119,32 +178,6 @@ impl Upkeep {
             )));
         }
         Ok(())
-    }
-
-    fn next_step(&self, stored: Option<StoredKeyPair>) -> Result<Step, StoreError> {
-        next_step(self.signing_type, self.current.load().as_deref(), stored)
-            .map_err(|fault| unusable_pair(&*self.store, &fault))
-    }
-
-    async fn generate(&self) -> Result<StoredKeyPair, StoreError> {
-        let signing_type = self.signing_type;
-        let generated = tokio::task::spawn_blocking(move || generate(signing_type)).await;
-        match generated {
-            Ok(Ok(pair)) => Ok(pair),
-            _ => Err(StoreError::Unavailable(
-                "no key pair could be generated".to_owned(),
-            )),
-        }
-    }
-
-    fn adopt(&self, pair: SigningKeyPair, how: &'static str) {
-        info!(kid = %pair.id(), signing_type = %self.signing_type, how, "signing key pair");
-        if self.current.load().is_none() && self.registrations.is_empty() {
-            warn!(
-                "no application is registered: any appId with any appSecret may fetch the verification key"
-            );
-        }
-        self.current.replace(pair);
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {

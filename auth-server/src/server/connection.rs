@@ -2,6 +2,7 @@
 //! read the answer.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::automatic_answers::AutomaticAnswers;
+use crate::http::client_address::Peer;
 use crate::http::rejection_on_the_wire;
 
 /// As in most servers: 100 fields, 64 KiB. A token has its own, lower limit.
@@ -31,6 +33,7 @@ const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 /// Serves the connection until it ends, or after `stop` changed until its last answer is out.
 pub(super) async fn serve(
     stream: TcpStream,
+    peer: IpAddr,
     router: Router,
     request_timeout: Duration,
     mut stop: watch::Receiver<()>,
@@ -38,7 +41,9 @@ pub(super) async fn serve(
     // An answer may be two writes; the second must not wait for the first one's acknowledgement.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        Box::pin(router.clone().oneshot(request.map(Body::new)))
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer));
+        Box::pin(router.clone().oneshot(request))
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())

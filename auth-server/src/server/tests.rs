@@ -31,7 +31,10 @@ async fn running(request_timeout: Duration) -> Running {
     let stopped = async {
         let _ = stopped.await;
     };
-    let server = tokio::spawn(serve(listener, router, request_timeout, stopped));
+    let server = tokio::spawn(async move {
+        let limit = ConnectionLimit::new(2);
+        serve(listener, router, request_timeout, &limit, stopped).await;
+    });
     Running {
         address,
         stop,

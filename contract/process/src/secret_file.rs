@@ -10,7 +10,8 @@ use zeroize::Zeroizing;
 
 use crate::exit::Failure;
 
-/// No secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the memory.
+/// No single secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the
+/// memory.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Why a secret file was refused. Every text names the file; none quotes its content.
@@ -42,7 +43,7 @@ pub enum SecretFileError {
         /// Owner, mode and the user this process runs as.
         access: String,
         /// What is wrong with the content.
-        problem: &'static str,
+        problem: String,
     },
 }
 
@@ -57,6 +58,14 @@ impl From<SecretFileError> for Failure {
 /// # Errors
 /// [`SecretFileError`] when the file is unreadable, open to others, empty, not UTF-8 or too long.
 pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
+    read_up_to(path, MAX_BYTES)
+}
+
+/// As [`read`], for a file of many secrets: it may hold `max_bytes`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, SecretFileError> {
     let unreadable = |access: String, cause| SecretFileError::Unreadable {
         path: path.to_owned(),
         access,
@@ -74,12 +83,12 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
             access,
         });
     }
-    let text = read_text(&mut file).map_err(|cause| unreadable(access.clone(), cause))?;
+    let text = read_text(&mut file, metadata.len(), max_bytes).map_err(|cause| unreadable(access.clone(), cause))?;
     let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
-    let problem = if text.len() as u64 > MAX_BYTES {
-        "is longer than 64 KiB"
+    let problem = if text.len() as u64 > max_bytes {
+        format!("is longer than {} KiB", max_bytes / 1024)
     } else if trimmed.is_empty() {
-        "is empty"
+        "is empty".to_owned()
     } else {
         return Ok(trimmed);
     };
@@ -97,10 +106,13 @@ fn is_exposed(mode: u32, owner: u32) -> bool {
     mode & closed_to_others != 0
 }
 
-fn read_text(file: &mut File) -> std::io::Result<Zeroizing<String>> {
-    // Reserved at once: growing would leave copies of the secret behind that nobody clears.
-    let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
-    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+fn read_text(file: &mut File, length: u64, max_bytes: u64) -> std::io::Result<Zeroizing<String>> {
+    // Reserved at once: growing would leave copies of the secret behind that nobody clears. What is
+    // no regular file has no length.
+    let length = if length == 0 { MAX_BYTES } else { length };
+    let capacity = usize::try_from(length.min(max_bytes)).unwrap_or_default() + 1;
+    let mut text = Zeroizing::new(String::with_capacity(capacity));
+    file.take(max_bytes + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 

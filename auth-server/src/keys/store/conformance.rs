@@ -11,9 +11,9 @@ use zeroize::Zeroizing;
 
 use self::installations::{Files, Installation, Redis};
 use super::{Entry, KeyStore, StoreError};
-use crate::applications::Applications;
 use crate::applications::secret_hash::SecretHashes;
-use crate::keys::{Half, StoredKeyPair};
+use crate::applications::{AppId, Applications};
+use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
 /// One test per rule and store.
 macro_rules! for_every_store {
@@ -32,27 +32,58 @@ macro_rules! for_every_store {
 for_every_store!(
     an_empty_store_holds_nothing,
     the_first_candidate_is_installed_and_every_later_one_gets_it,
+    keys_change_only_where_pair_and_ring_are_the_expected_ones,
     contract_1_half_a_pair_is_no_pair_and_both_halves_are_written,
     a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us,
+    a_ring_without_a_pair_is_seen_and_kept,
     many_servers_at_the_same_instant_end_with_one_pair,
-    applications_are_kept_with_the_key_and_a_taken_id_stays,
+    many_servers_that_rotate_at_the_same_instant_do_it_once,
+    applications_are_kept_with_the_key,
+    an_application_is_replaced_only_by_who_knows_what_is_there,
+    a_record_that_others_wrote_in_their_way_is_replaced_all_the_same,
+    of_many_who_replace_an_application_at_once_one_does,
     unreadable_applications_are_unusable_and_named,
     every_place_has_its_own_name,
 );
 
 /// Strings as long and as many-lined as real ones; what they mean is not the store's business.
-fn pair(name: &str) -> StoredKeyPair {
+fn keys(name: &str) -> StoredKeys {
     let text =
         |half: &str| Zeroizing::new(format!("-----{name} {half}-----\n{}\n", name.repeat(400)));
-    StoredKeyPair {
-        private: text("private"),
-        public: text("public"),
+    StoredKeys {
+        pair: Some(StoredKeyPair {
+            private: text("private"),
+            public: text("public"),
+        }),
+        ring: Some(StoredRing(text("ring"))),
     }
 }
 
+fn without_ring(keys: StoredKeys) -> StoredKeys {
+    StoredKeys { ring: None, ..keys }
+}
+
+fn planted(private: &str, public: &str) -> StoredKeys {
+    let text = |text: &str| Zeroizing::new(text.to_owned());
+    StoredKeys {
+        pair: Some(StoredKeyPair {
+            private: text(private),
+            public: text(public),
+        }),
+        ring: None,
+    }
+}
+
+const PRIVATE: Entry = Entry::Half(Half::Private);
+const PUBLIC: Entry = Entry::Half(Half::Public);
+const NOTHING: StoredKeys = StoredKeys {
+    pair: None,
+    ring: None,
+};
+
 async fn an_empty_store_holds_nothing(installation: &dyn Installation) {
     let store = installation.open();
-    assert_eq!(store.load().await, Ok(None));
+    assert_eq!(store.load().await, Ok(NOTHING));
     assert_eq!(store.applications().await, Ok(Applications::default()));
 }
 
@@ -60,24 +91,75 @@ async fn the_first_candidate_is_installed_and_every_later_one_gets_it(
     installation: &dyn Installation,
 ) {
     let (first, second) = (installation.open(), installation.open());
-    assert_eq!(first.adopt_or_install(&pair("a")).await, Ok(pair("a")));
-    assert_eq!(second.adopt_or_install(&pair("b")).await, Ok(pair("a")));
-    assert_eq!(first.adopt_or_install(&pair("c")).await, Ok(pair("a")));
-    assert_eq!(second.load().await, Ok(Some(pair("a"))));
+    let (a, b) = (without_ring(keys("a")), keys("b"));
+    assert_eq!(first.compare_and_swap(&NOTHING, &a).await, Ok(a.clone()));
+    assert_eq!(second.compare_and_swap(&NOTHING, &b).await, Ok(a.clone()));
+    assert_eq!(first.compare_and_swap(&NOTHING, &b).await, Ok(a.clone()));
+    assert_eq!(second.load().await, Ok(a));
+}
+
+async fn keys_change_only_where_pair_and_ring_are_the_expected_ones(
+    installation: &dyn Installation,
+) {
+    let store = installation.open();
+    let (a, b) = (keys("a"), keys("b"));
+    assert_eq!(store.compare_and_swap(&NOTHING, &a).await, Ok(a.clone()));
+    let other_ring = StoredKeys {
+        ring: b.ring.clone(),
+        ..a.clone()
+    };
+    let other_pair = StoredKeys {
+        pair: b.pair.clone(),
+        ..a.clone()
+    };
+    for expected in [
+        &NOTHING,
+        &b,
+        &without_ring(a.clone()),
+        &other_ring,
+        &other_pair,
+    ] {
+        assert_eq!(store.compare_and_swap(expected, &b).await, Ok(a.clone()));
+    }
+    let mut there = a;
+    for new in [other_ring, b.clone(), without_ring(b), NOTHING] {
+        assert_eq!(store.compare_and_swap(&there, &new).await, Ok(new.clone()));
+        assert_eq!(store.load().await, Ok(new.clone()));
+        there = new;
+    }
 }
 
 async fn contract_1_half_a_pair_is_no_pair_and_both_halves_are_written(
     installation: &dyn Installation,
 ) {
     let store = installation.open();
-    for (name, lost) in [("a", Half::Private), ("b", Half::Public)] {
-        installation.plant(Half::Private, "left over").await;
-        installation.plant(Half::Public, "left over").await;
+    for (name, lost) in [("a", PRIVATE), ("b", PUBLIC)] {
+        installation.plant(PRIVATE, "left over").await;
+        installation.plant(PUBLIC, "left over").await;
         installation.lose(lost).await;
-        assert_eq!(store.load().await, Ok(None));
-        assert_eq!(store.adopt_or_install(&pair(name)).await, Ok(pair(name)));
-        assert_eq!(store.load().await, Ok(Some(pair(name))));
+        installation.lose(Entry::Ring).await;
+        assert_eq!(store.load().await, Ok(NOTHING));
+        let new = keys(name);
+        assert_eq!(
+            store.compare_and_swap(&NOTHING, &new).await,
+            Ok(new.clone())
+        );
+        assert_eq!(store.load().await, Ok(new));
     }
+}
+
+async fn a_ring_without_a_pair_is_seen_and_kept(installation: &dyn Installation) {
+    let store = installation.open();
+    installation.plant(Entry::Ring, "of a lost pair").await;
+    installation.plant(PUBLIC, "left over").await;
+    let alone = store.load().await.unwrap();
+    assert!(alone.pair.is_none() && alone.ring.is_some());
+    let new = keys("a");
+    assert_eq!(
+        store.compare_and_swap(&NOTHING, &new).await,
+        Ok(alone.clone())
+    );
+    assert_eq!(store.compare_and_swap(&alone, &new).await, Ok(new));
 }
 
 async fn a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us(
@@ -85,46 +167,69 @@ async fn a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us(
 ) {
     let store = installation.open();
     for (private, public) in [("of one", "of another"), ("", ""), ("x", "")] {
-        installation.plant(Half::Private, private).await;
-        installation.plant(Half::Public, public).await;
-        let there = StoredKeyPair {
-            private: Zeroizing::new(private.to_owned()),
-            public: Zeroizing::new(public.to_owned()),
-        };
-        assert_eq!(store.adopt_or_install(&pair("a")).await, Ok(there.clone()));
-        assert_eq!(store.load().await, Ok(Some(there)));
+        installation.plant(PRIVATE, private).await;
+        installation.plant(PUBLIC, public).await;
+        let there = planted(private, public);
+        let swapped = store.compare_and_swap(&NOTHING, &keys("a")).await;
+        assert_eq!(swapped, Ok(there.clone()));
+        assert_eq!(store.load().await, Ok(there));
     }
 }
 
 async fn many_servers_at_the_same_instant_end_with_one_pair(installation: &dyn Installation) {
     for round in 0..20 {
+        installation.lose(Entry::Ring).await;
         // Every other round half a pair is there: where naive ways of doing it mix pairs.
         match round % 4 {
-            1 => installation.lose(Half::Private).await,
-            3 => installation.lose(Half::Public).await,
+            1 => installation.lose(PRIVATE).await,
+            3 => installation.lose(PUBLIC).await,
             _ => {
-                installation.lose(Half::Private).await;
-                installation.lose(Half::Public).await;
+                installation.lose(PRIVATE).await;
+                installation.lose(PUBLIC).await;
             }
         }
-        let winners = race(installation, 8, round).await;
-        let stored = installation.open().load().await.unwrap().unwrap();
-        assert!(
-            winners.iter().all(|winner| *winner == stored),
-            "round {round}"
-        );
-        assert!(
-            (0..8).any(|n| pair(&format!("{round}-{n}")) == stored),
-            "round {round}: a mixed pair"
-        );
+        assert_one_winner(installation, &NOTHING, round).await;
     }
 }
 
-async fn race(installation: &dyn Installation, servers: u32, round: u32) -> Vec<StoredKeyPair> {
+async fn many_servers_that_rotate_at_the_same_instant_do_it_once(installation: &dyn Installation) {
+    let mut there = keys("start");
+    let store = installation.open();
+    store.compare_and_swap(&NOTHING, &there).await.unwrap();
+    for round in 0..20 {
+        there = assert_one_winner(installation, &there, round).await;
+    }
+}
+
+async fn assert_one_winner(
+    installation: &dyn Installation,
+    expected: &StoredKeys,
+    round: u32,
+) -> StoredKeys {
+    let winners = race(installation, expected, 8, round).await;
+    let stored = installation.open().load().await.unwrap();
+    assert!(
+        winners.iter().all(|winner| *winner == stored),
+        "round {round}"
+    );
+    assert!(
+        (0..8).any(|n| keys(&format!("{round}-{n}")) == stored),
+        "round {round}: a mixture"
+    );
+    stored
+}
+
+async fn race(
+    installation: &dyn Installation,
+    expected: &StoredKeys,
+    servers: u32,
+    round: u32,
+) -> Vec<StoredKeys> {
     let mut racing = JoinSet::new();
     for n in 0..servers {
-        let store = installation.open();
-        racing.spawn(async move { store.adopt_or_install(&pair(&format!("{round}-{n}"))).await });
+        let (store, expected) = (installation.open(), expected.clone());
+        let mine = keys(&format!("{round}-{n}"));
+        racing.spawn(async move { store.compare_and_swap(&expected, &mine).await });
     }
     racing
         .join_all()
@@ -134,35 +239,75 @@ async fn race(installation: &dyn Installation, servers: u32, round: u32) -> Vec<
         .collect()
 }
 
-async fn applications_are_kept_with_the_key_and_a_taken_id_stays(installation: &dyn Installation) {
+async fn applications_are_kept_with_the_key(installation: &dyn Installation) {
     let (server, command) = (installation.open(), installation.open());
-    server.adopt_or_install(&pair("a")).await.unwrap();
-    let (orders, stock) = ("orders".parse().unwrap(), "größe".parse().unwrap());
-    assert_eq!(
-        command
-            .add_application(&orders, &SecretHashes::of("first"))
-            .await,
-        Ok(true)
-    );
-    assert_eq!(
-        command
-            .add_application(&stock, &SecretHashes::of("s"))
-            .await,
-        Ok(true)
-    );
-    assert_eq!(
-        command
-            .add_application(&orders, &SecretHashes::of("second"))
-            .await,
-        Ok(false)
-    );
-
+    server.compare_and_swap(&NOTHING, &keys("a")).await.unwrap();
+    for (id, secret) in [("orders", "first"), ("größe", "s")] {
+        let (id, record) = (id.parse().unwrap(), SecretHashes::of(secret));
+        let added = command.swap_application(&id, None, &record).await;
+        assert_eq!(added, Ok(true));
+    }
     let applications = server.applications().await.unwrap();
-    assert_eq!(applications.iter().count(), 2);
+    assert_eq!(applications.records().count(), 2);
     assert!(applications.admits("orders", "first"));
     assert!(applications.admits("größe", "s"));
-    assert!(!applications.admits("orders", "second"));
-    assert_eq!(server.load().await, Ok(Some(pair("a"))));
+    assert_eq!(server.load().await, Ok(keys("a")));
+}
+
+async fn an_application_is_replaced_only_by_who_knows_what_is_there(
+    installation: &dyn Installation,
+) {
+    let store = installation.open();
+    let id = "orders".parse().unwrap();
+    let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());
+    let two = one.with_new("second");
+    for (expected, record, swapped) in [
+        (Some(&one), &two, false),
+        (None, &one, true),
+        (None, &two, false),
+        (Some(&two), &removed, false),
+        (Some(&one), &two, true),
+        (Some(&two), &removed, true),
+        (None, &one, false),
+        (Some(&removed), &one, true),
+    ] {
+        let outcome = store.swap_application(&id, expected, record).await;
+        assert_eq!(outcome, Ok(swapped), "{expected:?} by {record:?}");
+    }
+    let there = store.applications().await.unwrap();
+    assert_eq!(there.record("orders"), Some(&one));
+}
+
+async fn a_record_that_others_wrote_in_their_way_is_replaced_all_the_same(
+    installation: &dyn Installation,
+) {
+    let store = installation.open();
+    installation
+        .plant_application("orders", r#"{ "secretSha256" : [ ] }"#)
+        .await;
+    let (id, one) = ("orders".parse().unwrap(), SecretHashes::of("first"));
+    let none = SecretHashes::none();
+    let swapped = store.swap_application(&id, Some(&none), &one).await;
+    assert_eq!(swapped, Ok(true));
+    assert!(
+        store
+            .applications()
+            .await
+            .unwrap()
+            .admits("orders", "first")
+    );
+}
+
+async fn of_many_who_replace_an_application_at_once_one_does(installation: &dyn Installation) {
+    let id: AppId = "orders".parse().unwrap();
+    let mut racing = JoinSet::new();
+    for n in 0..8 {
+        let (store, id) = (installation.open(), id.clone());
+        let record = SecretHashes::of(&n.to_string());
+        racing.spawn(async move { store.swap_application(&id, None, &record).await.unwrap() });
+    }
+    let winners = racing.join_all().await.into_iter().filter(|won| *won);
+    assert_eq!(winners.count(), 1);
 }
 
 async fn unreadable_applications_are_unusable_and_named(installation: &dyn Installation) {
@@ -186,6 +331,7 @@ async fn every_place_has_its_own_name(installation: &dyn Installation) {
         Entry::KeyPair,
         Entry::Half(Half::Private),
         Entry::Half(Half::Public),
+        Entry::Ring,
         Entry::Applications,
     ];
     let places = entries.map(|entry| store.whereabouts(entry));

@@ -1,7 +1,8 @@
 //! The embedded store: a directory of plain files, for one server.
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
-//! `applications.json` the registered applications. A server holds `serving.lock` for its lifetime;
+//! `user-token.ring` what else is known of the keys, `applications.json` the registered
+//! applications. A server holds `serving.lock` for its lifetime;
 //! `write.lock` is held for moments, so that commands work beside a running server.
 
 use std::fs::File;
@@ -11,14 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 
+use super::key_files::{self, PRIVATE, PUBLIC, RING};
 use super::private_directory::{Locked, PrivateDirectory};
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
-use crate::keys::{Half, StoredKeyPair};
+use crate::keys::{Half, StoredKeys};
 
-const PRIVATE: &str = "user-token.private";
-const PUBLIC: &str = "user-token.public";
 const APPLICATIONS: &str = "applications.json";
 const SERVING_LOCK: &str = "serving.lock";
 const WRITE_LOCK: &str = "write.lock";
@@ -85,23 +85,6 @@ impl FileStore {
         self.directory.lock(WRITE_LOCK)
     }
 
-    fn read_pair(&self) -> Result<Option<StoredKeyPair>, StoreError> {
-        let private = self.directory.read(PRIVATE)?;
-        let public = self.directory.read(PUBLIC)?;
-        Ok(private
-            .zip(public)
-            .map(|(private, public)| StoredKeyPair { private, public }))
-    }
-
-    fn write_pair(&self, pair: &StoredKeyPair) -> Result<(), StoreError> {
-        // The half that is left of a former pair goes first: a crash between two steps may leave
-        // half a pair, which heals, but never two halves that do not match, which would not.
-        self.directory.remove(PRIVATE)?;
-        self.directory.remove(PUBLIC)?;
-        self.directory.replace(PRIVATE, &pair.private)?;
-        self.directory.replace(PUBLIC, &pair.public)
-    }
-
     fn read_applications(&self) -> Result<Applications, StoreError> {
         let Some(text) = self.directory.read(APPLICATIONS)? else {
             return Ok(Applications::default());
@@ -112,30 +95,32 @@ impl FileStore {
 
 #[async_trait]
 impl KeyStore for FileStore {
-    async fn load(&self) -> Result<Option<StoredKeyPair>, StoreError> {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
         self.blocking(|store| {
             store.keep_serving_lock()?;
             if !store.directory.exists() {
-                return Ok(None);
+                return Ok(StoredKeys::default());
             }
             let _no_writer = store.write_lock()?;
-            store.read_pair()
+            key_files::read(&store.directory)
         })
         .await
     }
 
-    async fn adopt_or_install(
+    async fn compare_and_swap(
         &self,
-        candidate: &StoredKeyPair,
-    ) -> Result<StoredKeyPair, StoreError> {
-        let candidate = candidate.clone();
+        expected: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        let (expected, new) = (expected.clone(), new.clone());
         self.blocking(move |store| {
             let _locked = store.write_lock()?;
-            if let Some(winner) = store.read_pair()? {
-                return Ok(winner);
+            let held = key_files::read(&store.directory)?;
+            if held != expected {
+                return Ok(held);
             }
-            store.write_pair(&candidate)?;
-            Ok(candidate)
+            key_files::write(&store.directory, &new)?;
+            Ok(new)
         })
         .await
     }
@@ -144,22 +129,24 @@ impl KeyStore for FileStore {
         self.blocking(Self::read_applications).await
     }
 
-    async fn add_application(
+    async fn swap_application(
         &self,
         id: &AppId,
-        secrets: &SecretHashes,
+        expected: Option<&SecretHashes>,
+        record: &SecretHashes,
     ) -> Result<bool, StoreError> {
-        let (id, secrets) = (id.clone(), secrets.clone());
+        let (id, expected, record) = (id.clone(), expected.cloned(), record.clone());
         self.blocking(move |store| {
             let _locked = store.write_lock()?;
             let mut applications = store.read_applications()?;
-            let added = applications.add(id, secrets);
-            if added {
-                let json = serde_json::to_string(&applications)
-                    .map_err(|error| unusable_applications(store, &error))?;
-                store.directory.replace(APPLICATIONS, &json)?;
+            if applications.record(id.as_str()) != expected.as_ref() {
+                return Ok(false);
             }
-            Ok(added)
+            applications.put(id, record);
+            let json = serde_json::to_string(&applications)
+                .map_err(|error| unusable_applications(store, &error))?;
+            store.directory.replace(APPLICATIONS, &json)?;
+            Ok(true)
         })
         .await
     }
@@ -174,6 +161,7 @@ impl KeyStore for FileStore {
             ),
             Entry::Half(Half::Private) => self.directory.describe(PRIVATE),
             Entry::Half(Half::Public) => self.directory.describe(PUBLIC),
+            Entry::Ring => self.directory.describe(RING),
             Entry::Applications => self.directory.describe(APPLICATIONS),
         }
     }
@@ -200,13 +188,21 @@ mod tests {
 
     use super::super::conformance::installations::Files;
     use super::*;
+    use crate::keys::{StoredKeyPair, StoredRing};
 
-    fn pair(name: &str) -> StoredKeyPair {
+    fn keys(name: &str) -> StoredKeys {
         let text = |half| zeroize::Zeroizing::new(format!("{name} {half}"));
-        StoredKeyPair {
-            private: text("private"),
-            public: text("public"),
+        StoredKeys {
+            pair: Some(StoredKeyPair {
+                private: text("private"),
+                public: text("public"),
+            }),
+            ring: Some(StoredRing(text("ring"))),
         }
+    }
+
+    async fn install(store: &FileStore, new: &StoredKeys) -> Result<StoredKeys, StoreError> {
+        store.compare_and_swap(&StoredKeys::default(), new).await
     }
 
     fn mode(path: &Path) -> u32 {
@@ -220,7 +216,7 @@ mod tests {
     async fn installed() -> (Files, FileStore) {
         let files = Files::new();
         let store = FileStore::for_serving(files.directory()).unwrap();
-        store.adopt_or_install(&pair("a")).await.unwrap();
+        install(&store, &keys("a")).await.unwrap();
         (files, store)
     }
 
@@ -229,7 +225,7 @@ mod tests {
         let (files, store) = installed().await;
         let id = "orders".parse().unwrap();
         let secrets = SecretHashes::of("s");
-        store.add_application(&id, &secrets).await.unwrap();
+        store.swap_application(&id, None, &secrets).await.unwrap();
         assert_eq!(mode(&files.directory()), 0o700);
         let modes: Vec<_> = fs::read_dir(files.directory())
             .unwrap()
@@ -240,23 +236,28 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(modes.len(), 5, "{modes:?}");
+        assert_eq!(modes.len(), 6, "{modes:?}");
         assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
     }
 
     #[tokio::test]
     async fn a_file_that_others_may_read_is_refused_by_name_owner_and_mode_and_stays() {
         let (files, store) = installed().await;
-        for half in [Half::Private, Half::Public] {
+        for entry in [
+            Entry::Half(Half::Private),
+            Entry::Half(Half::Public),
+            Entry::Ring,
+        ] {
+            let path = files.path(entry);
             for bad in [0o644, 0o640, 0o602] {
-                chmod(&files.path(half), bad);
+                chmod(&path, bad);
                 for error in [
                     store.load().await.unwrap_err(),
-                    store.adopt_or_install(&pair("b")).await.unwrap_err(),
+                    install(&store, &keys("b")).await.unwrap_err(),
                 ] {
                     let line = error.to_string();
                     for part in [
-                        files.path(half).to_str().unwrap(),
+                        path.to_str().unwrap(),
                         "owner uid ",
                         &format!("mode {bad:04o}"),
                     ] {
@@ -265,22 +266,22 @@ mod tests {
                     assert!(matches!(error, StoreError::Unusable(_)));
                 }
             }
-            chmod(&files.path(half), 0o600);
+            chmod(&path, 0o600);
         }
-        assert_eq!(store.load().await, Ok(Some(pair("a"))));
+        assert_eq!(store.load().await, Ok(keys("a")));
     }
 
     #[tokio::test]
     async fn what_is_no_regular_file_is_refused() {
         let (files, store) = installed().await;
-        let private = files.path(Half::Private);
+        let private = files.path(Entry::Half(Half::Private));
         fs::rename(&private, files.directory().join("elsewhere")).unwrap();
         symlink(files.directory().join("elsewhere"), &private).unwrap();
         assert!(matches!(store.load().await, Err(StoreError::Unusable(_))));
         fs::remove_file(&private).unwrap();
         fs::create_dir(&private).unwrap();
         assert!(matches!(
-            store.adopt_or_install(&pair("b")).await,
+            install(&store, &keys("b")).await,
             Err(StoreError::Unusable(_))
         ));
     }
@@ -302,7 +303,7 @@ mod tests {
         );
         assert_eq!(
             FileStore::new(files.directory()).load().await,
-            Ok(Some(pair("a")))
+            Ok(keys("a"))
         );
         drop(store);
         assert!(FileStore::for_serving(files.directory()).is_ok());
@@ -312,15 +313,16 @@ mod tests {
     async fn a_directory_lost_under_a_running_server_is_made_and_locked_again() {
         let (files, store) = installed().await;
         fs::remove_dir_all(files.directory()).unwrap();
-        assert_eq!(store.load().await, Ok(None));
-        assert_eq!(store.adopt_or_install(&pair("a")).await, Ok(pair("a")));
+        assert_eq!(store.load().await, Ok(StoredKeys::default()));
+        assert_eq!(install(&store, &keys("a")).await, Ok(keys("a")));
         assert!(FileStore::for_serving(files.directory()).is_err());
     }
 
     #[tokio::test]
     async fn looking_into_a_directory_that_is_not_there_makes_none() {
         let files = Files::new();
-        assert_eq!(FileStore::new(files.directory()).load().await, Ok(None));
+        let looked = FileStore::new(files.directory()).load().await;
+        assert_eq!(looked, Ok(StoredKeys::default()));
         assert!(!files.directory().exists());
     }
 }

@@ -1,7 +1,7 @@
 //! The shared store: Redis, or what speaks its protocol, for any number of servers.
 //!
-//! The three keys carry one hash tag, so that a cluster keeps them in one slot and a script may
-//! touch both halves at once. Every call makes its own connection: calls are rare (one per re-read),
+//! The keys carry one hash tag, so that a cluster keeps them in one slot and a script may touch all
+//! of them at once. Every call makes its own connection: calls are rare (one per re-read),
 //! and so there is no connection state that a failover, a restart or a stalled peer could spoil.
 
 use std::collections::BTreeMap;
@@ -18,30 +18,63 @@ use zeroize::Zeroizing;
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
-use crate::keys::{Half, StoredKeyPair};
+use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
 const PRIVATE: &str = "{auth:user-token}:private";
 const PUBLIC: &str = "{auth:user-token}:public";
+const RING: &str = "{auth:user-token}:ring";
 const APPLICATIONS: &str = "{auth:user-token}:applications";
+
+/// What the scripts work on; in one order everywhere.
+const KEYS: [&str; 3] = [PRIVATE, PUBLIC, RING];
 
 /// A store in the same data centre answers in milliseconds; past this it is stalled.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Both halves of one moment: another server may be installing a pair right now. A script, because
-/// the client panics where a transaction is refused as a whole (redis 1.8.1, wrong credentials).
-const LOAD: &str = "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])}";
+/// The values of one moment: another server may be storing others right now. A script, because the
+/// client panics where a transaction is refused as a whole (redis 1.8.1, wrong credentials).
+const LOAD: &str = "
+return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])}
+";
 
-/// Adopt the winner or install mine. One script, because every way of doing it in several commands
-/// ends in mixed pairs when servers start at the same instant. GET, not MGET: MGET takes a value of
-/// another type for a missing one, and the SET after it would overwrite it.
-const ADOPT_OR_INSTALL: &str = r"
-local private = redis.call('GET', KEYS[1])
-local public = redis.call('GET', KEYS[2])
-if private and public then
-  return {private, public}
+/// One script, because every way of doing it in several commands ends in mixed pairs when servers
+/// start at the same instant. GET, not MGET: MGET takes a value of another type for a missing one,
+/// and the SET after it would overwrite it.
+///
+/// `ARGV`: the three values expected, then the three new ones, each as [`argument`] writes it. The
+/// private half is set first: where a full or read-only store refuses a write, it refuses that one.
+const COMPARE_AND_SWAP: &str = r"
+local held = {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])}
+if not (held[1] and held[2]) then
+  held[1], held[2] = false, false
 end
-redis.call('MSET', KEYS[1], ARGV[1], KEYS[2], ARGV[2])
-return {ARGV[1], ARGV[2]}
+for i = 1, 3 do
+  if (held[i] and '+' .. held[i] or '-') ~= ARGV[i] then
+    return held
+  end
+end
+for i = 1, 3 do
+  local new = ARGV[i + 3]
+  if new == '-' then
+    redis.call('DEL', KEYS[i])
+    held[i] = false
+  else
+    held[i] = string.sub(new, 2)
+    redis.call('SET', KEYS[i], held[i])
+  end
+end
+return held
+";
+
+/// Replaces one application's record if it still is what was read; without a third argument, if
+/// there is none.
+const SWAP_APPLICATION: &str = r"
+local there = redis.call('HGET', KEYS[1], ARGV[1])
+if there ~= (ARGV[3] or false) then
+  return 0
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return 1
 ";
 
 /// One Redis, addressed by URL.
@@ -107,28 +140,28 @@ impl RedisStore {
 
 #[async_trait]
 impl KeyStore for RedisStore {
-    async fn load(&self) -> Result<Option<StoredKeyPair>, StoreError> {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
         let mut connection = self.connect().await?;
-        let (private, public): (Option<String>, Option<String>) = Script::new(LOAD)
-            .key(PRIVATE)
-            .key(PUBLIC)
+        Script::new(LOAD)
+            .key(&KEYS)
             .invoke_async(&mut connection)
             .await
-            .map_err(|error| self.failed(&error))?;
-        Ok(private.zip(public).map(stored))
+            .map(stored)
+            .map_err(|error| self.failed(&error))
     }
 
-    async fn adopt_or_install(
+    async fn compare_and_swap(
         &self,
-        candidate: &StoredKeyPair,
-    ) -> Result<StoredKeyPair, StoreError> {
+        expected: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        let script = Script::new(COMPARE_AND_SWAP);
+        let mut call = script.key(&KEYS);
+        for value in values(expected).into_iter().chain(values(new)) {
+            call.arg(argument(value).as_str());
+        }
         let mut connection = self.connect().await?;
-        Script::new(ADOPT_OR_INSTALL)
-            .key(PRIVATE)
-            .key(PUBLIC)
-            .arg(candidate.private.as_str())
-            .arg(candidate.public.as_str())
-            .invoke_async(&mut connection)
+        call.invoke_async(&mut connection)
             .await
             .map(stored)
             .map_err(|error| self.failed(&error))
@@ -144,19 +177,36 @@ impl KeyStore for RedisStore {
         parse_records(&records).map_err(|error| unusable_applications(self, &error))
     }
 
-    async fn add_application(
+    async fn swap_application(
         &self,
         id: &AppId,
-        secrets: &SecretHashes,
+        expected: Option<&SecretHashes>,
+        record: &SecretHashes,
     ) -> Result<bool, StoreError> {
-        let record =
-            serde_json::to_string(secrets).map_err(|error| unusable_applications(self, &error))?;
+        let json =
+            serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
         let mut connection = self.connect().await?;
-        redis::cmd("HSETNX")
+        let there: Option<String> = redis::cmd("HGET")
             .arg(APPLICATIONS)
             .arg(id.as_str())
-            .arg(record)
             .query_async(&mut connection)
+            .await
+            .map_err(|error| self.failed(&error))?;
+        let parsed = there
+            .as_deref()
+            .map(serde_json::from_str::<SecretHashes>)
+            .transpose()
+            .map_err(|error| unusable_applications(self, &error))?;
+        if parsed.as_ref() != expected {
+            return Ok(false);
+        }
+        // Compared as text once more, by the store: it may have been written otherwise than by us.
+        Script::new(SWAP_APPLICATION)
+            .key(APPLICATIONS)
+            .arg(id.as_str())
+            .arg(json)
+            .arg(there)
+            .invoke_async(&mut connection)
             .await
             .map_err(|error| self.failed(&error))
     }
@@ -167,6 +217,7 @@ impl KeyStore for RedisStore {
             Entry::KeyPair => format!("keys {PRIVATE} and {PUBLIC}"),
             Entry::Half(Half::Private) => format!("key {PRIVATE}"),
             Entry::Half(Half::Public) => format!("key {PUBLIC}"),
+            Entry::Ring => format!("key {RING}"),
             Entry::Applications => format!("hash {APPLICATIONS}"),
         };
         format!("{} {keys}", self.shown)
@@ -187,15 +238,35 @@ fn parse_records(records: &BTreeMap<String, String>) -> Result<Applications, Str
     for (id, record) in records {
         let fault = |cause: &dyn std::fmt::Display| format!("field {id:?}: {cause}");
         let secrets = serde_json::from_str(record).map_err(|error| fault(&error))?;
-        applications.add(id.parse().map_err(|error| fault(&error))?, secrets);
+        applications.put(id.parse().map_err(|error| fault(&error))?, secrets);
     }
     Ok(applications)
 }
 
-fn stored((private, public): (String, String)) -> StoredKeyPair {
-    StoredKeyPair {
-        private: Zeroizing::new(private),
-        public: Zeroizing::new(public),
+/// The three values, in the order of [`KEYS`].
+fn values(keys: &StoredKeys) -> [Option<&str>; 3] {
+    let pair = keys.pair.as_ref();
+    [
+        pair.map(|pair| pair.private.as_str()),
+        pair.map(|pair| pair.public.as_str()),
+        keys.ring.as_ref().map(|StoredRing(ring)| ring.as_str()),
+    ]
+}
+
+/// `+` and the value, or `-` for none: an empty value is one too.
+fn argument(value: Option<&str>) -> Zeroizing<String> {
+    Zeroizing::new(value.map_or_else(|| "-".to_owned(), |value| format!("+{value}")))
+}
+
+type Reply = (Option<String>, Option<String>, Option<String>);
+
+fn stored((private, public, ring): Reply) -> StoredKeys {
+    StoredKeys {
+        pair: private.zip(public).map(|(private, public)| StoredKeyPair {
+            private: Zeroizing::new(private),
+            public: Zeroizing::new(public),
+        }),
+        ring: ring.map(Zeroizing::new).map(StoredRing),
     }
 }
 
@@ -225,8 +296,15 @@ mod tests {
     use super::super::conformance::installations::Redis;
     use super::*;
 
-    fn pair() -> StoredKeyPair {
-        stored(("private".to_owned(), "public".to_owned()))
+    fn keys() -> StoredKeys {
+        let text = |name: &str| Some(name.to_owned());
+        stored((text("private"), text("public"), text("ring")))
+    }
+
+    async fn install(store: &dyn KeyStore) -> Result<StoredKeys, StoreError> {
+        store
+            .compare_and_swap(&StoredKeys::default(), &keys())
+            .await
     }
 
     #[tokio::test]
@@ -236,7 +314,7 @@ mod tests {
         redis.command(&["RPUSH", PRIVATE, "not ours"]).await;
         for error in [
             store.load().await.unwrap_err(),
-            store.adopt_or_install(&pair()).await.unwrap_err(),
+            install(&*store).await.unwrap_err(),
         ] {
             assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
         }
@@ -260,7 +338,8 @@ mod tests {
             assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
             assert!(!error.to_string().contains("hush"));
         }
-        assert_eq!(redis.open_with(Some("hush")).load().await, Ok(None));
+        let nothing = Ok(StoredKeys::default());
+        assert_eq!(redis.open_with(Some("hush")).load().await, nothing);
     }
 
     #[tokio::test]
@@ -268,16 +347,16 @@ mod tests {
         let Some(redis) = Redis::start() else { return };
         let store = redis.open_with(None);
         redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
-        let full = store.adopt_or_install(&pair()).await.unwrap_err();
+        let full = install(&*store).await.unwrap_err();
         assert!(matches!(&full, StoreError::Unavailable(_)), "{full}");
         redis.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
-        assert_eq!(store.load().await, Ok(None));
+        assert_eq!(store.load().await, Ok(StoredKeys::default()));
 
         redis.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
-        let replica = store.adopt_or_install(&pair()).await.unwrap_err();
+        let replica = install(&*store).await.unwrap_err();
         assert!(matches!(&replica, StoreError::Unavailable(_)), "{replica}");
         redis.command(&["REPLICAOF", "NO", "ONE"]).await;
-        assert_eq!(store.adopt_or_install(&pair()).await, Ok(pair()));
+        assert_eq!(install(&*store).await, Ok(keys()));
     }
 
     #[tokio::test]
@@ -290,7 +369,7 @@ mod tests {
         assert!(matches!(&error, StoreError::Unavailable(_)), "{error}");
         assert!(started.elapsed() < 3 * TIMEOUT);
         signal(&redis, "CONT");
-        assert_eq!(store.load().await, Ok(None));
+        assert_eq!(store.load().await, Ok(StoredKeys::default()));
     }
 
     #[tokio::test]

@@ -2,79 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Mutex;
+mod memory_store;
 
-use async_trait::async_trait;
-
+use self::memory_store::MemoryStore;
 use super::*;
-use crate::applications::secret_hash::SecretHashes;
-use crate::applications::{AppId, Applications};
+use crate::keys::StoredKeys;
 use crate::keys::key_pair::tests::pair;
-
-#[derive(Debug, Default)]
-struct MemoryStore(Mutex<Contents>);
-
-#[derive(Debug, Default)]
-struct Contents {
-    away: bool,
-    pair: Option<StoredKeyPair>,
-    applications: Applications,
-}
-
-impl MemoryStore {
-    fn with<T>(&self, operation: impl FnOnce(&mut Contents) -> T) -> Result<T, StoreError> {
-        let mut contents = self.0.lock().unwrap();
-        if contents.away {
-            return Err(StoreError::Unavailable("away".to_owned()));
-        }
-        Ok(operation(&mut contents))
-    }
-
-    fn set_away(&self, away: bool) {
-        self.0.lock().unwrap().away = away;
-    }
-
-    fn pair(&self) -> Option<StoredKeyPair> {
-        self.0.lock().unwrap().pair.clone()
-    }
-
-    fn put(&self, pair: Option<StoredKeyPair>) {
-        self.0.lock().unwrap().pair = pair;
-    }
-
-    fn register(&self) {
-        let mut contents = self.0.lock().unwrap();
-        let id = "orders".parse().unwrap();
-        contents.applications.add(id, SecretHashes::of("right"));
-    }
-}
-
-#[async_trait]
-impl KeyStore for MemoryStore {
-    async fn load(&self) -> Result<Option<StoredKeyPair>, StoreError> {
-        self.with(|contents| contents.pair.clone())
-    }
-
-    async fn adopt_or_install(&self, mine: &StoredKeyPair) -> Result<StoredKeyPair, StoreError> {
-        self.with(|contents| contents.pair.get_or_insert_with(|| mine.clone()).clone())
-    }
-
-    async fn applications(&self) -> Result<Applications, StoreError> {
-        self.with(|contents| contents.applications.clone())
-    }
-
-    async fn add_application(
-        &self,
-        id: &AppId,
-        secrets: &SecretHashes,
-    ) -> Result<bool, StoreError> {
-        self.with(|contents| contents.applications.add(id.clone(), secrets.clone()))
-    }
-
-    fn whereabouts(&self, entry: Entry) -> String {
-        format!("{entry:?}")
-    }
-}
 
 /// A server as far as its keys go.
 struct Server {
@@ -87,7 +20,11 @@ struct Server {
 
 impl Server {
     fn new(signing_type: SigningType) -> Self {
-        let store = Arc::new(MemoryStore::default());
+        Self::on(Arc::default(), signing_type)
+    }
+
+    /// Another server of the same store.
+    fn on(store: Arc<MemoryStore>, signing_type: SigningType) -> Self {
         let current = Arc::new(CurrentKey::default());
         let registrations = Arc::new(Registrations::new(signing_type == SigningType::Hmac));
         let health = Health::new();
@@ -95,6 +32,7 @@ impl Server {
         let upkeep = Upkeep::new(
             Arc::clone(&store) as Arc<dyn KeyStore>,
             signing_type,
+            POLICY,
             Arc::clone(&current),
             Arc::clone(&registrations),
             Metrics::default(),
@@ -111,74 +49,88 @@ impl Server {
 
     /// One that is up, with an ecdsa pair: the quickest to make.
     async fn started() -> Self {
-        let mut server = Self::new(SigningType::Ecdsa);
+        let mut server = Self::new(TYPE);
         server.upkeep.start().await.unwrap();
         server
     }
 
     /// One turn of the loop.
     async fn look(&mut self) {
-        let outcome = self.upkeep.synchronize().await;
-        self.upkeep.report(outcome);
+        self.look_at(NOW).await;
     }
 
-    fn key(&self) -> Option<StoredKeyPair> {
-        self.current.load().map(|pair| pair.stored().clone())
+    async fn look_at(&mut self, now: i64) {
+        self.upkeep.look(now).await;
+    }
+
+    /// What it would store.
+    fn keys(&self) -> StoredKeys {
+        let keys = self.current.published();
+        keys.map(|keys| keys.ring().to_stored().unwrap())
+            .unwrap_or_default()
+    }
+
+    fn ring(&self) -> KeyRing {
+        self.current.published().unwrap().ring().clone()
     }
 }
 
 #[tokio::test]
 async fn contract_1_an_empty_store_is_filled_and_signed_with_what_it_took() {
     let server = Server::started().await;
-    assert!(server.key().is_some());
-    assert_eq!(server.key(), server.store.pair());
+    assert!(server.keys().pair.is_some());
+    assert_eq!(server.keys(), server.store.keys());
     assert!(server.health.is_ready());
 }
 
 #[tokio::test]
 async fn contract_1_a_full_store_is_loaded() {
-    let mut server = Server::new(SigningType::Ecdsa);
-    let theirs = pair(SigningType::Ecdsa).stored().clone();
-    server.store.put(Some(theirs.clone()));
+    let mut server = Server::new(TYPE);
+    let theirs = other();
+    server.store.put(theirs.clone());
     server.upkeep.start().await.unwrap();
-    assert_eq!(server.key(), Some(theirs));
+    assert_eq!(server.keys(), theirs);
 }
 
 #[tokio::test]
 async fn a_store_that_is_away_stops_no_start_and_nothing_signs_until_it_is_back() {
-    let mut server = Server::new(SigningType::Ecdsa);
+    let mut server = Server::new(TYPE);
     server.store.set_away(true);
     server.upkeep.start().await.unwrap();
     server.look().await;
-    assert_eq!(server.key(), None);
+    assert_eq!(server.keys(), StoredKeys::default());
     assert!(!server.health.is_ready());
 
     server.store.set_away(false);
     server.look().await;
-    assert_eq!(server.key(), server.store.pair());
+    assert_eq!(server.keys(), server.store.keys());
     assert!(server.health.is_ready());
 }
 
 #[tokio::test]
 async fn an_unusable_pair_at_the_start_is_for_the_operator() {
-    for bad in [mixed(), pair(SigningType::Hmac).stored().clone()] {
-        let mut server = Server::new(SigningType::Ecdsa);
-        server.store.put(Some(bad.clone()));
+    let of_another_type = KeyRing::of(Arc::new(pair(SigningType::Hmac)));
+    for bad in [mixed(), of_another_type.to_stored().unwrap()] {
+        let mut server = Server::new(TYPE);
+        server.store.put(bad.clone());
         let failure = server.upkeep.start().await.unwrap_err();
         assert!(matches!(&failure, StoreError::Unusable(line) if line.starts_with("KeyPair: ")));
-        assert_eq!((server.key(), server.store.pair()), (None, Some(bad)));
+        assert_eq!(
+            (server.keys(), server.store.keys()),
+            (StoredKeys::default(), bad)
+        );
     }
 }
 
 #[tokio::test]
 async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
     let mut server = Server::started().await;
-    let mine = server.key();
-    server.store.put(Some(mixed()));
+    let mine = server.keys();
+    server.store.put(mixed());
     server.look().await;
-    assert_eq!(server.key(), mine);
+    assert_eq!(server.keys(), mine);
     assert!(!server.health.is_ready());
-    assert!(server.store.pair() != mine);
+    assert!(server.store.keys() != mine);
 
     server.store.put(mine.clone());
     server.look().await;
@@ -188,25 +140,27 @@ async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
 #[tokio::test]
 async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing() {
     let mut server = Server::started().await;
-    let mine = server.key();
+    let mine = server.keys();
     server.store.set_away(true);
     server.look().await;
-    assert_eq!(server.key(), mine);
+    assert_eq!(server.keys(), mine);
     assert!(server.health.is_ready());
 }
 
 #[tokio::test]
 async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
     let mut server = Server::started().await;
-    let mine = server.key();
-    server.store.put(None);
+    let mine = server.keys();
+    server.store.put(StoredKeys::default());
     server.look().await;
-    assert_eq!((server.key(), server.store.pair()), (mine.clone(), mine));
+    assert_eq!((server.keys(), server.store.keys()), (mine.clone(), mine));
 
-    let theirs = pair(SigningType::Ecdsa).stored().clone();
-    server.store.put(Some(theirs.clone()));
+    let theirs = other();
+    server.store.put(theirs.clone());
     server.look().await;
-    assert_eq!(server.key(), Some(theirs));
+    assert_eq!(server.keys().pair, theirs.pair);
+    assert_eq!(server.keys(), server.store.keys());
+    assert_eq!(server.ring().retired().len(), 1);
 }
 
 #[tokio::test]
@@ -214,19 +168,13 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
     let mut server = Server::started().await;
     server.store.register();
     server.look().await;
-    *server.store.0.lock().unwrap() = Contents::default();
+    server.store.lose_everything();
     server.look().await;
-    assert!(
-        server
-            .store
-            .0
-            .lock()
-            .unwrap()
-            .applications
-            .admits("orders", "right")
-    );
-    assert!(server.registrations.authorize("any", "pair").is_err());
-    assert_eq!(server.key(), server.store.pair());
+    let there = server.store.applications().await.unwrap();
+    assert!(there.admits("orders", "right"));
+    let now = std::time::Instant::now();
+    assert!(server.registrations.authorize("any", "pair", now).is_err());
+    assert_eq!(server.keys(), server.store.keys());
 }
 
 #[tokio::test]
@@ -240,17 +188,108 @@ async fn hmac_makes_no_secret_before_an_application_is_registered() {
         "{failure}"
     );
     server.look().await;
-    assert_eq!((server.key(), server.store.pair()), (None, None));
+    let nothing = StoredKeys::default;
+    assert_eq!((server.keys(), server.store.keys()), (nothing(), nothing()));
 
     server.store.register();
     server.look().await;
-    assert_eq!(server.key(), server.store.pair());
-    assert!(server.key().is_some());
+    assert_eq!(server.keys(), server.store.keys());
+    assert!(server.keys().pair.is_some());
 }
 
-fn mixed() -> StoredKeyPair {
-    StoredKeyPair {
-        private: pair(SigningType::Ecdsa).stored().private.clone(),
-        public: pair(SigningType::Ecdsa).stored().public.clone(),
+#[tokio::test]
+async fn a_rotation_goes_through_every_server_of_a_store_with_one_effect() {
+    let mut one = Server::started().await;
+    let mut two = Server::on(Arc::clone(&one.store), TYPE);
+    two.look().await;
+    let old = one.ring();
+    one.store
+        .put_ring(&old.clone().publish(fresh(), NOW, POLICY.lead));
+    let new = one.store.ring().next().unwrap().pair.id().clone();
+
+    for server in [&mut one, &mut two] {
+        server.look_at(NOW + 1).await;
+        assert_eq!(server.ring().current().id(), old.current().id());
+        assert!(server.ring().is_listed(&new));
+        assert_eq!(server.upkeep.next_due(), Some(NOW + POLICY.lead));
     }
+    for server in [&mut one, &mut two] {
+        server.look_at(NOW + POLICY.lead).await;
+        assert_eq!(server.ring().current().id(), &new);
+        assert!(server.ring().is_listed(old.current().id()));
+    }
+    assert_eq!(one.keys(), two.keys());
+    assert_eq!(one.keys(), one.store.keys());
+
+    one.look_at(NOW + POLICY.lead + POLICY.keep).await;
+    assert!(!one.ring().is_listed(old.current().id()));
+}
+
+#[tokio::test]
+async fn a_key_signs_on_time_though_the_store_is_away_and_is_made_up_for() {
+    let mut server = Server::started().await;
+    let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    let new = announced.next().unwrap().pair.id().clone();
+    server.store.put_ring(&announced);
+    server.look().await;
+
+    server.store.set_away(true);
+    server.look_at(NOW + POLICY.lead).await;
+    assert_eq!(server.ring().current().id(), &new);
+
+    server.store.set_away(false);
+    assert_eq!(server.store.ring(), announced);
+    server.look_at(NOW + POLICY.lead + 9).await;
+    assert_eq!(server.store.ring().current().id(), &new);
+    assert_eq!(server.keys(), server.store.keys());
+}
+
+#[tokio::test]
+async fn a_store_lost_in_the_middle_of_a_rotation_gets_everything_back() {
+    let mut server = Server::started().await;
+    let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    announced.retire(&fresh(), NOW + 999);
+    server.store.put_ring(&announced);
+    server.look().await;
+    server.store.put(StoredKeys::default());
+    server.look().await;
+    assert_eq!(server.store.ring(), announced);
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_gone_with_the_next_look_and_stays_gone() {
+    let mut server = Server::started().await;
+    let old = server.ring();
+    let id = old.current().id().clone();
+    let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
+    server.store.put_ring(&revoked);
+    server.look().await;
+    assert!(!server.ring().is_listed(&id));
+    server.store.put(StoredKeys::default());
+    server.look().await;
+    assert_eq!(server.store.ring(), revoked);
+}
+
+const TYPE: SigningType = SigningType::Ecdsa;
+const NOW: i64 = 1_000_000;
+const POLICY: RotationPolicy = RotationPolicy {
+    lead: 150,
+    keep: 18_060,
+    every: None,
+};
+
+fn fresh() -> Arc<SigningKeyPair> {
+    Arc::new(pair(TYPE))
+}
+
+fn other() -> StoredKeys {
+    KeyRing::of(fresh()).to_stored().unwrap()
+}
+
+fn mixed() -> StoredKeys {
+    let (mut one, two) = (other(), other());
+    if let (Some(one), Some(two)) = (&mut one.pair, two.pair) {
+        one.public = two.public;
+    }
+    one
 }

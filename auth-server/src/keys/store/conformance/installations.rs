@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use std::io::Write;
 
-use super::super::KeyStore;
 use super::super::location::StoreLocation;
+use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 
 /// One store, which several servers may open.
 #[async_trait]
 pub(crate) trait Installation: Sync {
     fn open(&self) -> Arc<dyn KeyStore>;
-    async fn plant(&self, half: Half, text: &str);
-    async fn lose(&self, half: Half);
+    /// `entry` is a half or the ring.
+    async fn plant(&self, entry: Entry, text: &str);
+    async fn lose(&self, entry: Entry);
     async fn plant_application(&self, id: &str, record: &str);
 }
 
@@ -35,11 +36,8 @@ impl Files {
         self.0.path().join("data")
     }
 
-    pub(crate) fn path(&self, half: Half) -> PathBuf {
-        self.directory().join(match half {
-            Half::Private => "user-token.private",
-            Half::Public => "user-token.public",
-        })
+    pub(crate) fn path(&self, entry: Entry) -> PathBuf {
+        self.directory().join(format!("user-token.{}", name(entry)))
     }
 
     /// As the store itself would have written it.
@@ -67,15 +65,16 @@ impl Installation for Files {
         StoreLocation::File(self.directory()).open()
     }
 
-    async fn plant(&self, half: Half, text: &str) {
-        self.write(&self.path(half), text);
+    async fn plant(&self, entry: Entry, text: &str) {
+        self.write(&self.path(entry), text);
     }
 
-    async fn lose(&self, half: Half) {
-        let _ = fs::remove_file(self.path(half));
+    async fn lose(&self, entry: Entry) {
+        let _ = fs::remove_file(self.path(entry));
     }
 
     async fn plant_application(&self, id: &str, record: &str) {
+        let record = serde_json::from_str(record).unwrap_or_else(|_| serde_json::json!(record));
         let json = serde_json::json!({ id: record }).to_string();
         self.write(&self.directory().join("applications.json"), &json);
     }
@@ -181,11 +180,18 @@ fn skip() {
     );
 }
 
-const fn key(half: Half) -> &'static str {
-    match half {
-        Half::Private => "{auth:user-token}:private",
-        Half::Public => "{auth:user-token}:public",
+/// The last part of a key's or a file's name.
+fn name(entry: Entry) -> &'static str {
+    match entry {
+        Entry::Half(Half::Private) => "private",
+        Entry::Half(Half::Public) => "public",
+        Entry::Ring => "ring",
+        _ => unreachable!("{entry:?} is no single value"),
     }
+}
+
+fn key(entry: Entry) -> String {
+    format!("{{auth:user-token}}:{}", name(entry))
 }
 
 #[async_trait]
@@ -194,12 +200,12 @@ impl Installation for Redis {
         self.open_with(None)
     }
 
-    async fn plant(&self, half: Half, text: &str) {
-        self.command(&["SET", key(half), text]).await;
+    async fn plant(&self, entry: Entry, text: &str) {
+        self.command(&["SET", &key(entry), text]).await;
     }
 
-    async fn lose(&self, half: Half) {
-        self.command(&["DEL", key(half)]).await;
+    async fn lose(&self, entry: Entry) {
+        self.command(&["DEL", &key(entry)]).await;
     }
 
     async fn plant_application(&self, id: &str, record: &str) {

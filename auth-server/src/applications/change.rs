@@ -1,0 +1,74 @@
+//! What may be done to a registered application: decisions on its record, for the store to swap in.
+
+use super::secret_hash::SecretHashes;
+
+/// One step of an application's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// Registers it with its first secret.
+    Add { secret: &'a str },
+    /// Makes another secret valid; the one before it stays so.
+    Rotate { secret: &'a str },
+    /// Ends the validity of all secrets but the newest.
+    DropOld,
+    /// Takes its registration away.
+    Remove,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("this application is registered already")]
+    Registered,
+    #[error("no such application is registered")]
+    NotRegistered,
+}
+
+impl Change<'_> {
+    /// The record after the change.
+    ///
+    /// # Errors
+    /// [`Refused`] where the application is not there, or for [`Change::Add`], is.
+    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, Refused> {
+        let registered = record.filter(|secrets| !secrets.is_empty());
+        match (self, registered) {
+            (Self::Add { secret }, None) => Ok(SecretHashes::of(secret)),
+            (Self::Add { .. }, Some(_)) => Err(Refused::Registered),
+            (_, None) => Err(Refused::NotRegistered),
+            (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
+            (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
+            (Self::Remove, Some(_)) => Ok(SecretHashes::none()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_s_life() {
+        let (add, rotate) = (Change::Add { secret: "a" }, Change::Rotate { secret: "b" });
+        let (one, removed) = (SecretHashes::of("a"), SecretHashes::none());
+        let two = one.with_new("b");
+        for (change, record, expected) in [
+            (add, None, Ok(&one)),
+            (add, Some(&removed), Ok(&one)),
+            (add, Some(&two), Err(Refused::Registered)),
+            (rotate, Some(&one), Ok(&two)),
+            (rotate, None, Err(Refused::NotRegistered)),
+            (rotate, Some(&removed), Err(Refused::NotRegistered)),
+            (Change::DropOld, Some(&two), Ok(&SecretHashes::of("b"))),
+            (Change::DropOld, Some(&one), Ok(&one)),
+            (Change::DropOld, None, Err(Refused::NotRegistered)),
+            (Change::Remove, Some(&two), Ok(&removed)),
+            (Change::Remove, Some(&removed), Err(Refused::NotRegistered)),
+            (Change::Remove, None, Err(Refused::NotRegistered)),
+        ] {
+            assert_eq!(
+                change.apply(record).as_ref(),
+                expected.as_ref().copied(),
+                "{change:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How many wrong secrets an application may present before it is told to wait.
+//!
+//! The right secret is not subject to it: 32 random bytes cannot be guessed, so a lock would only
+//! let a stranger keep the real application out. What is limited is the noise of the wrong ones.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::attempts::{Rate, TokenBucket, TooSoon};
+
+/// A misconfigured sidecar asks once a minute; a few dozen of one application are still told why.
+const RATE: Rate = Rate {
+    burst: 30,
+    every: Duration::from_secs(2),
+};
+/// Ids that strangers invent share these. Which of them an id gets depends on a key of this process,
+/// so that nobody can aim at another application's; two that meet share a limit, and no more.
+const BUCKETS: usize = 1024;
+
+/// Failures by id. An id that is registered and one that is not are treated alike, so that the
+/// limit does not tell them apart either.
+#[derive(Debug)]
+pub(super) struct FailureLimit {
+    key: RandomState,
+    buckets: Mutex<Vec<Option<TokenBucket>>>,
+}
+
+impl FailureLimit {
+    pub(super) fn new() -> Self {
+        Self {
+            key: RandomState::new(),
+            buckets: Mutex::new(vec![None; BUCKETS]),
+        }
+    }
+
+    /// Counts one failure.
+    ///
+    /// # Errors
+    /// [`TooSoon`] where there were too many.
+    pub(super) fn failed(&self, id: &str, now: Instant) -> Result<(), TooSoon> {
+        let index = self.key.hash_one(id) as usize % BUCKETS;
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        match buckets.get_mut(index) {
+            Some(slot) => slot
+                .get_or_insert_with(|| TokenBucket::full(now))
+                .take(RATE, now),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_burst_of_failures_an_id_has_to_wait_and_another_one_has_not() {
+        let (limit, now) = (FailureLimit::new(), Instant::now());
+        let failed = |id| limit.failed(id, now);
+        assert!((0..RATE.burst).all(|_| failed("orders").is_ok()));
+        assert_eq!(failed("orders"), Err(TooSoon(RATE.every)));
+        // One of these may share the bucket of `orders`; three do so once in a billion runs.
+        assert!(["a", "b", "c"].into_iter().any(|id| failed(id).is_ok()));
+        assert_eq!(limit.failed("orders", now + RATE.every), Ok(()));
+    }
+
+    #[test]
+    fn invented_ids_take_no_memory() {
+        let (limit, now) = (FailureLimit::new(), Instant::now());
+        for n in 0..100_000 {
+            let _ = limit.failed(&n.to_string(), now);
+        }
+        assert_eq!(
+            limit.buckets.lock().map(|all| all.capacity()).ok(),
+            Some(BUCKETS)
+        );
+    }
+}

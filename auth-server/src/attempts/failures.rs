@@ -1,0 +1,87 @@
+//! Consecutive failures of one name, and how long the next attempt has to wait: a soft lock-out that
+//! ends by itself.
+
+use std::time::{Duration, Instant};
+
+use super::TooSoon;
+
+/// Seconds after the first, second, … failure in a row. Mistyping costs nothing anybody would
+/// notice; guessing gets one attempt a minute, and never a door that stays shut.
+const DELAYS: [u64; 7] = [1, 3, 5, 10, 20, 30, 60];
+/// After this long without an attempt the failures are forgotten.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(15 * 60);
+
+/// The failures of one name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failures {
+    in_a_row: usize,
+    last: Instant,
+}
+
+impl Failures {
+    /// After one more failure.
+    pub(crate) fn after(former: Option<Self>, now: Instant) -> Self {
+        let in_a_row = former
+            .filter(|failures| !failures.is_forgotten(now))
+            .map_or(0, |failures| failures.in_a_row);
+        Self {
+            in_a_row: in_a_row.saturating_add(1),
+            last: now,
+        }
+    }
+
+    /// # Errors
+    /// [`TooSoon`] within the delay after the last failure.
+    pub(crate) fn check(&self, now: Instant) -> Result<(), TooSoon> {
+        let ends = self.last + delay(self.in_a_row);
+        match ends.saturating_duration_since(now) {
+            Duration::ZERO => Ok(()),
+            left => Err(TooSoon(left)),
+        }
+    }
+
+    fn is_forgotten(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) >= FORGOTTEN_AFTER
+    }
+}
+
+fn delay(failures_in_a_row: usize) -> Duration {
+    let index = failures_in_a_row.min(DELAYS.len()).saturating_sub(1);
+    Duration::from_secs(DELAYS.get(index).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn each_failure_in_a_row_delays_longer_up_to_a_minute() {
+        let mut now = Instant::now();
+        let mut failures = None;
+        for seconds in [1, 3, 5, 10, 20, 30, 60, 60, 60] {
+            let after = Failures::after(failures, now);
+            let delay = seconds * SECOND;
+            assert_eq!(after.check(now), Err(TooSoon(delay)));
+            let just_before = now + delay - Duration::from_millis(1);
+            assert!(after.check(just_before).is_err());
+            now += delay;
+            assert_eq!(after.check(now), Ok(()), "after {seconds} s");
+            failures = Some(after);
+        }
+    }
+
+    #[test]
+    fn a_quarter_of_an_hour_without_an_attempt_forgets_them() {
+        let start = Instant::now();
+        let seven = (0..7).fold(None, |failures, _| Some(Failures::after(failures, start)));
+        let (before, after) = (FORGOTTEN_AFTER - SECOND, FORGOTTEN_AFTER);
+        let again = Failures::after(seven, start + before);
+        assert_eq!(again.check(start + before), Err(TooSoon(60 * SECOND)));
+        let anew = Failures::after(seven, start + after);
+        assert_eq!(anew.check(start + after), Err(TooSoon(SECOND)));
+        assert!(seven.unwrap().check(start + after).is_ok());
+    }
+}

@@ -1,0 +1,115 @@
+//! The token bucket: a burst at once, then a steady rate.
+
+use std::time::{Duration, Instant};
+
+use super::TooSoon;
+
+/// How many attempts are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate {
+    /// At once, after a long enough silence.
+    pub(crate) burst: u32,
+    /// The time in which one more is allowed.
+    pub(crate) every: Duration,
+}
+
+impl Rate {
+    /// `count` attempts a minute, which may all come at its beginning.
+    pub(crate) fn per_minute(count: u32) -> Self {
+        let count = count.max(1);
+        Self {
+            burst: count,
+            every: Duration::from_secs(60) / count,
+        }
+    }
+}
+
+/// One bucket. It keeps the moment at which it will be full, instead of a number of tokens and the
+/// time of the last look (the generic cell rate algorithm): one value, nothing to round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TokenBucket {
+    full_at: Instant,
+}
+
+impl TokenBucket {
+    /// A full one.
+    pub(crate) fn full(now: Instant) -> Self {
+        Self { full_at: now }
+    }
+
+    /// Takes one token.
+    ///
+    /// # Errors
+    /// [`TooSoon`] while there is none; that costs nothing, so waiting helps whoever knocks on.
+    pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), TooSoon> {
+        let missing = self.full_at.saturating_duration_since(now) + rate.every;
+        let capacity = rate.every.saturating_mul(rate.burst);
+        match missing.checked_sub(capacity) {
+            Some(wait) if !wait.is_zero() => Err(TooSoon(wait)),
+            _ => {
+                self.full_at = now + missing;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const RATE: Rate = Rate {
+        burst: 3,
+        every: Duration::from_secs(10),
+    };
+
+    #[test]
+    fn a_burst_then_one_at_a_time() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::full(start);
+        for (second, expected) in [
+            (0, Ok(())),
+            (0, Ok(())),
+            (0, Ok(())),
+            (0, Err(TooSoon(10 * SECOND))),
+            (4, Err(TooSoon(6 * SECOND))),
+            (10, Ok(())),
+            (10, Err(TooSoon(10 * SECOND))),
+            // After a long silence: the burst again, and no more than that.
+            (1000, Ok(())),
+            (1000, Ok(())),
+            (1000, Ok(())),
+            (1000, Err(TooSoon(10 * SECOND))),
+        ] {
+            let now = start + second * SECOND;
+            assert_eq!(bucket.take(RATE, now), expected, "at {second} s");
+        }
+    }
+
+    #[test]
+    fn knocking_on_does_not_prolong_the_wait() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::full(start);
+        let mut admitted = 0;
+        for millisecond in 0..30_000_u32 {
+            let now = start + millisecond * Duration::from_millis(1);
+            admitted += u32::from(bucket.take(RATE, now).is_ok());
+        }
+        assert_eq!(admitted, 3 + 2, "the burst, and two more after 10 and 20 s");
+    }
+
+    #[test]
+    fn a_rate_per_minute_is_that_many_in_the_first_minute_at_most_twice() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::full(start);
+        let rate = Rate::per_minute(60);
+        let admitted = (0..60_000_u32)
+            .filter(|ms| {
+                let now = start + *ms * Duration::from_millis(1);
+                bucket.take(rate, now).is_ok()
+            })
+            .count();
+        assert_eq!(admitted, 60 + 59);
+    }
+}

@@ -1,0 +1,51 @@
+//! The command line of `application`.
+
+use clap::{Args, Subcommand};
+
+use super::StoreArgs;
+use crate::applications::AppId;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApplicationCommand {
+    /// Register an application and print its generated secret, once
+    Add(ApplicationAddArgs),
+    /// Print the registered applications
+    List(StoreArgs),
+    /// Make another secret valid and print it, once; the one before it stays valid
+    RotateSecret(RotateSecretArgs),
+    /// Take an application's registration away
+    Remove(ApplicationRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplicationAddArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The application's id: 1 to 128 characters without white space
+    #[arg(long, value_name = "ID")]
+    pub(crate) app_id: AppId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateSecretArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The application's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) app_id: AppId,
+    /// Make no secret; end the validity of all but the newest
+    #[arg(long)]
+    pub(crate) drop_old: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplicationRemoveArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The application's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) app_id: AppId,
+    /// Remove it though none is left then, and every appId with any appSecret gets the key
+    #[arg(long)]
+    pub(crate) last: bool,
+}

@@ -1,0 +1,70 @@
+//! The command line of `user`.
+
+use clap::{Args, Subcommand};
+
+use crate::users::UsersLocation;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user and ask for the password
+    Add(Box<UserAddArgs>),
+    /// Print the users: account, id, state and name
+    List(UsersFileArgs),
+    /// Remove a user
+    Remove(UserRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UsersFileArgs {
+    /// The file of users, as file:FILE
+    #[arg(long, env = "POSTERN_USERS", value_name = "USERS")]
+    pub(crate) users: UsersLocation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserAddArgs {
+    #[command(flatten)]
+    pub(crate) file: UsersFileArgs,
+    /// What the user logs in with
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: String,
+    #[command(flatten)]
+    pub(crate) password: UserPasswordArgs,
+    /// What other services know the user by [default: a random one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The name to show [default: the account]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) nick_name: Option<String>,
+    /// Telephone number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) telephone: Option<String>,
+    /// Address of the user's picture
+    #[arg(long, value_name = "URL")]
+    pub(crate) avatar: Option<String>,
+    /// User type [default: member]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) user_type: Option<String>,
+    /// Tenant
+    #[arg(long, value_name = "ID")]
+    pub(crate) tenant_id: Option<String>,
+    /// Grade
+    #[arg(long, value_name = "GRADE")]
+    pub(crate) grade: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserPasswordArgs {
+    /// Read the password from the first line of standard input instead of asking for it
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserRemoveArgs {
+    #[command(flatten)]
+    pub(crate) file: UsersFileArgs,
+    /// The user's account
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: String,
+}

@@ -1,0 +1,144 @@
+//! The commands against a file store, several at a time.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use clap::Parser;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::keys::StoredKeys;
+use crate::keys::key_pair::tests::pair;
+
+const TYPE: SigningType = SigningType::Ecdsa;
+
+struct Installation(tempfile::TempDir);
+
+impl Installation {
+    /// A store with a pair in it, as a server leaves it.
+    async fn new() -> Self {
+        let installation = Self(tempfile::tempdir().unwrap());
+        let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
+        let store = installation.keys().store;
+        store
+            .compare_and_swap(&StoredKeys::default(), &pair)
+            .await
+            .unwrap();
+        installation
+    }
+
+    fn command(&self, words: &str) -> KeysCommand {
+        let store = format!("file:{}", self.0.path().join("data").display());
+        let words = ["auth-server", "keys"].into_iter().chain(words.split(' '));
+        let flags = ["--signing-type", "ecdsa", "--store", &store];
+        match Cli::try_parse_from(words.chain(flags)).unwrap().command {
+            Command::Keys(command) => command,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn keys(&self) -> KeysInStore {
+        match self.command("export-public") {
+            KeysCommand::ExportPublic(args) => KeysInStore::open(&args).unwrap(),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    async fn run(&self, words: &str) -> Result<(), Failure> {
+        run(&self.command(words)).await
+    }
+
+    async fn ring(&self) -> KeyRing {
+        self.keys().load().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn many_rotations_at_once_publish_one_key() {
+    let installation = Installation::new().await;
+    let mut racing = JoinSet::new();
+    for _ in 0..8 {
+        let command = installation.command("rotate --rotation-lead 100");
+        racing.spawn(async move { run(&command).await });
+    }
+    let published = racing.join_all().await;
+    assert_eq!(published, vec![Ok(()); 8]);
+    let ring = installation.ring().await;
+    let signs_in = ring.next().unwrap().signs_from - unix_now();
+    assert!((90..=100).contains(&signs_in), "{signs_in}");
+    installation.run("rotate").await.unwrap();
+    assert_eq!(installation.ring().await, ring);
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_replaced_at_once_and_again_is_no_error() {
+    let installation = Installation::new().await;
+    let old = installation.ring().await.current().id().clone();
+    for _ in 0..2 {
+        installation.run(&format!("revoke {old}")).await.unwrap();
+        let ring = installation.ring().await;
+        assert!(!ring.is_listed(&old) && ring.revoked().contains(&old));
+        assert_eq!(ring.verification_keys().count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_that_a_backup_brought_back_can_be_revoked_again() {
+    let installation = Installation::new().await;
+    let before = installation.ring().await;
+    let old = before.current().id().clone();
+    installation.run(&format!("revoke {old}")).await.unwrap();
+    let after = installation.ring().await.to_stored().unwrap();
+    let restored = StoredKeys {
+        pair: before.to_stored().unwrap().pair,
+        ..after.clone()
+    };
+    let store = installation.keys().store;
+    store.compare_and_swap(&after, &restored).await.unwrap();
+    installation.run(&format!("revoke {old}")).await.unwrap();
+    assert!(!installation.ring().await.is_listed(&old));
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_there_is_a_wrong_argument_and_no_pair_means_wait() {
+    let installation = Installation::new().await;
+    let failure = installation.run("revoke nobody").await.unwrap_err();
+    assert_eq!(failure.code(), 64);
+    let empty = Installation(tempfile::tempdir().unwrap());
+    for words in ["show", "show --json", "rotate", "revoke x", "export-public"] {
+        assert_eq!(empty.run(words).await.unwrap_err().code(), 69, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_names_every_key_and_no_half() {
+    let installation = Installation::new().await;
+    installation.run("rotate").await.unwrap();
+    let ring = installation.ring().await;
+    let ring = ring.advance(
+        i64::from(u32::MAX),
+        &crate::keys::rotation::RotationPolicy {
+            lead: 150,
+            keep: 1,
+            every: None,
+        },
+    );
+    let listing = Listing::of(TYPE, &installation.keys().location, &ring);
+    let (text, json) = (
+        listing.to_string(),
+        serde_json::to_string(&listing).unwrap(),
+    );
+    for key in ring.verification_keys() {
+        let kid = key.id().as_str();
+        assert!(text.contains(kid) && json.contains(kid), "{text}\n{json}");
+    }
+    assert!(
+        text.contains("current  signs since 2106-02-07T06:28:15Z"),
+        "{text}"
+    );
+    assert!(
+        json.contains(r#""role":"retired","listedUntil":"2106-02-07T06:28:16Z""#),
+        "{json}"
+    );
+    assert!(!text.contains("BEGIN") && !json.contains("BEGIN"));
+}

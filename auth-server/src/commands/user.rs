@@ -1,0 +1,268 @@
+//! `user …`: acts on the file of users while servers run, which take it over within seconds.
+
+use std::fs::{self, File};
+use std::io::{BufRead, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use process::exit::Failure;
+use tempfile::NamedTempFile;
+use zeroize::Zeroizing;
+
+use super::print;
+use crate::cli::user::{UserAddArgs, UserCommand, UserPasswordArgs, UsersFileArgs};
+use crate::random;
+use crate::users::document::{UserEntry, UsersDocument};
+use crate::users::edit::{EditError, with_user, without_user};
+use crate::users::users_file;
+use crate::users::{UsersLocation, password};
+
+/// A line longer than this is no password.
+const MAX_PASSWORD_BYTES: u64 = 4096;
+const NEW_FILE_MODE: u32 = 0o600;
+
+pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
+    match command {
+        UserCommand::Add(args) => add(args),
+        UserCommand::List(args) => list(args),
+        UserCommand::Remove(args) => edit(&args.file, |text| without_user(text, &args.account)),
+    }
+}
+
+fn add(args: &UserAddArgs) -> Result<(), Failure> {
+    let path = path(&args.file)?;
+    // Before anybody types a password in vain.
+    let there = document(&path)?.users;
+    if there.iter().any(|user| user.account == args.account) {
+        return Err(refused(&path, &EditError::Taken(args.account.clone())));
+    }
+    let password = new_password(&args.password)?;
+    let entry = UserEntry {
+        account: args.account.clone(),
+        password: password::hash(&password)
+            .map_err(|error| Failure::Software(error.to_string()))?,
+        id: match &args.id {
+            Some(id) => id.clone(),
+            None => random::token_id()
+                .map_err(|_| Failure::Software("no randomness for an id".to_owned()))?,
+        },
+        nick_name: args.nick_name.clone(),
+        telephone: args.telephone.clone(),
+        avatar: args.avatar.clone(),
+        user_type: args.user_type.clone(),
+        tenant_id: args.tenant_id.clone(),
+        grade: args.grade.clone(),
+        disabled: false,
+    };
+    edit(&args.file, |text| with_user(text, entry))
+}
+
+fn list(args: &UsersFileArgs) -> Result<(), Failure> {
+    for user in document(&path(args)?)?.users {
+        let state = if user.disabled { "disabled" } else { "enabled" };
+        let nick_name = user.nick_name.as_deref().unwrap_or(&user.account);
+        print(&format!(
+            "{}\t{}\t{state}\t{nick_name}",
+            user.account, user.id
+        ))?;
+    }
+    Ok(())
+}
+
+fn path(args: &UsersFileArgs) -> Result<PathBuf, Failure> {
+    match &args.users {
+        UsersLocation::File(path) => Ok(path.clone()),
+        UsersLocation::Builtin => Err(Failure::Usage(
+            "--users builtin: the built-in user stands in no file; say --users file:FILE"
+                .to_owned(),
+        )),
+    }
+}
+
+fn document(path: &Path) -> Result<UsersDocument, Failure> {
+    let text = text(path)?;
+    UsersDocument::parse(&text).map_err(|error| refused(path, &error.into()))
+}
+
+/// A file that is not there yet has no users.
+fn text(path: &Path) -> Result<Zeroizing<String>, Failure> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Zeroizing::default()),
+        Ok(metadata) if metadata.len() == 0 => Ok(Zeroizing::default()),
+        _ => Ok(users_file::read(path)?),
+    }
+}
+
+fn refused(path: &Path, error: &EditError) -> Failure {
+    let line = format!("{}: {error}", path.display());
+    match error {
+        EditError::Taken(_) | EditError::NotThere(_) => Failure::Usage(line),
+        EditError::Invalid(_) => Failure::Config(line),
+        EditError::Toml(_) => Failure::Software(line),
+    }
+}
+
+/// Reads, changes and replaces the file, while no other command does.
+fn edit(
+    args: &UsersFileArgs,
+    change: impl FnOnce(&str) -> Result<String, EditError>,
+) -> Result<(), Failure> {
+    // The file itself, not a link to it: what is replaced is where the content lies.
+    let configured = path(args)?;
+    let path = configured.canonicalize().unwrap_or(configured);
+    let failed = |error: std::io::Error| Failure::Config(format!("{}: {error}", path.display()));
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let directory_handle = File::open(directory).map_err(failed)?;
+    directory_handle.lock().map_err(failed)?;
+
+    let changed = change(&text(&path)?).map_err(|error| refused(&path, &error))?;
+    replace(&path, directory, &changed)
+        .and_then(|()| directory_handle.sync_all())
+        .map_err(failed)
+}
+
+/// Puts the whole file in place of the former one, with its owner and mode: the server that reads it
+/// may be another user than who runs this.
+fn replace(path: &Path, directory: &Path, content: &str) -> std::io::Result<()> {
+    let mut file = NamedTempFile::new_in(directory)?;
+    file.write_all(content.as_bytes())?;
+    let mode = match fs::metadata(path) {
+        Ok(former) => {
+            fchown(file.as_file(), Some(former.uid()), Some(former.gid()))?;
+            former.mode() & 0o7777
+        }
+        Err(_) => NEW_FILE_MODE,
+    };
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
+    let password = if args.password_stdin {
+        first_line(std::io::stdin().lock())
+    } else {
+        asked_twice()
+    }?;
+    if password.is_empty() {
+        return Err(Failure::Usage("an empty password cannot log in".to_owned()));
+    }
+    Ok(password)
+}
+
+fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, Failure> {
+    let unreadable = |error| Failure::Usage(format!("--password-stdin: {error}"));
+    let mut line = Zeroizing::new(String::with_capacity(MAX_PASSWORD_BYTES as usize));
+    input
+        .take(MAX_PASSWORD_BYTES)
+        .read_line(&mut line)
+        .map_err(unreadable)?;
+    Ok(Zeroizing::new(
+        line.trim_end_matches(['\r', '\n']).to_owned(),
+    ))
+}
+
+fn asked_twice() -> Result<Zeroizing<String>, Failure> {
+    let ask = |prompt| {
+        rpassword::prompt_password(prompt)
+            .map(Zeroizing::new)
+            .map_err(|error| {
+                Failure::Usage(format!(
+                    "no terminal to ask for the password ({error}): say --password-stdin"
+                ))
+            })
+    };
+    let password = ask("Password: ")?;
+    if ask("Once more: ")? == password {
+        Ok(password)
+    } else {
+        Err(Failure::Usage("the two passwords differ".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::users::password::tests::cheap;
+
+    fn entry(account: &str) -> UserEntry {
+        UserEntry {
+            account: account.into(),
+            password: cheap("p"),
+            id: account.into(),
+            ..UserEntry::default()
+        }
+    }
+
+    fn args(path: &Path) -> UsersFileArgs {
+        UsersFileArgs {
+            users: UsersLocation::File(path.to_owned()),
+        }
+    }
+
+    fn accounts(path: &Path) -> Vec<String> {
+        let users = document(path).unwrap().users;
+        users.into_iter().map(|user| user.account).collect()
+    }
+
+    #[test]
+    fn a_new_file_is_its_owner_s_only_and_an_old_one_keeps_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+        edit(&args(&path), |text| with_user(text, entry("ada"))).unwrap();
+        assert_eq!((mode(), accounts(&path)), (0o600, vec!["ada".to_owned()]));
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        edit(&args(&path), |text| with_user(text, entry("bob"))).unwrap();
+        assert_eq!(mode(), 0o400);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = ["real.toml", "users.toml"]
+            .map(|name| directory.path().join(name))
+            .into();
+        edit(&args(&real), |text| with_user(text, entry("ada"))).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        edit(&args(&link), |text| with_user(text, entry("bob"))).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(accounts(&real), ["ada", "bob"]);
+    }
+
+    #[test]
+    fn commands_at_the_same_moment_lose_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    edit(&args(path), |text| with_user(text, entry(&n.to_string()))).unwrap();
+                });
+            }
+        });
+        assert_eq!(accounts(&path).len(), 8);
+    }
+
+    #[test]
+    fn a_password_is_the_first_line() {
+        for (input, password) in [
+            ("hush\n", "hush"),
+            ("hush", "hush"),
+            ("hush\r\nmore\n", "hush"),
+            (" hush \n", " hush "),
+            ("", ""),
+        ] {
+            assert_eq!(first_line(input.as_bytes()).unwrap().as_str(), password);
+        }
+    }
+}

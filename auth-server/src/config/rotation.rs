@@ -1,0 +1,152 @@
+//! When keys change, from the flags; and whether everybody who verifies hears of it in time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use contract::signing_type::SigningType;
+use process::exit::Failure;
+
+use crate::cli::ServeArgs;
+use crate::http::jwks::MAX_AGE_SECONDS;
+use crate::keys::rotation::RotationPolicy;
+
+/// A sidecar asks for the keys at second 0 of every minute (contract §8).
+const POLL_SECONDS: i64 = 60;
+/// Clocks that differ, answers that take their time.
+const MARGIN_SECONDS: i64 = 15;
+/// A sidecar takes 64 KiB of keys; far below that a schedule is a mistake.
+const MAX_KEYS: i64 = 32;
+
+/// `--rotate-every`: seconds, or `off`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RotateEvery(Option<u32>);
+
+impl FromStr for RotateEvery {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "off" => Ok(Self(None)),
+            Ok(seconds) if seconds > 0 => Ok(Self(Some(seconds))),
+            _ => Err("expected a number of seconds, or off"),
+        }
+    }
+}
+
+impl fmt::Display for RotateEvery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("off"),
+            Some(seconds) => write!(f, "{seconds}"),
+        }
+    }
+}
+
+/// The policy that the flags describe.
+///
+/// # Errors
+/// A schedule that cannot be kept.
+pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
+    let policy = RotationPolicy {
+        lead: args.lead.rotation_lead.into(),
+        // The last token of a key is signed by the server that hears of the next key last, one
+        // re-read late, and is accepted until its lifetime and the leeway are over.
+        keep: i64::from(args.token_lifetime)
+            + i64::from(args.leeway)
+            + i64::from(args.store_reread),
+        every: args.rotate_every.0.map(i64::from),
+    };
+    match fault(args, &policy) {
+        Some(fault) => Err(Failure::Config(format!("--rotate-every: {fault}"))),
+        None => Ok(policy),
+    }
+}
+
+fn fault(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
+    let every = policy.every?;
+    if args.signing.signing_type == SigningType::Hmac {
+        return Some("a shared secret cannot be announced, so it is not rotated".to_owned());
+    }
+    if every <= policy.lead {
+        return Some(format!(
+            "has to be longer than --rotation-lead, {} seconds",
+            policy.lead
+        ));
+    }
+    let keys = policy.keep / every;
+    (keys > MAX_KEYS).then(|| {
+        format!(
+            "{keys} keys would be valid at a time: rotate less often, or shorten --token-lifetime"
+        )
+    })
+}
+
+/// The shortest lead with which everybody who verifies knows a key before it signs. Published now,
+/// the key is on every server one re-read later; a cache on the way may show the former set for its
+/// maximum age; then a sidecar's next poll brings it: 30 + 15 + 60 seconds with the defaults, and a
+/// margin of 15. The 150 seconds of `--rotation-lead` leave 30 more for a retry of either. A sidecar
+/// whose polls failed for longer asks for the unknown key when it first meets it.
+pub(crate) fn shortest_lead(store_reread: u32) -> i64 {
+    i64::from(store_reread) + MAX_AGE_SECONDS + POLL_SECONDS + MARGIN_SECONDS
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn serve(flags: &str) -> Box<ServeArgs> {
+        let words = ["auth-server", "serve"]
+            .into_iter()
+            .chain(flags.split_whitespace());
+        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else {
+            unreachable!("serve was asked for")
+        };
+        args
+    }
+
+    #[test]
+    fn by_default_nothing_rotates_by_itself_and_the_lead_is_long_enough() {
+        let policy = policy(&serve("")).unwrap();
+        assert_eq!(
+            policy,
+            RotationPolicy {
+                lead: 150,
+                keep: 18_060,
+                every: None
+            }
+        );
+        assert!(policy.lead >= shortest_lead(30));
+    }
+
+    #[test]
+    fn a_schedule_is_seconds_or_off() {
+        for (text, every) in [("off", Some(None)), ("86400", Some(Some(86_400)))] {
+            let parsed = text.parse::<RotateEvery>().ok();
+            assert_eq!(parsed, every.map(RotateEvery));
+            assert_eq!(parsed.unwrap().to_string(), text);
+        }
+        for text in ["", "0", "-1", "OFF", "1d", "99999999999"] {
+            assert!(text.parse::<RotateEvery>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_cannot_be_kept_is_refused() {
+        for (flags, part) in [
+            ("--rotate-every 150", "longer than --rotation-lead, 150"),
+            ("--rotate-every 200", "90 keys"),
+            ("--rotate-every 86400 --signing-type hmac", "shared secret"),
+        ] {
+            let line = policy(&serve(flags)).unwrap_err().to_string();
+            assert!(
+                line.starts_with("--rotate-every: ") && line.contains(part),
+                "{line}"
+            );
+        }
+        assert!(policy(&serve("--rotate-every 86400")).is_ok());
+    }
+}

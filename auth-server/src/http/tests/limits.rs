@@ -1,0 +1,150 @@
+//! Logins against a file of users, and what is limited.
+
+use std::net::IpAddr;
+
+use http::HeaderValue;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+
+use super::super::client_address::{Peer, parse_network};
+use super::*;
+use crate::attempts::AddressLimit;
+use crate::users::file::FileUsers;
+use crate::users::file::tests::file_with;
+
+/// Ada's password is `ada's`; behind the proxies of 10.0.0.0/8.
+fn with_users(logins_per_minute: u32) -> Router {
+    let mut routes = routes(
+        CurrentKey::holding(pair(SigningType::Ecdsa)),
+        Applications::default(),
+    );
+    let users = FileUsers::open(file_with(&["ada"]).path().to_owned()).unwrap();
+    routes.login.users = Authenticator::new(Arc::new(users));
+    routes.login.address_limit = AddressLimit::per_minute(logins_per_minute);
+    routes.login.trusted_proxies = TrustedProxies::new(vec![parse_network("10.0.0.0/8").unwrap()]);
+    routes.into_router()
+}
+
+fn login(account: &str, password: &str) -> Request<Body> {
+    let body = serde_json::json!({"username": account, "password": password, "code": "x"});
+    request(
+        Method::POST,
+        "/auth/oauth/jwt/token",
+        None,
+        &body.to_string(),
+    )
+}
+
+fn from(mut request: Request<Body>, peer: &str, forwarded_for: &'static str) -> Request<Body> {
+    let peer: IpAddr = peer.parse().unwrap();
+    request.extensions_mut().insert(Peer(peer));
+    let value = HeaderValue::from_static(forwarded_for);
+    request.headers_mut().insert("x-forwarded-for", value);
+    request
+}
+
+async fn reason(router: &Router, request: Request<Body>) -> String {
+    let (_, envelope) = answer(router, request).await;
+    let reason = envelope["data"]["reason"].as_str();
+    reason.unwrap_or("ok").to_owned()
+}
+
+#[tokio::test]
+async fn contract_2_3_and_2_4_the_token_and_the_info_block_are_the_user_s_own() {
+    let router = with_users(0);
+    let (status, envelope) = answer(&router, login("ada", "ada's")).await;
+    assert_eq!(status, 200);
+    assert_eq!(envelope["data"]["info"]["nickName"], "ada");
+    let token = envelope["data"]["access_token"].as_str().unwrap();
+    let details = request(Method::GET, "/auth/current/user/details", Some(token), "");
+    let (_, envelope) = answer(&router, details).await;
+    assert_eq!(envelope["data"]["account"], "ada");
+    assert_eq!(envelope["data"]["id"], "id of ada");
+    assert_eq!(envelope["data"]["userType"], "member");
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_an_unknown_account_get_the_same_answer_to_the_byte() {
+    let mut answers = Vec::new();
+    for (account, password) in [("ada", "wrong"), ("nobody", "ada's")] {
+        let router = with_users(0);
+        let response = router.oneshot(login(account, password)).await.unwrap();
+        assert_eq!(response.status(), 401);
+        assert_eq!(
+            response.headers()[WWW_AUTHENTICATE],
+            r#"Bearer realm="postern""#
+        );
+        let headers = response.headers().clone();
+        answers.push((
+            headers,
+            response.into_body().collect().await.unwrap().to_bytes(),
+        ));
+    }
+    assert_eq!(answers.first(), answers.last());
+}
+
+#[tokio::test]
+async fn after_a_failure_even_the_right_password_waits_and_is_told_how_long() {
+    let router = with_users(0);
+    for account in ["ada", "nobody"] {
+        assert_eq!(
+            reason(&router, login(account, "wrong")).await,
+            "login_failed"
+        );
+        let response = router.clone().oneshot(login(account, "ada's")).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+    }
+}
+
+#[tokio::test]
+async fn each_address_has_its_own_number_of_logins_and_only_a_trusted_proxy_speaks_for_others() {
+    let router = with_users(1);
+    for (peer, forwarded_for, expected) in [
+        ("192.0.2.1", "", "ok"),
+        ("192.0.2.1", "198.51.100.1", "too_many_attempts"),
+        ("10.0.0.1", "198.51.100.1", "ok"),
+        ("10.0.0.2", "198.51.100.1", "too_many_attempts"),
+        ("10.0.0.1", "198.51.100.2", "ok"),
+        (
+            "10.0.0.1",
+            "198.51.100.3, 198.51.100.2",
+            "too_many_attempts",
+        ),
+    ] {
+        let login = from(login("ada", "ada's"), peer, forwarded_for);
+        assert_eq!(
+            reason(&router, login).await,
+            expected,
+            "{peer} for {forwarded_for}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_login_takes_none_of_them() {
+    let router = with_users(1);
+    for _ in 0..5 {
+        let empty = request(Method::POST, "/auth/oauth/jwt/token", None, "{}");
+        assert_eq!(reason(&router, empty).await, "login_incomplete");
+    }
+    assert_eq!(reason(&router, login("ada", "ada's")).await, "ok");
+}
+
+#[tokio::test]
+async fn an_application_with_wrong_secrets_is_limited_and_the_right_one_is_not() {
+    let mut applications = Applications::default();
+    applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
+    let router = router(CurrentKey::holding(pair(SigningType::Ecdsa)), applications);
+    let fetch = |secret: &str| {
+        let path = format!("/auth/client/user/secret/key?appId=orders&appSecret={secret}");
+        request(Method::GET, &path, None, "")
+    };
+    let mut reasons = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        reasons.insert(reason(&router, fetch("wrong")).await);
+    }
+    let expected = ["application_unknown", "too_many_attempts"];
+    assert!(reasons.iter().eq(expected.iter()), "{reasons:?}");
+    assert_eq!(reason(&router, fetch("right")).await, "ok");
+}

@@ -1,0 +1,91 @@
+//! What is handed out of the keys, written once for each state of the ring: ten thousand sidecars
+//! ask in the same second of every minute.
+
+use aws_lc_rs::digest;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use contract::keys::{KeySet, VerificationKey};
+use contract::signing_type::SigningType;
+use http::HeaderValue;
+use jsonwebtoken::jwk;
+use serde::ser::Error;
+
+use super::ring::KeyRing;
+
+/// One state of the keys, and all that follows from it.
+#[derive(Debug)]
+pub(crate) struct PublishedKeys {
+    ring: KeyRing,
+    verification_keys: KeySet,
+    key_answer: Bytes,
+    jwk_set: Option<JwkSet>,
+}
+
+/// The public keys as a JWK Set (RFC 7517 §5).
+#[derive(Debug)]
+pub(crate) struct JwkSet {
+    pub(crate) json: Bytes,
+    /// Strong: the same bytes have the same tag on every server.
+    pub(crate) etag: HeaderValue,
+}
+
+impl PublishedKeys {
+    pub(crate) fn new(signing_type: SigningType, ring: KeyRing) -> serde_json::Result<Self> {
+        let is_shared_secret = signing_type == SigningType::Hmac;
+        Ok(Self {
+            verification_keys: if is_shared_secret {
+                // Told without a name, so that any name a token gives it is as good.
+                KeySet::nameless(ring.current().verification_key().clone())
+            } else {
+                KeySet::named(ring.verification_keys().cloned().collect())
+            },
+            key_answer: key_answer(&ring)?,
+            jwk_set: if is_shared_secret {
+                None
+            } else {
+                Some(JwkSet::of(ring.verification_keys())?)
+            },
+            ring,
+        })
+    }
+
+    pub(crate) fn ring(&self) -> &KeyRing {
+        &self.ring
+    }
+
+    /// What this server's own interceptor verifies with: every listed key.
+    pub(crate) fn verification_keys(&self) -> &KeySet {
+        &self.verification_keys
+    }
+
+    /// The body of the contract's key answer: an envelope around the current public key.
+    pub(crate) fn key_answer(&self) -> Bytes {
+        self.key_answer.clone()
+    }
+
+    /// `None` for a shared secret, which is never listed.
+    pub(crate) fn jwk_set(&self) -> Option<&JwkSet> {
+        self.jwk_set.as_ref()
+    }
+}
+
+fn key_answer(ring: &KeyRing) -> serde_json::Result<Bytes> {
+    let key = ring.current().public_key_string();
+    Envelope::ok(MSG_OPERATION_SUCCEEDED, key)
+        .to_json()
+        .map(Bytes::from)
+}
+
+impl JwkSet {
+    fn of<'k>(keys: impl Iterator<Item = &'k VerificationKey>) -> serde_json::Result<Self> {
+        let keys = keys.filter_map(VerificationKey::to_jwk).collect();
+        let json = serde_json::to_vec(&jwk::JwkSet { keys })?;
+        let digest = digest::digest(&digest::SHA256, &json);
+        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest));
+        Ok(Self {
+            json: Bytes::from(json),
+            etag: etag.try_into().map_err(serde_json::Error::custom)?,
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! Store and memory in every combination that matters.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use zeroize::Zeroizing;
+
+use super::*;
+use crate::keys::key_pair::KeyPairFault;
+use crate::keys::key_pair::tests::pair;
+use crate::keys::{StoredKeyPair, StoredRing};
+
+const TYPE: SigningType = SigningType::Ecdsa;
+const NOW: i64 = 1_000_000;
+const POLICY: RotationPolicy = RotationPolicy {
+    lead: 150,
+    keep: 18_030,
+    every: None,
+};
+
+fn fresh() -> Arc<SigningKeyPair> {
+    Arc::new(pair(TYPE))
+}
+
+fn ring() -> KeyRing {
+    KeyRing::of(fresh())
+}
+
+fn stored(ring: &KeyRing) -> StoredKeys {
+    ring.to_stored().unwrap()
+}
+
+fn at(now: i64, memory: Option<&KeyRing>) -> Reconciliation<'_> {
+    Reconciliation {
+        signing_type: TYPE,
+        policy: &POLICY,
+        memory,
+        now,
+    }
+}
+
+fn plan(memory: Option<&KeyRing>, stored: &StoredKeys) -> Plan {
+    at(NOW, memory).plan(stored, None).unwrap()
+}
+
+fn written(memory: Option<&KeyRing>, stored: &StoredKeys) -> KeyRing {
+    match plan(memory, stored) {
+        Plan::Write(ring) => ring,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn retired_ids(ring: &KeyRing) -> Vec<&KeyId> {
+    ring.retired().iter().map(|key| key.key.id()).collect()
+}
+
+#[test]
+fn contract_1_an_empty_store_gets_a_new_pair_and_a_full_one_is_loaded() {
+    let nothing = StoredKeys::default();
+    assert_eq!(plan(None, &nothing), Plan::Generate);
+    let (new, theirs) = (fresh(), ring());
+    let filled = at(NOW, None).plan(&nothing, Some(&new)).unwrap();
+    assert_eq!(filled, Plan::Write(KeyRing::of(new)));
+    assert_eq!(plan(None, &stored(&theirs)), Plan::Keep(theirs));
+}
+
+#[test]
+fn a_pair_without_a_history_is_written_without_a_ring() {
+    assert_eq!(stored(&ring()).ring, None);
+}
+
+#[test]
+fn keys_that_were_lost_are_put_back_whole() {
+    let mut mine = ring().publish(fresh(), NOW, 150);
+    mine.retire(&fresh(), NOW + 9);
+    assert_eq!(plan(Some(&mine), &stored(&mine)), Plan::Keep(mine.clone()));
+
+    let whole = stored(&mine);
+    let without_ring = StoredKeys {
+        ring: None,
+        ..whole.clone()
+    };
+    let without_pair = StoredKeys {
+        pair: None,
+        ..whole
+    };
+    for rest in [StoredKeys::default(), without_ring, without_pair] {
+        assert_eq!(plan(Some(&mine), &rest), Plan::Write(mine.clone()));
+    }
+}
+
+#[test]
+fn another_pair_is_adopted_and_the_own_one_retired() {
+    let (mine, theirs) = (ring(), ring());
+    let merged = written(Some(&mine), &stored(&theirs));
+    assert_eq!(merged.current().id(), theirs.current().id());
+    assert_eq!(retired_ids(&merged), [mine.current().id()]);
+    assert_eq!(merged.retired()[0].until, NOW + POLICY.keep);
+    assert_eq!(plan(Some(&mine), &stored(&merged)), Plan::Keep(merged));
+}
+
+#[test]
+fn a_pair_that_took_the_place_of_a_lost_store_keeps_the_rotation_going() {
+    let mine = ring().publish(fresh(), NOW, 150);
+    let merged = written(Some(&mine), &stored(&ring()));
+    assert_eq!(merged.next(), mine.next());
+    assert_eq!(retired_ids(&merged), [mine.current().id()]);
+}
+
+#[test]
+fn a_promotion_that_the_store_did_not_see_is_made_up_for() {
+    let announced = ring().publish(fresh(), NOW - 150, 150);
+    let ahead = announced.clone().advance(NOW, &POLICY);
+    assert_eq!(plan(Some(&ahead), &stored(&announced)), Plan::Write(ahead));
+}
+
+#[test]
+fn what_is_due_is_done_and_at_once_where_no_server_ran() {
+    let announced = ring().publish(fresh(), NOW - 9_000, 150);
+    let promoted = written(None, &stored(&announced));
+    assert_eq!(promoted.current(), &announced.next().unwrap().pair);
+    assert_eq!(retired_ids(&promoted), [announced.current().id()]);
+}
+
+#[test]
+fn a_revoked_key_is_not_brought_back_by_who_still_has_it() {
+    let mut mine = ring();
+    let retired = fresh();
+    mine.retire(&retired, NOW + 9);
+    let revoked = mine.clone().revoke(retired.id(), None, NOW).unwrap();
+    assert_eq!(plan(Some(&mine), &stored(&revoked)), Plan::Keep(revoked));
+
+    let replaced = mine
+        .clone()
+        .revoke(mine.current().id(), Some(&fresh()), NOW)
+        .unwrap();
+    assert_eq!(
+        plan(Some(&mine), &stored(&replaced)),
+        Plan::Keep(replaced.clone())
+    );
+    // Nor by a crash or a loss in the middle of it.
+    let without_pair = StoredKeys {
+        pair: None,
+        ..stored(&replaced)
+    };
+    assert_eq!(plan(Some(&mine), &without_pair), Plan::Generate);
+}
+
+#[test]
+fn a_backup_from_before_a_revocation_signs_nothing() {
+    let before = ring();
+    let id = before.current().id().clone();
+    let after = before.clone().revoke(&id, Some(&fresh()), NOW).unwrap();
+    let fault = at(NOW, Some(&after))
+        .plan(&stored(&before), None)
+        .unwrap_err();
+    assert_eq!(fault, KeysFault::Revoked(id));
+}
+
+#[test]
+fn a_backup_from_before_a_rotation_goes_on_without_losing_a_key() {
+    let before = ring();
+    let after = before
+        .clone()
+        .publish(fresh(), NOW - 150, 150)
+        .advance(NOW, &POLICY);
+    let merged = written(Some(&after), &stored(&before));
+    assert_eq!(merged.current(), before.current());
+    assert_eq!(retired_ids(&merged), [after.current().id()]);
+}
+
+#[test]
+fn a_schedule_starts_then_asks_for_a_key_and_publishes_it() {
+    let policy = RotationPolicy {
+        every: Some(1_000),
+        ..POLICY
+    };
+    let later = NOW + 1_000 - 150;
+    let at = |now| Reconciliation {
+        policy: &policy,
+        ..at(now, None)
+    };
+    let alone = ring();
+    let started = alone.clone().start_schedule(NOW);
+    assert_eq!(
+        at(NOW).plan(&stored(&alone), None).unwrap(),
+        Plan::Write(started.clone())
+    );
+    assert_eq!(
+        at(later).plan(&stored(&started), None).unwrap(),
+        Plan::Generate
+    );
+    let new = fresh();
+    let published = at(later).plan(&stored(&started), Some(&new)).unwrap();
+    assert_eq!(published, Plan::Write(started.publish(new, later, 150)));
+}
+
+#[test]
+fn a_replaced_shared_secret_is_kept_nowhere() {
+    let hmac = |memory| Reconciliation {
+        signing_type: SigningType::Hmac,
+        ..at(NOW, memory)
+    };
+    let ring = || KeyRing::of(Arc::new(pair(SigningType::Hmac)));
+    let (mine, theirs) = (ring(), ring());
+    let plan = hmac(Some(&mine)).plan(&stored(&theirs), None).unwrap();
+    assert_eq!(plan, Plan::Keep(theirs));
+}
+
+#[test]
+fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
+    let (mine, theirs) = (ring(), ring());
+    let text = |text: &str| Some(StoredRing(Zeroizing::new(text.to_owned())));
+    let mixed = StoredKeyPair {
+        private: mine.current().stored().private.clone(),
+        public: theirs.current().stored().public.clone(),
+    };
+    let with_ring = |ring| StoredKeys {
+        ring,
+        ..stored(&mine)
+    };
+    let cases = [
+        (
+            StoredKeys {
+                pair: Some(mixed),
+                ring: None,
+            },
+            KeysFault::Pair(KeyPairFault::Mismatch),
+        ),
+        (
+            with_ring(text("{")),
+            KeysFault::NoRing { line: 1, column: 1 },
+        ),
+        (
+            with_ring(text(r#"{"next":{"private":"","public":"","signsFrom":1}}"#)),
+            KeysFault::Next(KeyPairFault::PrivateHalf(TYPE)),
+        ),
+    ];
+    for (stored, expected) in &cases {
+        for memory in [None, Some(&mine)] {
+            assert_eq!(&at(NOW, memory).plan(stored, None).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The keys of one installation: *current* signs, *next* is announced and will sign, *retired* ones
+//! only verify what they signed before. How they move from one place to the next is `rotation`'s.
+
+pub(crate) mod record;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use contract::keys::{KeyError, KeyId, VerificationKey};
+use contract::signing_type::SigningType;
+
+use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord};
+use super::key_pair::{KeyPairFault, SigningKeyPair};
+use super::{StoredKeyPair, StoredKeys};
+
+/// Every key that counts. Two rings are equal where they would be stored alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyRing {
+    pub(super) current: Arc<SigningKeyPair>,
+    pub(super) rest: Rest,
+}
+
+/// The ring besides the current pair: what the third value of a store says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// Since when which key signs; unknown for a pair that was never part of a rotation.
+    pub(super) since: Option<(KeyId, i64)>,
+    pub(super) next: Option<NextKey>,
+    /// In the order in which they retired.
+    pub(super) retired: Vec<RetiredKey>,
+    /// Never to be listed again: a server that has not heard of it yet, or a backup, would bring a
+    /// revoked key back. Kept for good; a name is 43 bytes.
+    pub(super) revoked: BTreeSet<KeyId>,
+}
+
+/// Announced, so that whoever verifies knows it before anything is signed with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NextKey {
+    pub(crate) pair: Arc<SigningKeyPair>,
+    /// Seconds since the epoch.
+    pub(crate) signs_from: i64,
+}
+
+/// The public half of a key that signs no more.
+#[derive(Debug, Clone)]
+pub(crate) struct RetiredKey {
+    pub(crate) key: VerificationKey,
+    /// As it was stored.
+    pub(super) public: String,
+    /// Seconds since the epoch; from then on it is listed no more.
+    pub(crate) until: i64,
+}
+
+impl PartialEq for RetiredKey {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.public, self.until) == (&other.public, other.until)
+    }
+}
+
+impl Eq for RetiredKey {}
+
+/// Why stored keys cannot be used. The texts hold no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeysFault {
+    #[error(transparent)]
+    Pair(#[from] KeyPairFault),
+    #[error("not a key ring (line {line}, column {column})")]
+    NoRing { line: usize, column: usize },
+    #[error("the next key: {0}")]
+    Next(KeyPairFault),
+    #[error("a retired key: {0}")]
+    Retired(KeyError),
+    #[error("key {0} was revoked and signs no more; auth-server keys revoke {0} replaces it")]
+    Revoked(KeyId),
+}
+
+impl KeyRing {
+    /// Reads stored keys; `None` where there is no pair.
+    pub(crate) fn parse(
+        signing_type: SigningType,
+        stored: &StoredKeys,
+    ) -> Result<Option<Self>, KeysFault> {
+        let rest = Rest::parse(signing_type, stored)?;
+        let Some(pair) = stored.pair.clone() else {
+            return Ok(None);
+        };
+        let current = SigningKeyPair::parse(signing_type, pair).map(Arc::new)?;
+        Ok(Some(Self { current, rest }))
+    }
+
+    /// As a store takes it. A ring that says nothing is not written: most installations never
+    /// rotate, and other implementations of the contract know the pair only.
+    pub(crate) fn to_stored(&self) -> Result<StoredKeys, serde_json::Error> {
+        let record = self.rest.record();
+        Ok(StoredKeys {
+            pair: Some(self.current.stored().clone()),
+            ring: if record == RingRecord::default() {
+                None
+            } else {
+                Some(record.to_stored()?)
+            },
+        })
+    }
+
+    pub(crate) fn current(&self) -> &Arc<SigningKeyPair> {
+        &self.current
+    }
+
+    /// Since when the current key signs, where that is known.
+    pub(crate) fn current_since(&self) -> Option<i64> {
+        let (id, since) = self.rest.since.as_ref()?;
+        (id == self.current.id()).then_some(*since)
+    }
+
+    pub(crate) fn next(&self) -> Option<&NextKey> {
+        self.rest.next.as_ref()
+    }
+
+    pub(crate) fn retired(&self) -> &[RetiredKey] {
+        &self.rest.retired
+    }
+
+    pub(crate) fn revoked(&self) -> &BTreeSet<KeyId> {
+        &self.rest.revoked
+    }
+
+    /// Every key that a token may be signed with: current, next, retired.
+    pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
+        let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
+        signing
+            .map(|pair| pair.verification_key())
+            .chain(self.retired().iter().map(|retired| &retired.key))
+    }
+
+    pub(crate) fn is_listed(&self, id: &KeyId) -> bool {
+        self.verification_keys().any(|key| key.id() == id)
+    }
+}
+
+#[cfg(test)]
+impl KeyRing {
+    /// A pair without a history.
+    pub(crate) fn of(current: Arc<SigningKeyPair>) -> Self {
+        Self {
+            current,
+            rest: Rest::default(),
+        }
+    }
+}
+
+impl Rest {
+    pub(super) fn parse(signing_type: SigningType, stored: &StoredKeys) -> Result<Self, KeysFault> {
+        let record = RingRecord::parse(stored.ring.as_ref())?;
+        Ok(Self {
+            since: record
+                .current
+                .and_then(|current| Some((KeyId::new(&current.kid)?, current.since))),
+            next: record
+                .next
+                .map(|next| NextKey::parse(signing_type, next))
+                .transpose()?,
+            retired: record
+                .retired
+                .into_iter()
+                .map(|retired| RetiredKey::parse(signing_type, retired))
+                .collect::<Result<_, _>>()?,
+            revoked: record
+                .revoked
+                .iter()
+                .filter_map(|kid| KeyId::new(kid))
+                .collect(),
+        })
+    }
+
+    fn record(&self) -> RingRecord {
+        RingRecord {
+            current: self.since.as_ref().map(|(kid, since)| CurrentRecord {
+                kid: kid.to_string(),
+                since: *since,
+            }),
+            next: self.next.as_ref().map(|next| NextRecord {
+                private: next.pair.stored().private.clone(),
+                public: next.pair.stored().public.clone(),
+                signs_from: next.signs_from,
+            }),
+            retired: self.retired.iter().map(RetiredKey::record).collect(),
+            revoked: self.revoked.iter().map(KeyId::to_string).collect(),
+        }
+    }
+}
+
+impl NextKey {
+    fn parse(signing_type: SigningType, record: NextRecord) -> Result<Self, KeysFault> {
+        let stored = StoredKeyPair {
+            private: record.private,
+            public: record.public,
+        };
+        let pair = SigningKeyPair::parse(signing_type, stored).map_err(KeysFault::Next)?;
+        Ok(Self {
+            pair: Arc::new(pair),
+            signs_from: record.signs_from,
+        })
+    }
+}
+
+impl RetiredKey {
+    /// The public half of `pair`, listed `until` then.
+    pub(super) fn of(pair: &SigningKeyPair, until: i64) -> Self {
+        Self {
+            key: pair.verification_key().clone(),
+            public: pair.public_key_string().to_owned(),
+            until,
+        }
+    }
+
+    fn parse(signing_type: SigningType, record: RetiredRecord) -> Result<Self, KeysFault> {
+        let key = VerificationKey::parse(signing_type, &record.public);
+        Ok(Self {
+            key: key.map_err(KeysFault::Retired)?,
+            public: record.public,
+            until: record.until,
+        })
+    }
+
+    fn record(&self) -> RetiredRecord {
+        RetiredRecord {
+            public: self.public.clone(),
+            until: self.until,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A store in memory that can be away, hold anything, and be looked into.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+
+use super::TYPE;
+use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{AppId, Applications};
+use crate::keys::StoredKeys;
+use crate::keys::ring::KeyRing;
+use crate::keys::store::{Entry, KeyStore, StoreError};
+
+#[derive(Debug, Default)]
+pub(super) struct MemoryStore(Mutex<Contents>);
+
+#[derive(Debug, Default)]
+struct Contents {
+    away: bool,
+    keys: StoredKeys,
+    applications: Applications,
+}
+
+impl MemoryStore {
+    fn with<T>(&self, operation: impl FnOnce(&mut Contents) -> T) -> Result<T, StoreError> {
+        let mut contents = self.0.lock().unwrap();
+        if contents.away {
+            return Err(StoreError::Unavailable("away".to_owned()));
+        }
+        Ok(operation(&mut contents))
+    }
+
+    pub(super) fn set_away(&self, away: bool) {
+        self.0.lock().unwrap().away = away;
+    }
+
+    pub(super) fn keys(&self) -> StoredKeys {
+        self.0.lock().unwrap().keys.clone()
+    }
+
+    pub(super) fn put(&self, keys: StoredKeys) {
+        self.0.lock().unwrap().keys = keys;
+    }
+
+    pub(super) fn lose_everything(&self) {
+        *self.0.lock().unwrap() = Contents::default();
+    }
+
+    pub(super) fn ring(&self) -> KeyRing {
+        KeyRing::parse(TYPE, &self.keys()).unwrap().unwrap()
+    }
+
+    pub(super) fn put_ring(&self, ring: &KeyRing) {
+        self.put(ring.to_stored().unwrap());
+    }
+
+    pub(super) fn register(&self) {
+        let mut contents = self.0.lock().unwrap();
+        let id = "orders".parse().unwrap();
+        contents.applications.put(id, SecretHashes::of("right"));
+    }
+}
+
+#[async_trait]
+impl KeyStore for MemoryStore {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
+        self.with(|contents| contents.keys.clone())
+    }
+
+    async fn compare_and_swap(
+        &self,
+        expected: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        self.with(|contents| {
+            if contents.keys == *expected {
+                contents.keys = new.clone();
+            }
+            contents.keys.clone()
+        })
+    }
+
+    async fn applications(&self) -> Result<Applications, StoreError> {
+        self.with(|contents| contents.applications.clone())
+    }
+
+    async fn swap_application(
+        &self,
+        id: &AppId,
+        expected: Option<&SecretHashes>,
+        record: &SecretHashes,
+    ) -> Result<bool, StoreError> {
+        self.with(|contents| {
+            let applications = &mut contents.applications;
+            let swapped = applications.record(id.as_str()) == expected;
+            if swapped {
+                applications.put(id.clone(), record.clone());
+            }
+            swapped
+        })
+    }
+
+    fn whereabouts(&self, entry: Entry) -> String {
+        format!("{entry:?}")
+    }
+}

@@ -1,0 +1,68 @@
+//! The contract's users: any name with any password is the same fixed user (contract §4.1 rule 2).
+
+use contract::claims::ExtraInfo;
+use contract::login::LoginRequest;
+
+use super::{MEMBER, User, UserStore};
+
+const ID: &str = "1";
+const ACCOUNT: &str = "admin";
+const NICK_NAME: &str = "Administrator";
+
+#[derive(Debug)]
+pub(crate) struct BuiltinUser;
+
+impl UserStore for BuiltinUser {
+    /// Whoever asks: a [`LoginRequest`] exists only with both names non-empty.
+    fn authenticate(&self, _: &LoginRequest) -> Option<User> {
+        Some(User {
+            id: ID.to_owned(),
+            account: ACCOUNT.to_owned(),
+            nick_name: NICK_NAME.to_owned(),
+            extra_info: ExtraInfo {
+                user_type: Some(MEMBER.to_owned()),
+                ..ExtraInfo::default()
+            },
+        })
+    }
+
+    fn checks_passwords(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::login::UserInfo;
+
+    use super::*;
+
+    pub(crate) fn builtin_user() -> User {
+        BuiltinUser.authenticate(&request("a")).unwrap()
+    }
+
+    fn request(username: &str) -> LoginRequest {
+        LoginRequest {
+            username: username.into(),
+            password: "p".into(),
+        }
+    }
+
+    #[test]
+    fn contract_4_1_rule_2_whoever_logs_in_is_the_fixed_user() {
+        let user = BuiltinUser.authenticate(&request("alice")).unwrap();
+        assert_eq!(BuiltinUser.authenticate(&request("bob")).unwrap(), user);
+        assert_eq!((&*user.id, &*user.account), ("1", "admin"));
+    }
+
+    #[test]
+    fn contract_2_3_the_info_block_of_the_built_in_user() {
+        let expected = UserInfo {
+            user_type: Some("member".into()),
+            nick_name: Some("Administrator".into()),
+            ..UserInfo::default()
+        };
+        assert_eq!(builtin_user().info(), expected);
+    }
+}

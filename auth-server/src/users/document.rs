@@ -1,0 +1,63 @@
+//! The file of users as it is written: TOML, one `[[user]]` table each.
+
+use serde::{Deserialize, Serialize};
+
+use super::users_file::InvalidUsersFile;
+
+/// The file as it is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UsersDocument {
+    #[serde(default, rename = "user")]
+    pub(crate) users: Vec<UserEntry>,
+}
+
+/// One user as it is written.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct UserEntry {
+    pub(crate) account: String,
+    /// An argon2id PHC string.
+    pub(crate) password: String,
+    /// What other services know the user by; it stays when the account changes.
+    pub(crate) id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nick_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) telephone: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) avatar: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grade: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) disabled: bool,
+}
+
+/// Without the password.
+impl std::fmt::Debug for UserEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UserEntry")
+            .field("account", &self.account)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UsersDocument {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidUsersFile> {
+        toml::from_str(text).map_err(|error| toml_fault(&error, text))
+    }
+}
+
+/// The parser's own text quotes the faulty line, which may hold a hash.
+fn toml_fault(error: &toml::de::Error, text: &str) -> InvalidUsersFile {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    InvalidUsersFile::Toml {
+        line: before.unwrap_or_default().matches('\n').count() + 1,
+        cause: error.message().to_owned(),
+    }
+}

@@ -1,0 +1,167 @@
+//! The users of a file in memory, and how they follow it when it changes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
+use contract::login::LoginRequest;
+use process::secret_file::SecretFileError;
+
+use super::users_file::{self, InvalidUsersFile, Users};
+use super::{User, UserStore};
+
+/// The last good content of a file.
+#[derive(Debug)]
+pub(crate) struct FileUsers {
+    path: PathBuf,
+    loaded: ArcSwap<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    users: Users,
+    /// Of the text: times and sizes of files miss changes, and looking costs next to nothing.
+    digest: Vec<u8>,
+}
+
+/// Why a file cannot be used. One line, naming the file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnusableUsersFile {
+    #[error(transparent)]
+    File(#[from] SecretFileError),
+    #[error("{}: {cause}", path.display())]
+    Content {
+        path: PathBuf,
+        cause: InvalidUsersFile,
+    },
+}
+
+impl FileUsers {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, UnusableUsersFile> {
+        let text = users_file::read(&path)?;
+        let loaded = ArcSwap::from_pointee(Loaded::parse(&path, &text)?);
+        Ok(Self { path, loaded })
+    }
+
+    /// Looks into the file again. `true` where its users are other ones now.
+    ///
+    /// # Errors
+    /// For a file that cannot be used; the users stay those of before.
+    pub(crate) fn reload(&self) -> Result<bool, UnusableUsersFile> {
+        let text = users_file::read(&self.path)?;
+        if self.loaded.load().digest == digest_of(&text) {
+            return Ok(false);
+        }
+        let loaded = Loaded::parse(&self.path, &text)?;
+        self.loaded.store(Arc::new(loaded));
+        Ok(true)
+    }
+
+    /// How many users there are.
+    pub(crate) fn count(&self) -> usize {
+        self.loaded.load().users.len()
+    }
+}
+
+impl Loaded {
+    fn parse(path: &std::path::Path, text: &str) -> Result<Self, UnusableUsersFile> {
+        let users = Users::parse(text).map_err(|cause| UnusableUsersFile::Content {
+            path: path.to_owned(),
+            cause,
+        })?;
+        Ok(Self {
+            users,
+            digest: digest_of(text),
+        })
+    }
+}
+
+fn digest_of(text: &str) -> Vec<u8> {
+    digest(&SHA256, text.as_bytes()).as_ref().to_vec()
+}
+
+impl UserStore for FileUsers {
+    fn authenticate(&self, request: &LoginRequest) -> Option<User> {
+        // Not a guard: a check takes long, and a reload in the meantime need not wait for it.
+        let loaded = self.loaded.load_full();
+        loaded
+            .users
+            .authenticate(&request.username, &request.password)
+    }
+
+    fn checks_passwords(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::users_file::tests::entry;
+    use super::*;
+
+    /// A file with these accounts, whose passwords are `<account>'s`.
+    pub(crate) fn file_with(accounts: &[&str]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write(&file, accounts);
+        file
+    }
+
+    fn write(file: &tempfile::NamedTempFile, accounts: &[&str]) {
+        let entries: String = accounts
+            .iter()
+            .map(|account| entry(account, &format!("{account}'s")))
+            .collect();
+        fs::write(file.path(), format!("# users\n{entries}")).unwrap();
+    }
+
+    fn knows(users: &FileUsers, account: &str) -> bool {
+        let request = LoginRequest {
+            username: account.into(),
+            password: format!("{account}'s"),
+        };
+        users.authenticate(&request).is_some()
+    }
+
+    #[test]
+    fn a_changed_file_counts_at_the_next_look() {
+        let file = file_with(&["ada"]);
+        let users = FileUsers::open(file.path().to_owned()).unwrap();
+        assert!(knows(&users, "ada") && !knows(&users, "bob"));
+        assert!(!users.reload().unwrap());
+
+        write(&file, &["bob"]);
+        assert!(users.reload().unwrap());
+        assert!(!knows(&users, "ada") && knows(&users, "bob"));
+        assert_eq!(users.count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_leaves_the_users_as_they_are() {
+        let file = file_with(&["ada"]);
+        let users = FileUsers::open(file.path().to_owned()).unwrap();
+        for broken in ["", "[[user]]\naccount", "\u{0}"] {
+            fs::write(file.path(), broken).unwrap();
+            let line = users.reload().unwrap_err().to_string();
+            assert!(line.contains(&file.path().display().to_string()), "{line}");
+            assert!(knows(&users, "ada"), "{broken:?}");
+        }
+        write(&file, &["ada"]);
+        fs::set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
+        assert!(users.reload().is_err(), "others may read it");
+        fs::remove_file(file.path()).unwrap();
+        assert!(users.reload().is_err());
+        assert!(knows(&users, "ada"));
+    }
+
+    #[test]
+    fn at_the_start_it_has_to_be_right() {
+        let file = file_with(&["ada", "ada"]);
+        assert!(FileUsers::open(file.path().to_owned()).is_err());
+        assert!(FileUsers::open("/nonexistent".into()).is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! Stored passwords: argon2id in the PHC string format, within bounds that a server can bear.
+
+use std::fmt;
+
+use argon2::password_hash::{self, SaltString};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, PasswordHasher, Version};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::error::Unspecified;
+
+use crate::random;
+
+/// The memory of one check. A third party's strings may ask for much more than ours, but a file must
+/// not be able to exhaust the machine: 256 MiB, ten passes, sixteen lanes.
+const MAX_MEMORY_KIB: u32 = 256 * 1024;
+const MAX_PASSES: u32 = 10;
+const MAX_LANES: u32 = 16;
+/// And about a second: 1 GiB to be written in all.
+const MAX_WORK_KIB: u64 = 1024 * 1024;
+/// Of the salt and of the hash, as the format allows them.
+const MAX_SALT_BYTES: usize = 48;
+const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
+
+/// From 32 MiB on (`DEFAULT_MMAP_THRESHOLD_MAX`) glibc maps every piece by itself and unmaps it when
+/// it is freed.
+const ALWAYS_MAPPED_KIB: usize = 33 * 1024;
+
+/// A password as it is stored; it can only be compared with.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct HashedPassword {
+    params: Params,
+    salt: Vec<u8>,
+    hash: Vec<u8>,
+}
+
+/// Hashes can be guessed at: they are no text for logs.
+impl fmt::Debug for HashedPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashedPassword([redacted])")
+    }
+}
+
+/// Why a stored password cannot be used. The texts do not repeat it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidPassword {
+    #[error("not an argon2id PHC string ($argon2id$v=19$m=…,t=…,p=…$salt$hash)")]
+    NotArgon2id,
+    #[error(
+        "its parameters are out of bounds (m up to 262144 KiB, t up to 10, p up to 16, m·t up to 1048576 KiB)"
+    )]
+    TooCostly,
+}
+
+impl HashedPassword {
+    pub(crate) fn parse(phc: &str) -> Result<Self, InvalidPassword> {
+        let not_argon2id = |_| InvalidPassword::NotArgon2id;
+        let parsed = password_hash::PasswordHash::new(phc).map_err(not_argon2id)?;
+        if parsed.algorithm != ARGON2ID_IDENT || parsed.version != Some(Version::V0x13.into()) {
+            return Err(InvalidPassword::NotArgon2id);
+        }
+        let (Some(salt), Some(hash)) = (parsed.salt, parsed.hash) else {
+            return Err(InvalidPassword::NotArgon2id);
+        };
+        let params = Params::try_from(&parsed).map_err(not_argon2id)?;
+        if !is_bearable(&params) {
+            return Err(InvalidPassword::TooCostly);
+        }
+        let mut buffer = [0; MAX_SALT_BYTES];
+        let salt = salt.decode_b64(&mut buffer).map_err(not_argon2id)?;
+        if !HASH_BYTES.contains(&hash.len()) {
+            return Err(InvalidPassword::NotArgon2id);
+        }
+        Ok(Self {
+            params,
+            salt: salt.to_vec(),
+            hash: hash.as_bytes().to_vec(),
+        })
+    }
+
+    /// Takes tens of milliseconds and the memory that the parameters say.
+    pub(crate) fn matches(&self, password: &str) -> bool {
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone());
+        let mut hash = vec![0; self.hash.len()];
+        let hashed = argon2.hash_password_into_with_memory(
+            password.as_bytes(),
+            &self.salt,
+            &mut hash,
+            working_memory(&self.params),
+        );
+        hashed.is_ok() && verify_slices_are_equal(&hash, &self.hash).is_ok()
+    }
+
+    /// As costly to check as this one, and no password matches: for accounts that are not there.
+    pub(crate) fn unmatchable(&self) -> Self {
+        Self {
+            // A hash nobody knows a password for, like every other value.
+            hash: vec![0; self.hash.len()],
+            ..self.clone()
+        }
+    }
+
+    /// What a check costs; two passwords of the same cost cannot be told apart by the time it takes.
+    pub(crate) fn cost(&self) -> (u32, u32, u32) {
+        (
+            self.params.m_cost(),
+            self.params.t_cost(),
+            self.params.p_cost(),
+        )
+    }
+}
+
+/// With the cost that OWASP recommends: the stand-in of a file without users.
+impl Default for HashedPassword {
+    fn default() -> Self {
+        Self {
+            params: Params::default(),
+            salt: vec![0; 16],
+            hash: vec![0; Params::DEFAULT_OUTPUT_LEN],
+        }
+    }
+}
+
+/// The memory of one check, which goes back to the system with its end. glibc keeps smaller pieces
+/// than [`ALWAYS_MAPPED_KIB`] for later, in each of its arenas: hundreds of megabytes after a busy
+/// minute. What is reserved and not used costs no memory.
+fn working_memory(params: &Params) -> Vec<Block> {
+    let needed = params.block_count();
+    let mut memory = Vec::with_capacity(needed.max(ALWAYS_MAPPED_KIB));
+    memory.resize(needed, Block::default());
+    memory
+}
+
+fn is_bearable(params: &Params) -> bool {
+    let work = u64::from(params.m_cost()) * u64::from(params.t_cost());
+    params.m_cost() <= MAX_MEMORY_KIB
+        && params.t_cost() <= MAX_PASSES
+        && params.p_cost() <= MAX_LANES
+        && work <= MAX_WORK_KIB
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HashingError {
+    #[error("no randomness for a salt")]
+    Randomness(#[from] Unspecified),
+    #[error("the password cannot be hashed: {0}")]
+    Argon2(#[from] password_hash::Error),
+}
+
+/// The PHC string of a password, with a salt of its own and the parameters that OWASP recommends
+/// (19 MiB, two passes, one lane).
+pub(crate) fn hash(password: &str) -> Result<String, HashingError> {
+    let salt = SaltString::encode_b64(&random::salt()?)?;
+    let hash = Argon2::default().hash_password(password.as_bytes(), &salt)?;
+    Ok(hash.to_string())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// A cheap one: what is tested elsewhere is not how long it takes.
+    pub(crate) fn cheap(password: &str) -> String {
+        let params = Params::new(8, 1, 1, None).unwrap();
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let salt = SaltString::encode_b64(b"a salt of 16 byt").unwrap();
+        argon2
+            .hash_password(password.as_bytes(), &salt)
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn only_the_password_matches() {
+        let stored = hash("correct horse").unwrap();
+        assert!(
+            stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{stored}"
+        );
+        assert_ne!(
+            stored,
+            hash("correct horse").unwrap(),
+            "each has its own salt"
+        );
+        let parsed = HashedPassword::parse(&stored).unwrap();
+        assert!(parsed.matches("correct horse"));
+        for wrong in ["", "correct hors", "Correct horse", "correct horse\0"] {
+            assert!(!parsed.matches(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_is_understood() {
+        // The reference implementation: echo -n password | argon2 somesalt -id -t 2 -m 16 -p 1 -l 32
+        let phc = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
+        assert!(HashedPassword::parse(phc).unwrap().matches("password"));
+    }
+
+    #[test]
+    fn the_stand_in_costs_the_same_and_matches_nothing() {
+        let stored = HashedPassword::parse(&cheap("p")).unwrap();
+        let stand_in = stored.unmatchable();
+        assert_eq!(stand_in.cost(), stored.cost());
+        assert!(!stand_in.matches("p"));
+        assert_eq!(HashedPassword::default().cost(), (19_456, 2, 1));
+        assert!(!HashedPassword::default().matches(""));
+    }
+
+    #[test]
+    fn anything_else_than_argon2id_is_refused() {
+        let good = cheap("p");
+        for phc in [
+            "",
+            "hush",
+            "$2b$12$abcdefghijklmnopqrstuv",
+            &good.replace("argon2id", "argon2i"),
+            &good.replace("argon2id", "argon2d"),
+            &good.replace("v=19", "v=16"),
+            &good.replace("$v=19", ""),
+            good.rsplit_once('$').unwrap().0,
+            &format!("{good} "),
+        ] {
+            let refused = HashedPassword::parse(phc);
+            assert_eq!(refused, Err(InvalidPassword::NotArgon2id), "{phc}");
+        }
+    }
+
+    #[test]
+    fn what_would_exhaust_the_machine_is_refused() {
+        let good = cheap("p");
+        for (params, bearable) in [
+            ("m=262144,t=4,p=1", true),
+            ("m=65536,t=10,p=16", true),
+            ("m=8388608,t=1,p=1", false),
+            ("m=262145,t=1,p=1", false),
+            ("m=262144,t=5,p=1", false),
+            ("m=1024,t=11,p=1", false),
+            ("m=1024,t=1,p=17", false),
+            ("m=4294967295,t=4294967295,p=1", false),
+        ] {
+            let outcome = HashedPassword::parse(&good.replace("m=8,t=1,p=1", params));
+            let expected = if bearable {
+                None
+            } else {
+                Some(InvalidPassword::TooCostly)
+            };
+            assert_eq!(outcome.err(), expected, "{params}");
+        }
+    }
+}

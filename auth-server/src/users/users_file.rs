@@ -1,0 +1,271 @@
+//! The users that a file makes. What it says is checked whole before any of it counts.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use contract::claims::ExtraInfo;
+use process::secret_file::{self, SecretFileError};
+use zeroize::Zeroizing;
+
+use super::document::{UserEntry, UsersDocument};
+use super::password::{HashedPassword, InvalidPassword};
+use super::{MEMBER, User};
+
+/// Ten thousand users are 2 MiB.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// Longer names only serve to fill tokens and logs.
+const MAX_CHARACTERS: usize = 128;
+
+/// The users of a file, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Users {
+    by_account: HashMap<String, KnownUser>,
+    /// Checked in the place of an account that is not there.
+    stand_in: HashedPassword,
+}
+
+#[derive(Debug)]
+struct KnownUser {
+    password: HashedPassword,
+    user: User,
+    disabled: bool,
+}
+
+/// What is wrong with a file. The texts hold no password, hashed or not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidUsersFile {
+    #[error("line {line}: {cause}")]
+    Toml { line: usize, cause: String },
+    #[error("user {account:?}: {cause}")]
+    User { account: String, cause: UserFault },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UserFault {
+    #[error("account and id have 1 to 128 characters, none of them a control character")]
+    Name,
+    #[error("this account stands twice")]
+    AccountTwice,
+    #[error("another user has this id")]
+    IdTwice,
+    #[error("password: {0}")]
+    Password(#[from] InvalidPassword),
+}
+
+/// The text of the file.
+///
+/// # Errors
+/// For a file that others may read or change, and for one that cannot be read.
+pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
+    secret_file::read_up_to(path, MAX_BYTES)
+}
+
+impl Users {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidUsersFile> {
+        Self::from_document(UsersDocument::parse(text)?)
+    }
+
+    fn from_document(document: UsersDocument) -> Result<Self, InvalidUsersFile> {
+        let mut by_account = HashMap::with_capacity(document.users.len());
+        let mut ids = std::collections::HashSet::new();
+        for entry in document.users {
+            let account = entry.account.clone();
+            let fault = |cause| InvalidUsersFile::User {
+                account: account.clone(),
+                cause,
+            };
+            if !ids.insert(entry.id.clone()) {
+                return Err(fault(UserFault::IdTwice));
+            }
+            let known = KnownUser::try_from(entry).map_err(fault)?;
+            if by_account.insert(account.clone(), known).is_some() {
+                return Err(fault(UserFault::AccountTwice));
+            }
+        }
+        let stand_in = most_common(by_account.values().map(|known| &known.password));
+        Ok(Self {
+            by_account,
+            stand_in,
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_account.len()
+    }
+
+    /// The user of this account and password. An account that is not there and a disabled one cost
+    /// the same work as a wrong password.
+    pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
+        let known = self.by_account.get(account);
+        let stored = known.map_or(&self.stand_in, |known| &known.password);
+        let matches = stored.matches(password);
+        known
+            .filter(|known| matches && !known.disabled)
+            .map(|known| known.user.clone())
+    }
+}
+
+impl TryFrom<UserEntry> for KnownUser {
+    type Error = UserFault;
+
+    fn try_from(entry: UserEntry) -> Result<Self, Self::Error> {
+        if ![&entry.account, &entry.id]
+            .into_iter()
+            .all(|name| is_name(name))
+        {
+            return Err(UserFault::Name);
+        }
+        Ok(Self {
+            password: HashedPassword::parse(&entry.password)?,
+            disabled: entry.disabled,
+            user: User {
+                id: entry.id,
+                nick_name: entry.nick_name.unwrap_or_else(|| entry.account.clone()),
+                account: entry.account,
+                extra_info: ExtraInfo {
+                    avatar: entry.avatar,
+                    telephone: entry.telephone,
+                    user_type: Some(entry.user_type.unwrap_or_else(|| MEMBER.to_owned())),
+                    tenant_id: entry.tenant_id,
+                    grade: entry.grade,
+                },
+            },
+        })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=MAX_CHARACTERS).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+/// Costs as much as most of the file's passwords: then the time tells least.
+fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> HashedPassword {
+    let mut costs: HashMap<_, (usize, &HashedPassword)> = HashMap::new();
+    for password in passwords {
+        costs.entry(password.cost()).or_insert((0, password)).0 += 1;
+    }
+    costs
+        .into_values()
+        .max_by_key(|(count, password)| (*count, password.cost()))
+        .map_or_else(HashedPassword::default, |(_, password)| {
+            password.unmatchable()
+        })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::super::password::tests::cheap;
+    use super::*;
+
+    pub(crate) fn entry(account: &str, password: &str) -> String {
+        let hash = cheap(password);
+        format!("[[user]]\naccount = {account:?}\npassword = {hash:?}\nid = \"id of {account}\"\n")
+    }
+
+    #[test]
+    fn each_member_reaches_the_user() {
+        let text = entry("ada", "p")
+            + "nickName = \"Ada Lovelace\"\ntelephone = \"+44\"\navatar = \"a.png\"\n\
+               userType = \"staff\"\ntenantId = \"t\"\ngrade = \"g\"\n";
+        let user = Users::parse(&text)
+            .unwrap()
+            .authenticate("ada", "p")
+            .unwrap();
+        let expected = User {
+            id: "id of ada".into(),
+            account: "ada".into(),
+            nick_name: "Ada Lovelace".into(),
+            extra_info: ExtraInfo {
+                avatar: Some("a.png".into()),
+                telephone: Some("+44".into()),
+                user_type: Some("staff".into()),
+                tenant_id: Some("t".into()),
+                grade: Some("g".into()),
+            },
+        };
+        assert_eq!(user, expected);
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default_or_no_value() {
+        let users = Users::parse(&entry("ada", "p")).unwrap();
+        let user = users.authenticate("ada", "p").unwrap();
+        let member = ExtraInfo {
+            user_type: Some("member".into()),
+            ..ExtraInfo::default()
+        };
+        assert_eq!((&*user.nick_name, user.extra_info), ("ada", member));
+        assert_eq!(Users::parse("# nobody\n").unwrap().len(), 0);
+    }
+
+    #[test]
+    fn only_an_enabled_user_with_the_right_password_is_let_in() {
+        let text = entry("ada", "a") + &entry("eve", "e") + "disabled = true\n";
+        let users = Users::parse(&text).unwrap();
+        for (account, password, expected) in [
+            ("ada", "a", true),
+            ("ada", "e", false),
+            ("Ada", "a", false),
+            ("eve", "e", false),
+            ("bob", "a", false),
+            ("", "", false),
+        ] {
+            let outcome = users.authenticate(account, password);
+            assert_eq!(outcome.is_some(), expected, "{account} {password}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_quoting_a_password() {
+        let ada = entry("ada", "p");
+        for (text, expected) in [
+            ("user = 1", "line 1: "),
+            ("[[user]\n", "line 1: "),
+            (
+                &format!("{ada}pasword = \"x\"\n"),
+                "line 5: unknown field `pasword`",
+            ),
+            ("[[users]]\n", "line 1: unknown field `users`"),
+            ("[[user]]\naccount = \"a\"\n", "missing field `password`"),
+            (&format!("{ada}disabled = 1\n"), "line 5: "),
+            (
+                &format!("{ada}{ada}"),
+                r#"user "ada": another user has this id"#,
+            ),
+            (
+                &format!("{ada}{}", ada.replace("id of", "other")),
+                r#"user "ada": this account stands twice"#,
+            ),
+            (
+                &ada.replace("\"ada\"", "\"\""),
+                "account and id have 1 to 128 characters",
+            ),
+            (
+                &ada.replace("\"id of ada\"", "\"\""),
+                "account and id have 1 to 128 characters",
+            ),
+            (
+                &ada.replace("argon2id", "argon2i"),
+                r#"user "ada": password: not an argon2id"#,
+            ),
+            (&ada.replace("m=8,", "m=8388608,"), "out of bounds"),
+        ] {
+            let line = Users::parse(text).unwrap_err().to_string();
+            assert!(line.contains(expected), "{line}");
+            assert!(
+                !line.contains("$argon2i$") && !line.contains("YSBzYWx0"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_stand_in_costs_what_most_passwords_of_the_file_cost() {
+        let common = HashedPassword::parse(&cheap("p")).unwrap();
+        let rare = HashedPassword::default();
+        let stand_in = most_common([&rare, &common, &common].into_iter());
+        assert_eq!(stand_in.cost(), common.cost());
+        assert_eq!(most_common([].into_iter()).cost(), rare.cost());
+    }
+}
