@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use process::health::Condition;
-use process::signals::terminated;
+use process::signals::{Termination, terminated};
 use tokio::sync::watch;
 
 use crate::listening::Announcement;
@@ -57,10 +57,10 @@ pub(crate) struct GracefulStop {
 }
 
 impl GracefulStop {
-    async fn drain(&self) {
+    async fn drain(&self, lame_duck: Duration) {
         self.serving.unmet("stopping");
         self.draining.begin();
-        tokio::time::sleep(self.times.lame_duck).await;
+        tokio::time::sleep(lame_duck).await;
         self.connections.send_replace(true);
         let closed = tokio::time::timeout(self.times.drain_limit, self.connections.closed());
         if closed.await.is_err() {
@@ -78,14 +78,21 @@ impl ShutdownSignalWatch for GracefulStop {
         let mut signal = pin!(terminated());
         // The first poll installs the handlers. Not before them may anybody learn the addresses:
         // who does may end the process the next moment.
-        let waiting = poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx).is_pending()));
-        if waiting.await {
-            self.announcement.tell();
-            signal.await;
-        }
+        let first = match poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx))).await {
+            Poll::Ready(first) => first,
+            Poll::Pending => {
+                self.announcement.tell();
+                signal.await
+            }
+        };
+        let lame_duck = match first {
+            Termination::Requested => self.times.lame_duck,
+            // Nobody routes to what is run at a terminal.
+            Termination::Interrupted => Duration::ZERO,
+        };
         tokio::select! {
-            () = self.drain() => {}
-            () = terminated() => tracing::warn!("second signal: ending at once"),
+            () = self.drain(lame_duck) => {}
+            _ = terminated() => tracing::warn!("second signal: ending at once"),
         }
         ShutdownSignal::FastShutdown
     }
@@ -129,7 +136,7 @@ mod tests {
         let (stop, health) = stop(LONG, LONG);
         let connection = stop.connections.subscribe();
         let draining = stop.draining.clone();
-        let drain = tokio::spawn(async move { stop.drain().await });
+        let drain = tokio::spawn(async move { stop.drain(stop.times.lame_duck).await });
         until(|| !health.is_ready() && draining.is_on()).await;
         assert!(!*connection.borrow());
         drain.abort();
@@ -139,7 +146,7 @@ mod tests {
     async fn it_ends_when_the_last_connection_does() {
         let (stop, _) = stop(Duration::ZERO, LONG);
         let mut connection = stop.connections.subscribe();
-        let drain = tokio::spawn(async move { stop.drain().await });
+        let drain = tokio::spawn(async move { stop.drain(stop.times.lame_duck).await });
         assert!(connection.changed().await.is_ok() && *connection.borrow());
         assert!(!drain.is_finished());
         drop(connection);
@@ -150,7 +157,7 @@ mod tests {
     async fn a_connection_that_does_not_end_is_cut_off_at_the_limit() {
         let (stop, _) = stop(Duration::ZERO, Duration::from_millis(1));
         let connection = stop.connections.subscribe();
-        stop.drain().await;
+        stop.drain(stop.times.lame_duck).await;
         assert!(*connection.borrow());
     }
 }
