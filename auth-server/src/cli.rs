@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use contract::path_patterns::{ContextPath, PathPattern};
+use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::telemetry::LogFormat;
 
@@ -91,7 +91,7 @@ pub(crate) struct ServeArgs {
         value_name = "PATTERN",
         value_delimiter = ','
     )]
-    pub(crate) pass: Vec<PathPattern>,
+    pub(crate) pass: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
     pub(crate) static_dir: Option<PathBuf>,
