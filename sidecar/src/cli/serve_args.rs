@@ -69,6 +69,8 @@ pub(crate) struct ServeArgs {
         long,
         env = "POSTERN_APP_SECRET",
         hide_env_values = true,
+        // One generated secret in 64 begins with a hyphen.
+        allow_hyphen_values = true,
         value_name = "SECRET"
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
