@@ -65,8 +65,8 @@ pub struct PathRow {
     /// What the service must see where that is not the same bytes: the proxy library rewrites a
     /// few raw bytes that RFC 3986 does not allow in a target.
     pub forwarded_as: Option<String>,
-    /// `true` where the proxy library itself answers 400, before any filter and without our
-    /// envelope (a raw control byte, for one); `expect` then says what the contract crate says.
+    /// `true` where an HTTP library may itself refuse the request as no HTTP, before any filter (a
+    /// raw control byte, for one): then the reason is `request_malformed`. `expect` says what the contract crate says.
     #[serde(default)]
     pub refused_by_parser: bool,
 }

@@ -1,9 +1,10 @@
 //! Documents that are held to the truth: the configuration reference to `--help`, the table of
-//! `tests/README.md` to the tests that exist, the OpenAPI document to its own schema rules.
+//! `README.md` to the tests that exist, the API document to the table of rejections, the OpenAPI document to its own schema rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use contract::rejection::Rejection;
 use tests::openapi;
 use tests::process::CommandLine;
 use tests::programs::{Program, repository};
@@ -139,7 +140,7 @@ fn every_flag_of_serve_has_its_environment_variable() {
 
 #[test]
 fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
-    let readme = fs::read_to_string(repository().join("tests/README.md")).unwrap();
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
     let sources: String = rust_files(&repository().join("tests/tests"))
         .iter()
         .map(|file| fs::read_to_string(file).unwrap())
@@ -152,11 +153,11 @@ fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
     for name in &named {
         assert!(
             existing.contains(name),
-            "tests/README.md names {name}, which does not exist"
+            "README.md names {name}, which does not exist"
         );
     }
     for name in existing.iter().filter(|name| name.starts_with("contract_")) {
-        assert!(named.contains(name), "tests/README.md does not name {name}");
+        assert!(named.contains(name), "README.md does not name {name}");
     }
 }
 
@@ -207,4 +208,22 @@ fn contract_4_the_openapi_document_describes_the_three_endpoints_and_holds_only_
     }
     let user = &document["components"]["schemas"]["CurrentUserDetails"];
     assert_eq!(user["required"].as_array().map(Vec::len), Some(27));
+}
+
+#[test]
+fn the_api_document_lists_every_reason_code_with_its_status_and_meaning() {
+    let api = fs::read_to_string(repository().join("docs/api.md")).unwrap();
+    let listed: Vec<&str> = api
+        .lines()
+        .skip_while(|line| !line.starts_with("| reason |"))
+        .skip(2)
+        .collect();
+    let expected: Vec<String> = Rejection::ALL
+        .iter()
+        .map(|rejection| {
+            let status = rejection.status().as_u16();
+            format!("| `{rejection}` | {status} | {} |", rejection.message())
+        })
+        .collect();
+    assert_eq!(listed, expected);
 }

@@ -184,10 +184,8 @@ fn answered_here(observed: &Observed) -> Result<(), String> {
 }
 
 fn refused_by_parser(observed: &Observed) -> Result<(), String> {
-    let refused = observed.answer.status() == 400 && observed.forwarded.is_empty();
-    refused
-        .then_some(())
-        .ok_or_else(|| format!("{}, not 400", observed.answer.status()))
+    refused(observed, "400 request_malformed")
+        .or_else(|_| refused(observed, "400 path_not_canonical"))
 }
 
 /// The same table against the other program of the one interceptor. Nothing is there, so what needs

@@ -136,7 +136,10 @@ fn contract_4_3_rule_4_and_5_5_the_sidecar_asks_with_app_id_and_app_secret_as_qu
 
 #[test]
 fn a_registered_application_is_checked_and_every_other_pair_is_refused() {
-    let server = AuthServer::start();
+    let server = AuthServerPlan::new()
+        .flags(["--store-reread", "1"])
+        .start()
+        .ready();
     let secret = register(&server, "orders");
     let key = |id: &str, secret: &str| {
         verdict(&server.anonymous().get(&format!(
