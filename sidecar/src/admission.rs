@@ -47,6 +47,8 @@ pub(crate) struct Forward {
     pub(crate) target: Option<Uri>,
     /// Whether a 101 of the service opens a tunnel.
     pub(crate) websocket: bool,
+    /// Whether a body follows, which the service may leave unread.
+    pub(crate) body: bool,
 }
 
 impl Forward {
@@ -106,6 +108,7 @@ impl AdmissionRules {
             user,
             target: target.replacement()?,
             websocket,
+            body: framing::announces_body(headers),
         }))
     }
 

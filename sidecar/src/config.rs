@@ -34,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) upstream: UpstreamAddress,
     pub(crate) upstream_timeouts: UpstreamTimeouts,
     pub(crate) forward_authorization: bool,
+    pub(crate) reuse_after_body: bool,
     pub(crate) auth_server: AuthServer,
     pub(crate) application: Application,
     pub(crate) signing_type: SigningType,
@@ -54,6 +55,7 @@ impl Config {
             upstream: parsed("upstream", &args.upstream)?,
             upstream_timeouts: upstream_timeouts(args),
             forward_authorization: args.forward_authorization,
+            reuse_after_body: args.reuse_after_body,
             auth_server: parsed("auth-server", &args.auth_server)?,
             application: application(args)?,
             signing_type: signing_type(args)?,
@@ -73,6 +75,11 @@ impl Config {
         let mut warnings = Vec::new();
         if !self.rules.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
+        }
+        if self.reuse_after_body {
+            warnings.push(
+                "--reuse-after-body: a service that leaves a body unread takes it for a request",
+            );
         }
         if self.signing_type == SigningType::Hmac {
             warnings
@@ -260,12 +267,13 @@ mod tests {
     fn what_is_allowed_against_the_rule_is_warned_about() {
         let config = with(&[
             "--allow-no-exp",
+            "--reuse-after-body",
             "--signing-type",
             "hmac",
             "--trust-shared-secret",
         ])
         .unwrap();
-        assert_eq!(config.warnings().len(), 2);
+        assert_eq!(config.warnings().len(), 3);
     }
 
     #[test]

@@ -30,6 +30,14 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// Whether a body follows the head. Call it on a head that passed [`check`].
+pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::TRANSFER_ENCODING)
+        || headers
+            .get(header::CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes().iter().any(|&digit| digit != b'0'))
+}
+
 fn has_bare_line_feed(raw: &[u8]) -> bool {
     raw.iter()
         .zip(std::iter::once(&0).chain(raw))
@@ -170,6 +178,23 @@ mod tests {
             judged("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
             Err(Rejection::RequestFraming)
         );
+    }
+
+    #[test]
+    fn a_length_of_zero_announces_no_body() {
+        for (field, announced) in [
+            (None, false),
+            (Some((header::CONTENT_LENGTH, "0")), false),
+            (Some((header::CONTENT_LENGTH, "00")), false),
+            (Some((header::CONTENT_LENGTH, "10")), true),
+            (Some((header::TRANSFER_ENCODING, "chunked")), true),
+        ] {
+            let headers = field
+                .map(|(name, value)| (name, HeaderValue::from_static(value)))
+                .into_iter()
+                .collect();
+            assert_eq!(announces_body(&headers), announced, "{headers:?}");
+        }
     }
 
     #[test]

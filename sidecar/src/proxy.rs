@@ -36,6 +36,7 @@ pub(crate) struct AuthProxy {
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) upstream: Upstream,
     pub(crate) forward_authorization: bool,
+    pub(crate) reuse_after_body: bool,
     pub(crate) access_log: AccessLog,
     pub(crate) metrics: Metrics,
     pub(crate) draining: Draining,
@@ -183,6 +184,12 @@ impl ProxyHttp for AuthProxy {
         if !forward.websocket {
             request.remove_header(&header::CONNECTION);
             request.remove_header(&header::UPGRADE);
+        }
+        if forward.body && !self.reuse_after_body {
+            // Many a service leaves a body it has no use for on the connection, and would take it
+            // for the next request: one that the client wrote, user header and all. Pingora does
+            // not pool a connection that it asked to have closed.
+            request.insert_header(header::CONNECTION, "close")?;
         }
         if !self.forward_authorization {
             request.remove_header(&header::AUTHORIZATION);

@@ -139,6 +139,7 @@ fn auth_proxy(config: Config, shared: &Shared) -> Result<AuthProxy, Failure> {
         keys: Arc::clone(&shared.keys),
         upstream,
         forward_authorization: config.forward_authorization,
+        reuse_after_body: config.reuse_after_body,
         access_log: config.access_log,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),

@@ -11,6 +11,7 @@
 
 pub mod applications;
 pub mod auth_server;
+pub mod careless_service;
 pub mod client;
 pub mod clock;
 pub mod echo_service;

@@ -159,6 +159,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub(crate) forward_authorization: bool,
 
+    /// Reuse a connection to the service after a request with a body. Quicker; only for a service
+    /// that reads every body to its end, also of requests that it refuses
+    #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
+    pub(crate) reuse_after_body: bool,
+
     /// When to fetch the verification key: cron expression with seconds, in UTC
     #[arg(
         long,

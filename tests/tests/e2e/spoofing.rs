@@ -3,13 +3,16 @@
 
 use serde_json::{Value, json};
 use tests::auth_server::USER_DETAILS;
+use tests::careless_service::CarelessService;
 use tests::client::{Request, verdict};
 use tests::clock;
+use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::message::Message;
-use tests::raw_client::RawClient;
+use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
+use tests::token_forge::Forge;
 
 /// What a client may send to pass for somebody else.
 const FORGERIES: &[&[&str]] = &[
@@ -252,4 +255,59 @@ fn a_header_name_that_would_break_requests_stops_the_start() {
         );
         assert!(end.stderr.contains("--user-header"), "{}", end.stderr);
     }
+}
+
+/// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
+#[test]
+fn a_body_that_the_service_leaves_unread_never_becomes_a_request() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let service = CarelessService::start();
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let sidecar = SidecarPlan::to(&service.url(), &auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .pass(["/public/**"])
+        .start()
+        .ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    let smuggled =
+        "GET /orders/smuggled HTTP/1.1\r\nHost: a\r\nX-Current-User: {\"id\":\"root\"}\r\n\r\n";
+    let length = smuggled.len();
+    let mut sent = 0;
+    for method in ["GET", "POST", "DELETE", "OPTIONS"] {
+        for (path, credentials) in [
+            ("list", format!("Authorization: Bearer {token}\r\n")),
+            ("public/x", String::new()),
+        ] {
+            for body in [
+                format!("Content-Length: {length}\r\n\r\n{smuggled}"),
+                format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{smuggled}\r\n0\r\n\r\n"),
+            ] {
+                let request =
+                    format!("{method} /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{body}");
+                let answer = exchange(sidecar.address(), method, request.as_bytes());
+                assert_eq!(answer.status(), 200, "{request}");
+                sent += 1;
+            }
+        }
+    }
+    // Whatever is left on a pooled connection would be answered before this one.
+    let token = format!("Authorization: Bearer {token}");
+    let last = format!("GET /orders/last HTTP/1.1\r\nHost: a\r\n{token}\r\n\r\n");
+    assert_eq!(
+        exchange(sidecar.address(), "GET", last.as_bytes()).status(),
+        200
+    );
+    let heads = service.heads();
+    let forged: Vec<_> = heads
+        .iter()
+        .filter(|head| head.starts_with("GET /orders/smuggled"))
+        .collect();
+    assert!(forged.is_empty(), "{forged:?}");
+    assert!(
+        heads
+            .iter()
+            .filter(|head| head.contains(" HTTP/1.1"))
+            .count()
+            > sent
+    );
 }
