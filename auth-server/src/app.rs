@@ -156,14 +156,10 @@ async fn serve_public(
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
-    server::serve(
-        listener,
-        router,
-        request_timeout,
-        &limit,
-        signals::terminated(),
-    )
-    .await;
+    let end = async {
+        signals::terminated().await;
+    };
+    server::serve(listener, router, request_timeout, &limit, end).await;
     Ok(())
 }
 

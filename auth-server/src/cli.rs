@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use contract::keys::KeyId;
-use contract::path_patterns::{ContextPath, PathPattern};
+use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::telemetry::LogFormat;
 
@@ -112,7 +112,7 @@ pub(crate) struct ServeArgs {
         value_name = "PATTERN",
         value_delimiter = ','
     )]
-    pub(crate) pass: Vec<PathPattern>,
+    pub(crate) pass: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
     pub(crate) static_dir: Option<PathBuf>,
@@ -295,7 +295,10 @@ mod tests {
     #[test]
     fn a_key_id_may_begin_with_a_hyphen() {
         for kid in ["-abc", "-h", "--x_", "abc"] {
-            for words in [vec![kid, "--store", "file:x"], vec!["--store", "file:x", kid]] {
+            for words in [
+                vec![kid, "--store", "file:x"],
+                vec!["--store", "file:x", kid],
+            ] {
                 let words = ["auth-server", "keys", "revoke"].into_iter().chain(words);
                 let cli = Cli::try_parse_from(words).unwrap();
                 let Command::Keys(KeysCommand::Revoke(args)) = cli.command else {

@@ -127,9 +127,9 @@ fn password(args: &StoreArgs) -> Result<Option<Zeroizing<String>>, Failure> {
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
-    let configured = args.pass.iter().map(|pattern| pattern.as_str());
+    let configured = args.pass.iter().map(String::as_str);
     PassList::parse(PASS_LIST.into_iter().chain(configured))
-        .map_err(|error| Failure::Config(format!("--pass: {error}")))
+        .map_err(|error| Failure::Config(format!("--pass '{}': {}", error.pattern, error.source)))
 }
 
 fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {

@@ -57,10 +57,7 @@ impl Routes {
                 &path(SECRET_KEY_PATH),
                 get(secret_key).with_state(Arc::new(self.secret_key)),
             )
-            .route(
-                &path(JWKS_PATH),
-                get(jwks).with_state(Arc::new(self.jwks)),
-            )
+            .route(&path(JWKS_PATH), get(jwks).with_state(Arc::new(self.jwks)))
             .route(&path(USER_DETAILS_PATH), get(current_user));
         for tree in static_files::TREES {
             for below in ["", "/", "/{*path}"] {

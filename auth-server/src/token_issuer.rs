@@ -88,7 +88,9 @@ mod tests {
             issuer: "auth".into(),
             lifetime: 18_000,
         };
-        issuer.issue(pair, &builtin_user(), NOW, "id".into()).unwrap()
+        issuer
+            .issue(pair, &builtin_user(), NOW, "id".into())
+            .unwrap()
     }
 
     fn decoded(token: &str, index: usize) -> Value {

@@ -152,7 +152,13 @@ fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<
         Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
         Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
     };
-    (!text.chars().any(is_confusable)).then_some(CanonicalPath(text))
+    let confusing = text.chars().any(is_confusable) || text.split('/').any(is_almost_dots);
+    (!confusing).then_some(CanonicalPath(text))
+}
+
+/// `...` and `.. `: who trims names, as Win32 does, may read them as `..`.
+fn is_almost_dots(segment: &str) -> bool {
+    segment.contains('.') && segment.chars().all(|c| c == '.' || c.is_whitespace())
 }
 
 /// RFC 3986 `pchar` without `;`, and the escapes that have no other spelling: the space and
@@ -235,6 +241,9 @@ mod tests {
             (b"/a%20b", "canonical"),
             (b"/caf%c3%a9", "canonical"),
             (b"/a...b/.hidden/..x", "canonical"),
+            (b"/a/.../b", "opaque"),
+            (b"/a/..%20/b", "opaque"),
+            (b"/a/%c2%a0../b", "opaque"),
             (b"//a", "opaque"),
             (b"/a%2fb", "opaque"),
             (b"/a;v=1", "opaque"),

@@ -83,7 +83,8 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
             access,
         });
     }
-    let text = read_text(&mut file, metadata.len(), max_bytes).map_err(|cause| unreadable(access.clone(), cause))?;
+    let text = read_text(&mut file, metadata.len(), max_bytes)
+        .map_err(|cause| unreadable(access.clone(), cause))?;
     let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
     let problem = if text.len() as u64 > max_bytes {
         format!("is longer than {} KiB", max_bytes / 1024)

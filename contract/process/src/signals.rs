@@ -2,14 +2,29 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Which of them came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Termination {
+    /// SIGTERM: a supervisor, whose load balancer may still route here.
+    Requested,
+    /// SIGINT: somebody at a terminal.
+    Interrupted,
+}
+
 /// Resolves at the first SIGTERM or SIGINT.
 ///
 /// When a handler cannot be installed it never resolves: the kernel's default action then still
 /// ends the process, which is what the signal asked for.
-pub async fn terminated() {
+pub async fn terminated() -> Termination {
     tokio::select! {
-        () = received(SignalKind::terminate()) => tracing::info!("SIGTERM received"),
-        () = received(SignalKind::interrupt()) => tracing::info!("SIGINT received"),
+        () = received(SignalKind::terminate()) => {
+            tracing::info!("SIGTERM received");
+            Termination::Requested
+        }
+        () = received(SignalKind::interrupt()) => {
+            tracing::info!("SIGINT received");
+            Termination::Interrupted
+        }
     }
 }
 
@@ -35,12 +50,15 @@ mod tests {
 
     #[tokio::test]
     async fn either_signal_ends_the_wait() {
-        for name in ["TERM", "INT"] {
+        for (name, termination) in [
+            ("TERM", Termination::Requested),
+            ("INT", Termination::Interrupted),
+        ] {
             let mut end = pin!(terminated());
             // Polled once, so that the handlers stand before the signal is sent.
             tokio::select! {
                 biased;
-                () = &mut end => unreachable!("no signal was sent"),
+                _ = &mut end => unreachable!("no signal was sent"),
                 () = std::future::ready(()) => {}
             }
             let kill = format!("kill -{name} {}", id());
@@ -51,7 +69,7 @@ mod tests {
                     .unwrap()
                     .success()
             );
-            end.await;
+            assert_eq!(end.await, termination);
         }
     }
 }

@@ -43,7 +43,7 @@ const CAPPED_AT_INFO: [&str; 7] = [
 pub fn init(format: LogFormat, directives: &str) -> Result<(), Failure> {
     let filter = EnvFilter::builder()
         .parse(directives)
-        .map_err(|error| Failure::Config(format!("log filter {directives:?}: {error}")))?;
+        .map_err(|error| Failure::Config(format!("--log-level: {error}")))?;
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry();
     let lines = fmt::layer().with_writer(std::io::stderr);

@@ -1,0 +1,57 @@
+//! What runs beside the proxy, each on a thread of its own: the admin port and the key refresh.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use process::admin;
+use process::health::Health;
+use prometheus_client::registry::Registry;
+
+use crate::keys::refresh::{Refresher, Schedule};
+
+/// Probes and metrics. They go on being answered while the proxy drains.
+#[derive(Debug)]
+pub(crate) struct AdminPort {
+    pub(crate) listener: TcpListener,
+    pub(crate) health: Health,
+    pub(crate) metrics: Arc<Registry>,
+}
+
+#[async_trait]
+impl BackgroundService for AdminPort {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let ended = async move {
+            let _ = shutdown.changed().await;
+        };
+        // Both sockets are open, and readiness has conditions of its own.
+        self.health.set_started();
+        let (health, metrics) = (self.health.clone(), Arc::clone(&self.metrics));
+        let served = match self.listener.try_clone() {
+            Ok(listener) => admin::serve(listener, health, metrics, Router::new(), ended).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            tracing::error!(%error, "the admin port is not served");
+        }
+    }
+}
+
+/// Keeps the verification key fresh.
+#[derive(Debug)]
+pub(crate) struct KeyRefresh {
+    pub(crate) refresher: Arc<Refresher>,
+    pub(crate) schedule: Schedule,
+}
+
+#[async_trait]
+impl BackgroundService for KeyRefresh {
+    async fn start(&self, _shutdown: ShutdownWatch) {
+        if let Err(error) = Arc::clone(&self.refresher).run(&self.schedule).await {
+            tracing::error!(%error, "the verification key is not refreshed any more");
+        }
+    }
+}

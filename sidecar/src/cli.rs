@@ -1,0 +1,134 @@
+//! The command line. Each doc comment is the help text of its command or flag.
+
+mod serve_args;
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use serve_args::ServeArgs;
+
+/// Stands in front of one service and lets only requests with a valid access token through
+#[derive(Debug, Parser)]
+#[command(name = "sidecar", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve until SIGTERM or SIGINT
+    Serve(Box<ServeArgs>),
+    /// Check the configuration and print what is in effect, secrets hidden
+    Check(Box<ServeArgs>),
+    /// Ask a running sidecar whether it is ready
+    Healthcheck(HealthcheckArgs),
+    /// Wait until a sidecar is ready
+    Wait(WaitArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HealthcheckArgs {
+    /// Admin address of the sidecar
+    #[arg(
+        long,
+        env = "POSTERN_ADMIN_LISTEN",
+        default_value = "127.0.0.1:8081",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) admin_listen: SocketAddr,
+    /// Seconds to wait for the answer
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// Admin address of the sidecar
+    #[arg(
+        long,
+        env = "POSTERN_ADMIN_LISTEN",
+        default_value = "127.0.0.1:8081",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) admin_listen: SocketAddr,
+    /// Seconds after which to give up
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn serve(arguments: &[&str]) -> Result<ServeArgs, clap::Error> {
+        let required = [
+            "sidecar",
+            "serve",
+            "--auth-server",
+            "http://a:1/auth",
+            "--app-id",
+            "id",
+        ];
+        let cli = Cli::try_parse_from(required.iter().chain(arguments))?;
+        match cli.command {
+            Command::Serve(args) => Ok(*args),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_setting_can_come_from_the_environment() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for flag in serve.get_arguments() {
+            let name = flag.get_long().unwrap().to_uppercase().replace('-', "_");
+            let variable = flag.get_env().unwrap().to_str().unwrap();
+            assert_eq!(variable, format!("POSTERN_{name}"));
+        }
+    }
+
+    #[test]
+    fn the_effective_configuration_is_toml_without_the_secret() {
+        let args = serve(&["--app-secret", "hush", "--pass", "/a/**,/b"]).unwrap();
+        let toml = toml::to_string(&args).unwrap();
+        assert!(!toml.contains("hush") && !format!("{args:?}").contains("hush"));
+        for line in [
+            "listen = \"127.0.0.1:8080\"",
+            "app-secret = \"[hidden]\"",
+            "signing-type = \"rsa\"",
+            "access-log = \"refusals\"",
+            "pass = [\"/a/**\", \"/b\"]",
+            "leeway = 30",
+        ] {
+            assert!(toml.lines().any(|other| other == line), "{line}\n{toml}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (arguments, flag) in [
+            (["--threads", "0"], "--threads"),
+            (["--signing-type", "none"], "--signing-type"),
+            (["--access-log", "some"], "--access-log"),
+            (["--listen", "localhost"], "--listen"),
+            (
+                ["--upstream-connect-timeout", "0"],
+                "--upstream-connect-timeout",
+            ),
+            (["--no-such-flag", ""], "--no-such-flag"),
+        ] {
+            let error = serve(&arguments).unwrap_err().to_string();
+            assert!(error.contains(flag), "{error}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The settings of `serve` and `check`: each is a flag, a `POSTERN_*` variable and a key of the
+//! configuration file.
+
+use std::convert::Infallible;
+use std::fmt::{self, Display};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{ArgAction, Args, ValueEnum};
+use contract::signing_type::SigningType;
+use process::telemetry::LogFormat;
+use serde::{Serialize, Serializer};
+use zeroize::Zeroizing;
+
+use crate::access_log::AccessLog;
+
+/// What `serve` and `check` take. Serialised, it is the effective configuration.
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct ServeArgs {
+    /// Address to serve on; port 0 picks a free one
+    #[arg(
+        long,
+        env = "POSTERN_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// Address for probes and metrics; port 0 picks a free one
+    #[arg(
+        long,
+        env = "POSTERN_ADMIN_LISTEN",
+        default_value = "127.0.0.1:8081",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) admin_listen: SocketAddr,
+
+    /// The service behind: http://HOST:PORT or unix:/PATH
+    #[arg(
+        long,
+        env = "POSTERN_UPSTREAM",
+        default_value = "http://127.0.0.1:3000",
+        value_name = "URL"
+    )]
+    pub(crate) upstream: String,
+
+    /// The auth server with its context path: http://HOST:PORT/CONTEXT, or dns://NAME:PORT/CONTEXT
+    /// to resolve the name at each tick and go round its addresses
+    #[arg(long, env = "POSTERN_AUTH_SERVER", value_name = "URL")]
+    pub(crate) auth_server: String,
+
+    /// Application name of the service; its context path is /NAME. Empty: no context path
+    #[arg(
+        long,
+        env = "POSTERN_APP_NAME",
+        default_value = "",
+        value_name = "NAME"
+    )]
+    pub(crate) app_name: String,
+
+    /// Application id shown to the auth server
+    #[arg(long, env = "POSTERN_APP_ID", value_name = "ID")]
+    pub(crate) app_id: String,
+
+    /// Application secret shown to the auth server
+    #[arg(
+        long,
+        env = "POSTERN_APP_SECRET",
+        hide_env_values = true,
+        // One generated secret in 64 begins with a hyphen.
+        allow_hyphen_values = true,
+        value_name = "SECRET"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_secret: Option<Secret>,
+
+    /// File that holds the application secret
+    #[arg(long, env = "POSTERN_APP_SECRET_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_secret_file: Option<PathBuf>,
+
+    /// How tokens are signed: rsa, hmac or ecdsa. The auth server is configured with the same
+    #[arg(
+        long,
+        env = "POSTERN_SIGNING_TYPE",
+        default_value_t,
+        value_name = "TYPE"
+    )]
+    #[serde(serialize_with = "displayed")]
+    pub(crate) signing_type: SigningType,
+
+    /// Allow --signing-type hmac: this sidecar then holds the secret that issues tokens
+    #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
+    pub(crate) trust_shared_secret: bool,
+
+    /// Accept only tokens of this issuer (iss)
+    #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<String>,
+
+    /// Accept only tokens meant for this audience (aud)
+    #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) audience: Option<String>,
+
+    /// Seconds by which clocks may differ
+    #[arg(
+        long,
+        env = "POSTERN_LEEWAY",
+        default_value_t = 30,
+        value_name = "SECONDS"
+    )]
+    pub(crate) leeway: u32,
+
+    /// Accept tokens without an expiry (exp)
+    #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
+    pub(crate) allow_no_exp: bool,
+
+    /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
+    /// hold several separated by commas
+    #[arg(
+        long,
+        env = "POSTERN_PASS",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
+    pub(crate) pass: Vec<String>,
+
+    /// Header that tells the service who the user is
+    #[arg(
+        long,
+        env = "POSTERN_USER_HEADER",
+        default_value = "X-Current-User",
+        value_name = "NAME"
+    )]
+    pub(crate) user_header: String,
+
+    /// Longest value of that header; a user who does not fit is refused
+    #[arg(
+        long,
+        env = "POSTERN_MAX_USER_HEADER_BYTES",
+        default_value_t = 6144,
+        value_name = "BYTES"
+    )]
+    pub(crate) max_user_header_bytes: usize,
+
+    /// Longest Authorization header
+    #[arg(
+        long,
+        env = "POSTERN_MAX_AUTHORIZATION_BYTES",
+        default_value_t = 8192,
+        value_name = "BYTES"
+    )]
+    pub(crate) max_authorization_bytes: usize,
+
+    /// Whether the service sees the Authorization header
+    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    pub(crate) forward_authorization: bool,
+
+    /// Reuse a connection to the service after a request with a body. Quicker; only for a service
+    /// that reads every body to its end, also of requests that it refuses
+    #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
+    pub(crate) reuse_after_body: bool,
+
+    /// When to fetch the verification key: cron expression with seconds, in UTC
+    #[arg(
+        long,
+        env = "POSTERN_REFRESH_CRON",
+        default_value = "0 * * * * *",
+        value_name = "CRON"
+    )]
+    pub(crate) refresh_cron: String,
+
+    /// Seconds for connecting to the service
+    #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    pub(crate) upstream_connect_timeout: u64,
+
+    /// Seconds the service may be silent before and within its answer; 0 for ever. WebSockets are
+    /// exempt
+    #[arg(
+        long,
+        env = "POSTERN_UPSTREAM_READ_TIMEOUT",
+        default_value_t = 60,
+        value_name = "SECONDS"
+    )]
+    pub(crate) upstream_read_timeout: u64,
+
+    /// Threads that serve requests
+    #[arg(long, env = "POSTERN_THREADS", default_value_t = 1, value_parser = threads, value_name = "COUNT")]
+    pub(crate) threads: usize,
+
+    /// Seconds to go on accepting after SIGTERM while reporting not ready
+    #[arg(
+        long,
+        env = "POSTERN_LAME_DUCK",
+        default_value_t = 5,
+        value_name = "SECONDS"
+    )]
+    pub(crate) lame_duck: u64,
+
+    /// Seconds after that for requests in flight to finish
+    #[arg(
+        long,
+        env = "POSTERN_DRAIN_LIMIT",
+        default_value_t = 20,
+        value_name = "SECONDS"
+    )]
+    pub(crate) drain_limit: u64,
+
+    /// Which requests get a log line
+    #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
+    #[serde(serialize_with = "word")]
+    pub(crate) access_log: AccessLog,
+
+    /// How log lines are written
+    #[arg(long, env = "POSTERN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    #[serde(serialize_with = "word")]
+    pub(crate) log_format: LogFormat,
+
+    /// Least important level that is logged, or a filter as of RUST_LOG
+    #[arg(
+        long,
+        env = "POSTERN_LOG_LEVEL",
+        default_value = "info",
+        value_name = "FILTER"
+    )]
+    pub(crate) log_level: String,
+}
+
+/// Each thread has its own memory and connection pool; past this it is a typing mistake.
+const MAX_THREADS: usize = 1024;
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=MAX_THREADS) => Ok(count),
+        _ => Err(format!("expected 1 to {MAX_THREADS}")),
+    }
+}
+
+/// A value of the command line that is shown nowhere.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) Zeroizing<String>);
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(Zeroizing::new(text.to_owned())))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("[hidden]")
+    }
+}
+
+fn displayed<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// The word by which the flag takes the value.
+fn word<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    let possible = value.to_possible_value();
+    serializer.serialize_str(possible.as_ref().map_or("", |value| value.get_name()))
+}

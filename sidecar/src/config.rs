@@ -1,0 +1,283 @@
+//! The configuration, checked through: what is here can be served. Every complaint names its flag.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use contract::interceptor::Interceptor;
+use contract::path_patterns::{ContextPath, PassList};
+use contract::signing_type::SigningType;
+use contract::verifier::VerificationPolicy;
+use process::exit::Failure;
+use process::secret_file;
+use zeroize::Zeroizing;
+
+use crate::access_log::AccessLog;
+use crate::admission::AdmissionRules;
+use crate::cli::ServeArgs;
+use crate::discovery::AuthServer;
+use crate::keys::refresh::Schedule;
+use crate::keys::source::Application;
+use crate::stop::StopTimes;
+use crate::upstream::{UpstreamAddress, UpstreamTimeouts};
+use crate::user_header::UserHeader;
+
+/// More would accept tokens long after they expired.
+const MAX_LEEWAY_SECONDS: u32 = 300;
+
+/// Everything that `serve` needs to know.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin_listen: SocketAddr,
+    pub(crate) rules: AdmissionRules,
+    pub(crate) upstream: UpstreamAddress,
+    pub(crate) upstream_timeouts: UpstreamTimeouts,
+    pub(crate) forward_authorization: bool,
+    pub(crate) reuse_after_body: bool,
+    pub(crate) auth_server: AuthServer,
+    pub(crate) application: Application,
+    pub(crate) signing_type: SigningType,
+    pub(crate) refresh: Schedule,
+    pub(crate) threads: usize,
+    pub(crate) stop: StopTimes,
+    pub(crate) access_log: AccessLog,
+}
+
+impl Config {
+    /// # Errors
+    /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
+    pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            listen: args.listen,
+            admin_listen: args.admin_listen,
+            rules: rules(args)?,
+            upstream: parsed("upstream", &args.upstream)?,
+            upstream_timeouts: upstream_timeouts(args),
+            forward_authorization: args.forward_authorization,
+            reuse_after_body: args.reuse_after_body,
+            auth_server: parsed("auth-server", &args.auth_server)?,
+            application: application(args)?,
+            signing_type: signing_type(args)?,
+            refresh: Schedule::new(&args.refresh_cron)
+                .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
+            threads: args.threads,
+            stop: StopTimes {
+                lame_duck: Duration::from_secs(args.lame_duck),
+                drain_limit: Duration::from_secs(args.drain_limit),
+            },
+            access_log: args.access_log,
+        })
+    }
+
+    /// What works but deserves a second thought.
+    pub(crate) fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if !self.rules.policy.require_expiry {
+            warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
+        }
+        if self.reuse_after_body {
+            warnings.push(
+                "--reuse-after-body: a service that leaves a body unread takes it for a request",
+            );
+        }
+        if self.signing_type == SigningType::Hmac {
+            warnings
+                .push("--signing-type hmac: whoever reads this process's memory can issue tokens");
+        }
+        warnings
+    }
+}
+
+fn rules(args: &ServeArgs) -> Result<AdmissionRules, Failure> {
+    Ok(AdmissionRules {
+        interceptor: interceptor(args)?,
+        policy: policy(args)?,
+        user_header: UserHeader::new(&args.user_header, args.max_user_header_bytes)
+            .map_err(|error| refused("user-header", &args.user_header, error))?,
+    })
+}
+
+fn interceptor(args: &ServeArgs) -> Result<Interceptor, Failure> {
+    let pass_list = PassList::parse(args.pass.iter().map(String::as_str))
+        .map_err(|error| refused("pass", &error.pattern, error.source))?;
+    Ok(Interceptor::new(
+        context_path(&args.app_name)?,
+        pass_list,
+        args.max_authorization_bytes,
+    ))
+}
+
+/// The context path is the application's name (contract §1).
+fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
+    let prefix = match app_name {
+        "" => String::new(),
+        name => format!("/{name}"),
+    };
+    prefix
+        .parse()
+        .map_err(|error| refused("app-name", app_name, error))
+}
+
+fn policy(args: &ServeArgs) -> Result<VerificationPolicy, Failure> {
+    if args.leeway > MAX_LEEWAY_SECONDS {
+        let why = format!("is more than {MAX_LEEWAY_SECONDS}");
+        return Err(refused("leeway", args.leeway, why));
+    }
+    Ok(VerificationPolicy {
+        issuer: not_empty("issuer", args.issuer.as_deref())?,
+        audience: not_empty("audience", args.audience.as_deref())?,
+        leeway_seconds: args.leeway,
+        require_expiry: !args.allow_no_exp,
+    })
+}
+
+/// An empty variable is a mistake in a manifest, not a wish to leave the check out.
+fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure> {
+    match value {
+        Some("") => Err(refused(flag, "", "is empty")),
+        value => Ok(value.map(ToOwned::to_owned)),
+    }
+}
+
+fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
+    if args.signing_type == SigningType::Hmac && !args.trust_shared_secret {
+        let why = "hands this sidecar the secret that issues tokens; \
+                   allow that with --trust-shared-secret";
+        return Err(refused("signing-type", args.signing_type, why));
+    }
+    Ok(args.signing_type)
+}
+
+fn application(args: &ServeArgs) -> Result<Application, Failure> {
+    let id = not_empty("app-id", Some(&args.app_id))?.unwrap_or_default();
+    let secret = secret(args)?;
+    if secret.is_empty() {
+        return Err(Failure::Config("--app-secret: is empty".to_owned()));
+    }
+    Ok(Application { id, secret })
+}
+
+fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
+    match (&args.app_secret, &args.app_secret_file) {
+        (Some(secret), None) => Ok(secret.0.clone()),
+        (None, Some(file)) => secret_file::read(file)
+            .map_err(|error| refused("app-secret-file", file.display(), error)),
+        (None, None) => Err(Failure::Config(
+            "--app-secret or --app-secret-file is required".to_owned(),
+        )),
+        (Some(_), Some(_)) => Err(Failure::Config(
+            "--app-secret and --app-secret-file exclude each other".to_owned(),
+        )),
+    }
+}
+
+fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
+    let read = Duration::from_secs(args.upstream_read_timeout);
+    UpstreamTimeouts {
+        connect: Duration::from_secs(args.upstream_connect_timeout),
+        read: (!read.is_zero()).then_some(read),
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err: Display>>(flag: &str, value: &str) -> Result<T, Failure> {
+    value.parse().map_err(|error| refused(flag, value, error))
+}
+
+fn refused(flag: &str, value: impl Display, why: impl Display) -> Failure {
+    Failure::Config(format!("--{flag} '{value}': {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    const AUTH_SERVER: [&str; 2] = ["--auth-server", "http://127.0.0.1:9000/auth"];
+    const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
+
+    fn config(arguments: &[&str]) -> Result<Config, Failure> {
+        let line = [&["sidecar", "serve"], arguments].concat();
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Serve(args) => Config::new(&args),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn with(arguments: &[&str]) -> Result<Config, Failure> {
+        config(&[&AUTH_SERVER[..], &APPLICATION, arguments].concat())
+    }
+
+    #[test]
+    fn the_defaults_are_usable_and_strict() {
+        let config = with(&[]).unwrap();
+        assert_eq!(config.signing_type, SigningType::Rsa);
+        assert!(config.rules.policy.require_expiry);
+        assert!(config.forward_authorization);
+        assert_eq!(config.upstream.to_string(), "http://127.0.0.1:3000");
+        assert!(config.warnings().is_empty());
+    }
+
+    #[test]
+    fn every_complaint_is_one_line_that_names_the_flag() {
+        for (arguments, flag) in [
+            (["--upstream", ""], "--upstream"),
+            (["--upstream", "https://a:1"], "--upstream"),
+            (["--app-name", "a/../b"], "--app-name"),
+            (["--pass", "static/**"], "--pass"),
+            (["--leeway", "301"], "--leeway"),
+            (["--issuer", ""], "--issuer"),
+            (["--audience", ""], "--audience"),
+            (["--user-header", "Host"], "--user-header"),
+            (["--refresh-cron", "* * * * *"], "--refresh-cron"),
+            (["--refresh-cron", "hourly"], "--refresh-cron"),
+            (["--signing-type", "hmac"], "--trust-shared-secret"),
+            (["--app-secret-file", "/nowhere"], "--app-secret-file"),
+        ] {
+            match with(&arguments) {
+                Err(Failure::Config(line)) => {
+                    assert!(line.contains(flag) && !line.contains('\n'), "{line}");
+                }
+                other => unreachable!("{arguments:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_application_needs_an_id_and_one_secret() {
+        for (arguments, flag) in [
+            (&["--app-id", "a"][..], "--app-secret"),
+            (&["--app-id", "a", "--app-secret", ""], "--app-secret"),
+            (&["--app-id", "", "--app-secret", "b"], "--app-id"),
+            (
+                &["--app-id", "a", "--app-secret-file", "/nowhere"],
+                "/nowhere",
+            ),
+        ] {
+            let failure = config(&[&AUTH_SERVER[..], arguments].concat()).unwrap_err();
+            assert_eq!(failure.code(), 78);
+            assert!(failure.to_string().contains(flag), "{failure}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_against_the_rule_is_warned_about() {
+        let config = with(&[
+            "--allow-no-exp",
+            "--reuse-after-body",
+            "--signing-type",
+            "hmac",
+            "--trust-shared-secret",
+        ])
+        .unwrap();
+        assert_eq!(config.warnings().len(), 3);
+    }
+
+    #[test]
+    fn a_secret_is_in_no_debug_output() {
+        assert!(!format!("{:?}", with(&[]).unwrap()).contains("hush"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Where the auth server is: asked anew at every tick.
+//!
+//! One address is tried per tick, without retries (contract §8: 0/0); with several instances the
+//! next tick takes the next one.
+
+mod dns;
+mod fixed;
+
+use std::fmt;
+use std::str::FromStr;
+
+use contract::path_patterns::ContextPath;
+use http::Uri;
+
+pub(crate) use dns::DnsName;
+pub(crate) use fixed::FixedAddress;
+
+/// The configured auth server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuthServer {
+    location: Location,
+    context: ContextPath,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Location {
+    Fixed(FixedAddress),
+    Dns(DnsName),
+}
+
+/// One instance to ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Instance {
+    /// `host:port` to connect to.
+    pub(crate) authority: String,
+    /// What the `Host` field says: the configured name, also where an address is connected to.
+    pub(crate) host: String,
+}
+
+/// Why there is no instance to ask right now.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiscoveryError {
+    #[error("looking up {name} failed: {cause}")]
+    Lookup { name: String, cause: std::io::Error },
+    #[error("looking up {name} took too long")]
+    LookupTimeout { name: String },
+    #[error("{name} has no address")]
+    NoAddress { name: String },
+}
+
+/// Why `--auth-server` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AuthServerError {
+    #[error("expected http://HOST:PORT/CONTEXT or dns://NAME:PORT/CONTEXT")]
+    Malformed,
+    #[error("{0}:// is not supported; expected http:// or dns://")]
+    Scheme(String),
+    #[error("dns:// needs a port")]
+    PortMissing,
+    #[error("the context path is not usable: {0}")]
+    Context(String),
+}
+
+impl AuthServer {
+    /// Finds the instance for this tick; `previous` is the one of the last tick.
+    pub(crate) async fn locate(
+        &self,
+        previous: Option<&Instance>,
+    ) -> Result<Instance, DiscoveryError> {
+        match &self.location {
+            Location::Fixed(address) => Ok(address.instance()),
+            Location::Dns(name) => name.next_instance(previous).await,
+        }
+    }
+
+    /// The auth server's context path.
+    pub(crate) fn context(&self) -> &ContextPath {
+        &self.context
+    }
+}
+
+impl FromStr for AuthServer {
+    type Err = AuthServerError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let uri: Uri = text.parse().map_err(|_| AuthServerError::Malformed)?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(AuthServerError::Malformed);
+        };
+        // `host()` leaves user information out: what is not understood must not be dropped.
+        if authority.as_str().contains('@') || uri.query().is_some() {
+            return Err(AuthServerError::Malformed);
+        }
+        let location = match scheme {
+            "http" => Location::Fixed(FixedAddress::new(authority)),
+            "dns" => Location::Dns(DnsName {
+                host: authority.host().to_owned(),
+                port: authority.port_u16().ok_or(AuthServerError::PortMissing)?,
+            }),
+            other => return Err(AuthServerError::Scheme(other.to_owned())),
+        };
+        let context = uri
+            .path()
+            .trim_end_matches('/')
+            .parse::<ContextPath>()
+            .map_err(|error| AuthServerError::Context(error.to_string()))?;
+        Ok(Self { location, context })
+    }
+}
+
+impl fmt::Display for AuthServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.location {
+            Location::Fixed(address) => write!(f, "{address}"),
+            Location::Dns(name) => write!(f, "dns://{name}"),
+        }?;
+        write!(f, "{}", self.context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_with_its_context_path() {
+        for (text, shown) in [
+            ("http://127.0.0.1:9000/auth", "http://127.0.0.1:9000/auth"),
+            ("http://auth:9000/auth/", "http://auth:9000/auth"),
+            ("http://auth", "http://auth"),
+            ("http://[::1]:9000/a/b", "http://[::1]:9000/a/b"),
+            (
+                "dns://auth.internal:9000/auth",
+                "dns://auth.internal:9000/auth",
+            ),
+        ] {
+            let parsed: AuthServer = text.parse().unwrap();
+            assert_eq!(parsed.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why() {
+        let refused = |text: &str| text.parse::<AuthServer>().unwrap_err();
+        for text in [
+            "",
+            "auth",
+            "/auth",
+            "http:///auth",
+            "http://user@auth/auth",
+            "http://auth/auth?x",
+        ] {
+            assert_eq!(refused(text), AuthServerError::Malformed, "{text}");
+        }
+        for scheme in ["https", "nacos", "dns+https"] {
+            assert_eq!(
+                refused(&format!("{scheme}://auth:9000/auth")),
+                AuthServerError::Scheme(scheme.to_owned())
+            );
+        }
+        assert_eq!(refused("dns://auth/auth"), AuthServerError::PortMissing);
+    }
+
+    #[tokio::test]
+    async fn a_fixed_address_is_the_only_instance() {
+        let server: AuthServer = "http://auth:9000/auth".parse().unwrap();
+        let first = server.locate(None).await.unwrap();
+        assert_eq!(first.authority, "auth:9000");
+        assert_eq!(server.locate(Some(&first)).await.unwrap(), first);
+    }
+}

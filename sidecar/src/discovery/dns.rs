@@ -1,0 +1,110 @@
+//! A name with one address per instance: a headless Kubernetes service, for one.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+
+use super::{DiscoveryError, Instance};
+
+/// A resolver that does not answer must not use up the whole tick.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The name and the port that all instances share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DnsName {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl DnsName {
+    /// Resolves the name now and takes the address after the previous one.
+    pub(crate) async fn next_instance(
+        &self,
+        previous: Option<&Instance>,
+    ) -> Result<Instance, DiscoveryError> {
+        let name = self.to_string();
+        let host = self.host.trim_matches(['[', ']']);
+        let addresses = tokio::time::timeout(LOOKUP_TIMEOUT, lookup_host((host, self.port)))
+            .await
+            .map_err(|_| DiscoveryError::LookupTimeout { name: name.clone() })?
+            .map_err(|cause| DiscoveryError::Lookup {
+                name: name.clone(),
+                cause,
+            })?;
+        let previous = previous.and_then(|instance| instance.authority.parse().ok());
+        let address = after(addresses.collect(), previous)
+            .ok_or_else(|| DiscoveryError::NoAddress { name: name.clone() })?;
+        Ok(Instance {
+            authority: address.to_string(),
+            host: name,
+        })
+    }
+}
+
+impl fmt::Display for DnsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// The address that follows `previous` in a fixed order, round and round. Answers come in any
+/// order and change between ticks, so a position in the list would mean nothing.
+fn after(mut addresses: Vec<SocketAddr>, previous: Option<SocketAddr>) -> Option<SocketAddr> {
+    addresses.sort_unstable();
+    previous
+        .and_then(|previous| addresses.iter().find(|address| **address > previous))
+        .or(addresses.first())
+        .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn address(last: u8) -> SocketAddr {
+        ([10, 0, 0, last], 9000).into()
+    }
+
+    #[test]
+    fn each_tick_takes_the_next_address_whatever_order_they_come_in() {
+        for (addresses, previous, next) in [
+            (vec![2, 1, 3], None, Some(1)),
+            (vec![3, 2, 1], Some(1), Some(2)),
+            (vec![1, 2, 3], Some(3), Some(1)),
+            // The previous one is gone, or alone.
+            (vec![1, 3], Some(2), Some(3)),
+            (vec![2], Some(2), Some(2)),
+            (vec![], Some(2), None),
+        ] {
+            let addresses = addresses.into_iter().map(address).collect();
+            assert_eq!(after(addresses, previous.map(address)), next.map(address));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_connected_to_and_the_name_is_kept_as_host() {
+        let name = DnsName {
+            host: "localhost".into(),
+            port: 9000,
+        };
+        let instance = name.next_instance(None).await.unwrap();
+        assert!(instance.authority.ends_with(":9000"));
+        assert_eq!(instance.host, "localhost:9000");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_name_is_named_in_the_error() {
+        let name = DnsName {
+            host: "postern.invalid".into(),
+            port: 9000,
+        };
+        let error = name.next_instance(None).await.unwrap_err();
+        assert!(
+            error.to_string().contains("postern.invalid:9000"),
+            "{error}"
+        );
+    }
+}

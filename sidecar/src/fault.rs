@@ -1,0 +1,75 @@
+//! What Pingora's errors mean: whose fault it was, what the client is told, what the log says.
+
+use contract::rejection::Rejection;
+use pingora::{Error, ErrorSource, ErrorType};
+
+/// How a failed request is answered; `None` where the client is gone.
+pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
+    use ErrorType::{
+        ConnectTimedout, ConnectionClosed, ReadError, ReadTimedout, WriteError, WriteTimedout,
+    };
+    match (error.esource(), error.etype()) {
+        (ErrorSource::Upstream, ConnectTimedout | ReadTimedout | WriteTimedout) => {
+            Some(Rejection::UpstreamTimeout)
+        }
+        (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
+        (ErrorSource::Downstream, ReadError | WriteError | WriteTimedout | ConnectionClosed) => {
+            None
+        }
+        (ErrorSource::Downstream, ReadTimedout) => Some(Rejection::RequestTimeout),
+        (ErrorSource::Downstream, _) => Some(Rejection::RequestFraming),
+        (ErrorSource::Internal | ErrorSource::Unset, _) => Some(Rejection::Internal),
+    }
+}
+
+/// What happened, for the log. Not the whole of Pingora's text: that quotes what was received.
+pub(crate) fn cause_of(error: &Error) -> String {
+    let kind = error.etype().as_str();
+    match error.root_cause().downcast_ref::<std::io::Error>() {
+        Some(cause) => format!("{kind}: {cause}"),
+        None => kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_apart_by_whose_they_are() {
+        use ErrorType::{ConnectRefused, InvalidHTTPHeader, ReadError, ReadTimedout};
+        for (error, rejection) in [
+            (
+                Error::new_up(ConnectRefused),
+                Some(Rejection::UpstreamUnavailable),
+            ),
+            (
+                Error::new_up(InvalidHTTPHeader),
+                Some(Rejection::UpstreamUnavailable),
+            ),
+            (
+                Error::new_up(ReadTimedout),
+                Some(Rejection::UpstreamTimeout),
+            ),
+            (
+                Error::new_down(ReadTimedout),
+                Some(Rejection::RequestTimeout),
+            ),
+            (
+                Error::new_down(InvalidHTTPHeader),
+                Some(Rejection::RequestFraming),
+            ),
+            (Error::new_down(ReadError), None),
+            (Error::new_in(ReadError), Some(Rejection::Internal)),
+        ] {
+            assert_eq!(rejection_of(&error), rejection, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_log_line_holds_the_cause_and_nothing_that_was_received() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = Error::because(ErrorType::ConnectRefused, "buf: Cookie: secret", refused);
+        assert_eq!(cause_of(&error), "ConnectRefused: connection refused");
+    }
+}

@@ -1,0 +1,257 @@
+//! When the key is fetched: once at the start, then at every tick of the schedule (contract §1, §8:
+//! second 0 of every minute).
+//!
+//! A failure is logged and tried again at the next tick; the last good key stays (contract §7).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use contract::keys::VerificationKey;
+use process::health::Condition;
+use tokio::sync::Mutex;
+use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
+
+use super::current::{Change, CurrentKeys};
+use super::source::{FetchError, KeySource};
+use crate::metrics::{Metrics, RefreshResult};
+
+/// When to fetch: a cron expression with seconds, in UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Schedule(String);
+
+/// The expression is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not a cron expression of six fields, seconds first")]
+pub(crate) struct ScheduleError;
+
+impl Schedule {
+    pub(crate) fn new(expression: &str) -> Result<Self, ScheduleError> {
+        // The scheduler's own parser decides, on a job that never runs.
+        Job::new(expression, |_, _| {}).map_err(|_| ScheduleError)?;
+        Ok(Self(expression.to_owned()))
+    }
+}
+
+/// Keeps [`CurrentKeys`] fresh.
+#[derive(Debug)]
+pub(crate) struct Refresher {
+    /// Locked for the duration of a fetch: there is one at a time.
+    source: Mutex<KeySource>,
+    keys: Arc<CurrentKeys>,
+    metrics: Metrics,
+    /// Whether there is a key to verify with.
+    ready: Condition,
+}
+
+impl Refresher {
+    pub(crate) fn new(
+        source: KeySource,
+        keys: Arc<CurrentKeys>,
+        metrics: Metrics,
+        ready: Condition,
+    ) -> Self {
+        Self {
+            source: Mutex::new(source),
+            keys,
+            metrics,
+            ready,
+        }
+    }
+
+    /// Fetches now, then on schedule, until the runtime ends. The schedule does not wait for the
+    /// first fetch.
+    ///
+    /// # Errors
+    /// When the scheduler cannot be started.
+    pub(crate) async fn run(self: Arc<Self>, schedule: &Schedule) -> Result<(), JobSchedulerError> {
+        let scheduler = JobScheduler::new().await?;
+        let refresher = Arc::clone(&self);
+        let job = Job::new_async(schedule.0.as_str(), move |_, _| {
+            let refresher = Arc::clone(&refresher);
+            Box::pin(async move { refresher.refresh().await })
+        })?;
+        scheduler.add(job).await?;
+        scheduler.start().await?;
+        self.refresh().await;
+        // The scheduler's tasks end with it.
+        std::future::pending::<()>().await;
+        drop(scheduler);
+        Ok(())
+    }
+
+    /// One tick. It is left out while the former one is still at work.
+    async fn refresh(&self) {
+        let Ok(mut source) = self.source.try_lock() else {
+            tracing::debug!("the former fetch of the verification key is still under way");
+            return;
+        };
+        match source.fetch().await {
+            Ok(key) => self.fetched(key),
+            Err(error) => self.failed(&source.asked(), &error),
+        }
+    }
+
+    fn fetched(&self, key: VerificationKey) {
+        let key_id = key.id().clone();
+        let change = self.keys.install(key, Instant::now());
+        self.ready.met();
+        let result = match change {
+            Change::First => {
+                tracing::info!(%key_id, "verification key fetched");
+                RefreshResult::Replaced
+            }
+            Change::Replaced => {
+                tracing::info!(%key_id, "verification key replaced");
+                RefreshResult::Replaced
+            }
+            Change::Unchanged => RefreshResult::Unchanged,
+        };
+        self.metrics.key_refreshed(result);
+    }
+
+    /// One line a tick, however long it lasts.
+    fn failed(&self, auth_server: &str, error: &FetchError) {
+        self.metrics.key_refreshed(RefreshResult::Failed);
+        match self.keys.load().as_ref() {
+            Some(state) => tracing::warn!(
+                auth_server,
+                %error,
+                key_id = %state.key_id(),
+                age_seconds = state.age(Instant::now()).as_secs(),
+                "verification key not fetched; the last good one stays"
+            ),
+            None => {
+                self.ready.unmet(error.to_string());
+                tracing::error!(
+                    auth_server,
+                    %error,
+                    "verification key not fetched; trying again at the next tick"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use contract::signing_type::SigningType;
+    use process::health::Health;
+    use zeroize::Zeroizing;
+
+    use super::super::source::Application;
+    use super::*;
+
+    #[test]
+    fn the_schedule_has_six_fields_seconds_first() {
+        for expression in ["0 * * * * *", "* * * * * *", "*/5 * * * * *"] {
+            assert!(Schedule::new(expression).is_ok(), "{expression}");
+        }
+        for expression in ["", "* * * * *", "60 * * * * *", "hourly", "0 * * * * * * *"] {
+            assert_eq!(
+                Schedule::new(expression),
+                Err(ScheduleError),
+                "{expression}"
+            );
+        }
+    }
+
+    /// An auth server that answers the n-th fetch with the n-th of these envelopes.
+    fn refresher(envelopes: Vec<String>) -> (Refresher, Arc<CurrentKeys>, Health) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let auth_server = format!("http://{}/auth", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for envelope in envelopes {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 4096]).unwrap();
+                let length = envelope.len();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                let _ = stream.write_all((head + &envelope).as_bytes());
+            }
+        });
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let application = Application {
+            id: "id".to_owned(),
+            secret: Zeroizing::new("secret".to_owned()),
+        };
+        let auth_server = auth_server.parse().unwrap();
+        let source = KeySource::new(auth_server, application, SigningType::Hmac).unwrap();
+        let keys = Arc::new(CurrentKeys::default());
+        let health = Health::new();
+        health.set_started();
+        let ready = health.condition("verification_key", "not fetched yet");
+        let metrics = Metrics::new(Arc::clone(&keys)).0;
+        let refresher = Refresher::new(source, Arc::clone(&keys), metrics, ready);
+        (refresher, keys, health)
+    }
+
+    fn envelope(success: bool, letter: &str) -> String {
+        let key = letter.repeat(32);
+        format!(r#"{{"success":{success},"status":200,"msg":"","data":"{key}"}}"#)
+    }
+
+    fn generation(keys: &CurrentKeys) -> Option<u64> {
+        keys.load().as_ref().map(|state| state.generation())
+    }
+
+    #[tokio::test]
+    async fn contract_7_a_failed_fetch_never_replaces_a_key() {
+        let (refresher, keys, health) = refresher(vec![
+            envelope(false, "a"),
+            envelope(true, "a"),
+            envelope(false, "b"),
+            envelope(true, "a"),
+            envelope(true, "b"),
+        ]);
+        for (expected, ready) in [
+            (None, false),
+            (Some(1), true),
+            (Some(1), true),
+            (Some(1), true),
+            (Some(2), true),
+            // Nobody answers any more.
+            (Some(2), true),
+        ] {
+            refresher.refresh().await;
+            assert_eq!(generation(&keys), expected);
+            assert_eq!(health.is_ready(), ready);
+        }
+    }
+
+    #[tokio::test]
+    async fn there_is_one_fetch_at_a_time() {
+        let (refresher, keys, _) = refresher(vec![envelope(true, "a")]);
+        let under_way = refresher.source.lock().await;
+        refresher.refresh().await;
+        assert_eq!(generation(&keys), None, "left out");
+        drop(under_way);
+        refresher.refresh().await;
+        assert_eq!(generation(&keys), Some(1));
+    }
+
+    #[tokio::test]
+    async fn the_first_fetch_does_not_wait_for_the_schedule() {
+        let (refresher, keys, _) = refresher(vec![envelope(true, "a")]);
+        let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
+        let run = tokio::spawn(async move { Arc::new(refresher).run(&yearly).await });
+        while generation(&keys).is_none() {
+            tokio::task::yield_now().await;
+        }
+        run.abort();
+    }
+
+    #[tokio::test]
+    async fn the_schedule_fetches_again() {
+        let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
+        let every_second = Schedule::new("* * * * * *").unwrap();
+        let run = tokio::spawn(async move { Arc::new(refresher).run(&every_second).await });
+        while generation(&keys) != Some(2) {
+            tokio::task::yield_now().await;
+        }
+        run.abort();
+    }
+}

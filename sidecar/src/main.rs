@@ -1,0 +1,91 @@
+//! Stands in front of one unmodified service and lets only requests with a valid access token
+//! through.
+
+mod access_log;
+mod admission;
+mod answer;
+mod background;
+mod cli;
+mod client_stream;
+mod clock;
+mod config;
+mod connections;
+mod discovery;
+mod fault;
+mod framing;
+mod keys;
+mod listening;
+mod metrics;
+mod outcome;
+mod proxy;
+mod response_head;
+mod server;
+mod stop;
+mod target;
+mod upgrade;
+mod upstream;
+mod user_header;
+mod wait;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use process::exit::{self, Failure};
+use process::{command_line, healthcheck, telemetry};
+
+use crate::cli::{Cli, Command, ServeArgs};
+use crate::config::Config;
+
+fn main() -> ExitCode {
+    exit::finish(run())
+}
+
+fn run() -> Result<(), Failure> {
+    match command_line::parse::<Cli>()?.command {
+        Command::Serve(args) => serve(&args),
+        Command::Check(args) => check(&args),
+        Command::Healthcheck(args) => {
+            healthcheck::ready(args.admin_listen, Duration::from_secs(args.timeout))
+        }
+        Command::Wait(args) => {
+            wait::until_ready(args.admin_listen, Duration::from_secs(args.timeout))
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    // First of all: Pingora would install ring's otherwise, and the whole product uses one library.
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| Failure::Software("another TLS provider is installed already".to_owned()))?;
+    telemetry::init(args.log_format, &log_filter(&args.log_level))?;
+    let config = Config::new(args)?;
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        upstream = %config.upstream,
+        auth_server = %config.auth_server,
+        signing_type = %config.signing_type,
+        "starting"
+    );
+    server::serve(config)
+}
+
+/// Libraries that report each step of their start and stop at info, in words of their own; what is
+/// asked for comes last, so that it can ask for those lines too.
+fn log_filter(asked: &str) -> String {
+    format!("pingora_core=warn,pingora_proxy=warn,tokio_cron_scheduler=warn,{asked}")
+}
+
+fn check(args: &ServeArgs) -> Result<(), Failure> {
+    Config::new(args)?;
+    let text = toml::to_string(args).map_err(|error| {
+        Failure::Software(format!("the configuration cannot be shown: {error}"))
+    })?;
+    // A reader who has seen enough may close the pipe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Every metric of the sidecar: names, help texts, labels. None has a path or a user as label.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::keys::current::CurrentKeys;
+use crate::outcome::Outcome;
+
+const PREFIX: &str = "postern_sidecar";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    outcome: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefreshLabels {
+    result: &'static str,
+}
+
+/// What a refresh of the verification key came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefreshResult {
+    Unchanged,
+    Replaced,
+    Failed,
+}
+
+/// The counters that the program itself moves.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    /// The two outcomes of the hot path, taken out of their family: looking them up takes a lock.
+    verified: Counter,
+    passed: Counter,
+    in_flight: Gauge,
+    key_refreshes: Family<RefreshLabels, Counter>,
+}
+
+impl Metrics {
+    /// Registers all metrics; `keys` is read at each scrape.
+    pub(crate) fn new(keys: Arc<CurrentKeys>) -> (Self, Registry) {
+        let requests = Family::<RequestLabels, Counter>::default();
+        let metrics = Self {
+            verified: requests.get_or_create_owned(&labels(Outcome::Verified)),
+            passed: requests.get_or_create_owned(&labels(Outcome::Passed)),
+            requests,
+            in_flight: Gauge::default(),
+            key_refreshes: Family::default(),
+        };
+        let registry = metrics.registry(keys);
+        (metrics, registry)
+    }
+
+    fn registry(&self, keys: Arc<CurrentKeys>) -> Registry {
+        let mut registry = Registry::with_prefix(PREFIX);
+        registry.register(
+            "requests",
+            "Requests by outcome, refusals by reason code",
+            self.requests.clone(),
+        );
+        registry.register(
+            "requests_in_flight",
+            "Requests that are being served",
+            self.in_flight.clone(),
+        );
+        registry.register(
+            "key_refreshes",
+            "Fetches of the verification key by result",
+            self.key_refreshes.clone(),
+        );
+        registry.register(
+            "build",
+            "The running version",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
+        registry.register_collector(Box::new(KeyMetrics(keys)));
+        registry
+    }
+
+    pub(crate) fn request_ended(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Verified => self.verified.inc(),
+            Outcome::Passed => self.passed.inc(),
+            other => self.requests.get_or_create(&labels(other)).inc(),
+        };
+    }
+
+    /// Counts a request as being served until the guard is dropped.
+    pub(crate) fn request_began(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    pub(crate) fn in_flight(&self) -> i64 {
+        self.in_flight.get()
+    }
+
+    pub(crate) fn key_refreshed(&self, result: RefreshResult) {
+        let result = match result {
+            RefreshResult::Unchanged => "unchanged",
+            RefreshResult::Replaced => "replaced",
+            RefreshResult::Failed => "failed",
+        };
+        self.key_refreshes
+            .get_or_create(&RefreshLabels { result })
+            .inc();
+    }
+}
+
+fn labels(outcome: Outcome) -> RequestLabels {
+    RequestLabels {
+        outcome: outcome.as_str(),
+        reason: outcome.reason().unwrap_or_default(),
+    }
+}
+
+/// One request in the gauge. In `Drop`, because a connection that breaks drops its request without
+/// another word.
+#[derive(Debug)]
+pub(crate) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What is only known at the moment of the scrape. Absent as long as there is no key.
+#[derive(Debug)]
+struct KeyMetrics(Arc<CurrentKeys>);
+
+impl Collector for KeyMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let state = self.0.load();
+        let Some(state) = state.as_ref() else {
+            return Ok(());
+        };
+        let age = ConstGauge::new(state.age(Instant::now()).as_secs_f64());
+        let generation = ConstGauge::new(state.generation());
+        age.encode(encoder.encode_descriptor(
+            "key_age_seconds",
+            "Seconds since the verification key was last fetched",
+            None,
+            age.metric_type(),
+        )?)?;
+        generation.encode(encoder.encode_descriptor(
+            "key_generation",
+            "How often the verification key has changed since the start",
+            None,
+            generation.metric_type(),
+        )?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::keys::VerificationKey;
+    use contract::rejection::Rejection;
+    use contract::signing_type::SigningType;
+
+    use super::*;
+
+    fn exposition(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn requests_are_counted_by_outcome_and_reason() {
+        let (metrics, registry) = Metrics::new(Arc::default());
+        for outcome in [
+            Outcome::Verified,
+            Outcome::Verified,
+            Outcome::Passed,
+            Outcome::Refused(Rejection::TokenExpired),
+        ] {
+            metrics.request_ended(outcome);
+        }
+        let text = exposition(&registry);
+        for line in [
+            r#"postern_sidecar_requests_total{outcome="verified",reason=""} 2"#,
+            r#"postern_sidecar_requests_total{outcome="passed",reason=""} 1"#,
+            r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired"} 1"#,
+            concat!(
+                r#"postern_sidecar_build_info{version=""#,
+                env!("CARGO_PKG_VERSION"),
+                r#""} 1"#
+            ),
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_in_flight_until_its_guard_is_dropped() {
+        let (metrics, _) = Metrics::new(Arc::default());
+        let guard = metrics.request_began();
+        assert_eq!(metrics.in_flight(), 1);
+        drop(guard);
+        assert_eq!(metrics.in_flight(), 0);
+    }
+
+    #[test]
+    fn the_key_age_appears_with_the_first_key() {
+        let keys = Arc::new(CurrentKeys::default());
+        let (_, registry) = Metrics::new(Arc::clone(&keys));
+        assert!(!exposition(&registry).contains("key_age_seconds"));
+        let secret = "0123456789abcdef0123456789abcdef";
+        let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+        keys.install(key, Instant::now());
+        let text = exposition(&registry);
+        assert!(
+            text.contains("\npostern_sidecar_key_age_seconds 0."),
+            "{text}"
+        );
+        assert!(
+            text.contains("\npostern_sidecar_key_generation 1\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! How a request ended: what the access log and the metrics tell apart.
+
+use contract::rejection::Rejection;
+
+/// One of these per request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Forwarded with a verified user.
+    Verified,
+    /// Forwarded from a pass-listed path.
+    Passed,
+    /// Answered here with the current user.
+    Answered,
+    /// Refused here, before the service saw it, or failed because the service did, be it in the
+    /// middle of its answer.
+    Refused(Rejection),
+    /// The client went away before its answer was complete.
+    Aborted,
+}
+
+impl Outcome {
+    /// The word in log lines and metric labels.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Passed => "passed",
+            Self::Answered => "answered",
+            Self::Refused(_) => "refused",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    /// The reason code of a refusal.
+    pub(crate) const fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Refused(rejection) => Some(rejection.reason()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The phases of one request. Each delegates: what to do with the request is decided in
+//! [`crate::admission`], what to say about it in [`crate::answer`].
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use contract::rejection::Rejection;
+use http::{StatusCode, Version, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType};
+
+use crate::access_log::{AccessLog, Line, LoggedPath};
+use crate::admission::{Admission, AdmissionRules, Forward, RequestHead};
+use crate::answer::Answer;
+use crate::client_stream::ClientStream;
+use crate::clock::unix_seconds;
+use crate::keys::current::CurrentKeys;
+use crate::metrics::{InFlight, Metrics};
+use crate::outcome::Outcome;
+use crate::stop::Draining;
+use crate::upstream::Upstream;
+use crate::{fault, response_head};
+
+/// Longer than the idle time of the usual load balancers (60 s), so that they close first and never
+/// send into a connection that is just being closed.
+const CLIENT_IDLE_SECONDS: u64 = 75;
+
+/// Stands in front of the service. Shared by all requests; nothing in it is locked.
+#[derive(Debug)]
+pub(crate) struct AuthProxy {
+    pub(crate) rules: AdmissionRules,
+    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) upstream: Upstream,
+    pub(crate) forward_authorization: bool,
+    pub(crate) reuse_after_body: bool,
+    pub(crate) access_log: AccessLog,
+    pub(crate) metrics: Metrics,
+    pub(crate) draining: Draining,
+}
+
+/// What one request carries from phase to phase.
+#[derive(Debug)]
+pub(crate) struct RequestContext {
+    /// Set once the request is admitted: no other request reaches the service.
+    forward: Option<Forward>,
+    outcome: Outcome,
+    _in_flight: InFlight,
+}
+
+impl RequestContext {
+    fn is_websocket(&self) -> bool {
+        self.forward
+            .as_ref()
+            .is_some_and(|forward| forward.websocket)
+    }
+}
+
+impl AuthProxy {
+    fn admit(&self, session: &Session) -> Result<Admission, Rejection> {
+        let connection = session
+            .as_downstream()
+            .as_http1()
+            .ok_or(Rejection::Internal)?;
+        let request = session.req_header();
+        let head = RequestHead {
+            method: &request.method,
+            version: request.version,
+            headers: &request.headers,
+            raw: &connection.get_headers_raw_bytes(),
+            target_to_send: request.raw_path(),
+        };
+        let keys = self.keys.load();
+        let keys = keys.as_ref().map(|state| state.keys());
+        self.rules
+            .admit(head, keys, unix_seconds(SystemTime::now()))
+    }
+
+    /// Bounds how long the connection may stay open between requests.
+    fn limit_connection(&self, session: &mut Session) {
+        if self.draining.is_on() {
+            session.set_keepalive(None);
+        } else if session.get_keepalive().is_some() {
+            // Off for `Connection: close` and for HTTP/1.0, and stays so.
+            session.set_keepalive(Some(CLIENT_IDLE_SECONDS));
+        }
+    }
+}
+
+/// From here to the end of the request, what is written is the request's answer.
+fn set_handling(session: &Session, handling: bool) {
+    let stream = session.as_downstream().stream();
+    if let Some(stream) =
+        stream.and_then(|stream| (**stream).as_any().downcast_ref::<ClientStream>())
+    {
+        stream.set_handling(handling);
+    }
+}
+
+/// Whether the final answer has begun, or a tunnel is open: nothing of ours may follow then.
+fn is_answered(session: &Session) -> bool {
+    session.response_written().is_some_and(|head| {
+        !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
+    })
+}
+
+/// Prepares a connection for what was just admitted.
+fn prepare(session: &mut Session, forward: &Forward) {
+    if forward.websocket {
+        session.set_read_timeout(None);
+    }
+    // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
+    let is_http_1_0 = session.req_header().version == Version::HTTP_10;
+    session.set_ignore_info_resp(is_http_1_0);
+}
+
+#[async_trait]
+impl ProxyHttp for AuthProxy {
+    type CTX = RequestContext;
+
+    fn new_ctx(&self) -> RequestContext {
+        RequestContext {
+            forward: None,
+            outcome: Outcome::Aborted,
+            _in_flight: self.metrics.request_began(),
+        }
+    }
+
+    /// Without the default compression module, which costs an allocation per request.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<bool> {
+        set_handling(session, true);
+        self.limit_connection(session);
+        let answer = match self.admit(session) {
+            Ok(Admission::Forward(forward)) => {
+                prepare(session, &forward);
+                ctx.outcome = forward.outcome();
+                ctx.forward = Some(forward);
+                return Ok(false);
+            }
+            Ok(Admission::UserDetails(body)) => {
+                ctx.outcome = Outcome::Answered;
+                Answer::success(body)
+            }
+            Err(rejection) => {
+                ctx.outcome = Outcome::Refused(rejection);
+                Answer::refusal(rejection)
+            }
+        };
+        if answer.send(session).await.is_err() {
+            session.set_keepalive(None);
+        }
+        Ok(true)
+    }
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<Box<HttpPeer>> {
+        Ok(self.upstream.peer(ctx.is_websocket()))
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        let Some(forward) = &ctx.forward else {
+            return Err(Error::new_in(ErrorType::InternalError));
+        };
+        if let Some(target) = &forward.target {
+            request.set_uri(target.clone());
+        }
+        if !forward.websocket {
+            request.remove_header(&header::CONNECTION);
+            request.remove_header(&header::UPGRADE);
+        }
+        if forward.body && !self.reuse_after_body {
+            // Many a service leaves a body it has no use for on the connection, and would take it
+            // for the next request: one that the client wrote, user header and all. Pingora does
+            // not pool a connection that it asked to have closed.
+            request.insert_header(header::CONNECTION, "close")?;
+        }
+        if !self.forward_authorization {
+            request.remove_header(&header::AUTHORIZATION);
+        }
+        self.rules.user_header.apply(request, forward.user.as_ref())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS && !ctx.is_websocket() {
+            // No tunnel that nobody asked for.
+            return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        _ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        response_head::correct(response, session.req_header().version);
+        if self.draining.is_on() {
+            session.set_keepalive(None);
+        }
+        Ok(())
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut RequestContext,
+    ) -> FailToProxy {
+        let rejection = fault::rejection_of(error);
+        ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Refused);
+        session.set_keepalive(None);
+        if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
+            // A client that is gone by now has nothing to be told.
+            let _ = Answer::refusal(rejection).send(session).await;
+        }
+        FailToProxy {
+            error_code: rejection.map_or(0, |rejection| rejection.status().as_u16()),
+            can_reuse_downstream: false,
+        }
+    }
+
+    async fn logging(
+        &self,
+        session: &mut Session,
+        error: Option<&Error>,
+        ctx: &mut RequestContext,
+    ) {
+        self.metrics.request_ended(ctx.outcome);
+        self.access_log.record(ctx.outcome, || {
+            let request = session.req_header();
+            Line {
+                request: Some((&request.method, request.raw_path())),
+                status: session.response_written().map(|head| head.status.as_u16()),
+                cause: error.map(fault::cause_of),
+            }
+        });
+        set_handling(session, false);
+    }
+
+    /// The access log has said it already, and in fewer words.
+    fn suppress_error_log(&self, _: &Session, _: &RequestContext, _: &Error) -> bool {
+        true
+    }
+
+    /// Pingora's own would show the query.
+    fn request_summary(&self, session: &Session, _ctx: &RequestContext) -> String {
+        let request = session.req_header();
+        format!("{} {}", request.method, LoggedPath(request.raw_path()))
+    }
+}

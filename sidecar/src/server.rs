@@ -1,0 +1,174 @@
+//! Puts the Pingora server together: the proxy, the key refresh, the admin port, the stop.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use pingora::apps::HttpServerOptions;
+use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server};
+use pingora::services::background::background_service;
+use process::exit::Failure;
+use process::health::Health;
+use process::listener;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use crate::background::{AdminPort, KeyRefresh};
+use crate::config::Config;
+use crate::connections::ClientConnections;
+use crate::keys::current::CurrentKeys;
+use crate::keys::refresh::Refresher;
+use crate::keys::source::KeySource;
+use crate::listening::{Announcement, BoundService};
+use crate::metrics::Metrics;
+use crate::proxy::AuthProxy;
+use crate::stop::{Draining, GracefulStop};
+use crate::upstream::{Upstream, UpstreamError};
+
+/// What the parts of the program share.
+struct Shared {
+    keys: Arc<CurrentKeys>,
+    metrics: Metrics,
+    health: Health,
+    draining: Draining,
+    /// Turns true when the proxy has to stop accepting.
+    connections: watch::Sender<bool>,
+}
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// What stops a start: an address that cannot be bound or resolved.
+pub(crate) fn serve(config: Config) -> Result<(), Failure> {
+    let public = listener::bind(config.listen)?;
+    let admin = listener::bind(config.admin_listen)?;
+    let (shared, registry) = shared();
+    let announcement = announcement(&public, &admin)
+        .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
+    let stop = graceful_stop(announcement, &config, &shared);
+    let refresh = key_refresh(&config, &shared)?;
+
+    let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
+    let access_log = config.access_log;
+    let proxy = http_proxy_app(&server.configuration, auth_proxy(config, &shared)?);
+    let clients = ClientConnections::new(proxy, shared.metrics.clone(), access_log);
+    server.add_service(public_service(clients, public, &shared)?);
+    server.add_service(background_service("key refresh", refresh));
+    server.add_service(background_service(
+        "admin",
+        AdminPort {
+            listener: admin,
+            health: shared.health.clone(),
+            metrics: Arc::new(registry),
+        },
+    ));
+    // The stop alone holds the sender from here on: it waits for the receivers to go.
+    drop(shared);
+    server.run(RunArgs {
+        shutdown_signal: Box::new(stop),
+    });
+    Ok(())
+}
+
+fn shared() -> (Shared, Registry) {
+    let keys = Arc::new(CurrentKeys::default());
+    let (metrics, registry) = Metrics::new(Arc::clone(&keys));
+    let shared = Shared {
+        keys,
+        metrics,
+        health: Health::new(),
+        draining: Draining::default(),
+        connections: watch::Sender::new(false),
+    };
+    (shared, registry)
+}
+
+fn announcement(public: &TcpListener, admin: &TcpListener) -> std::io::Result<Announcement> {
+    Ok(Announcement::new(vec![
+        ("listening on ", public.try_clone()?),
+        ("admin listening on ", admin.try_clone()?),
+    ]))
+}
+
+fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -> GracefulStop {
+    let serving = shared.health.condition("serving", "starting");
+    serving.met();
+    GracefulStop {
+        announcement,
+        times: config.stop,
+        draining: shared.draining.clone(),
+        serving,
+        connections: shared.connections.clone(),
+        metrics: shared.metrics.clone(),
+    }
+}
+
+fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
+    let source = KeySource::new(
+        config.auth_server.clone(),
+        config.application.clone(),
+        config.signing_type,
+    )
+    .map_err(|error| Failure::Software(format!("the HTTP client cannot be built: {error}")))?;
+    let ready = shared
+        .health
+        .condition("verification_key", "not fetched yet");
+    let refresher = Refresher::new(
+        source,
+        Arc::clone(&shared.keys),
+        shared.metrics.clone(),
+        ready,
+    );
+    Ok(KeyRefresh {
+        refresher: Arc::new(refresher),
+        schedule: config.refresh.clone(),
+    })
+}
+
+fn auth_proxy(config: Config, shared: &Shared) -> Result<AuthProxy, Failure> {
+    let upstream = Upstream::new(&config.upstream, config.upstream_timeouts).map_err(|error| {
+        let line = format!("--upstream '{}': {error}", config.upstream);
+        match error {
+            UpstreamError::Unresolved(..) => Failure::Unavailable(line),
+            _ => Failure::Config(line),
+        }
+    })?;
+    Ok(AuthProxy {
+        rules: config.rules,
+        keys: Arc::clone(&shared.keys),
+        upstream,
+        forward_authorization: config.forward_authorization,
+        reuse_after_body: config.reuse_after_body,
+        access_log: config.access_log,
+        metrics: shared.metrics.clone(),
+        draining: shared.draining.clone(),
+    })
+}
+
+fn pingora_conf(config: &Config) -> ServerConf {
+    ServerConf {
+        threads: config.threads,
+        // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
+        fast_timeout_to_tokio_threshold_seconds: Some(0),
+        ..ServerConf::default()
+    }
+}
+
+fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
+    let mut app = http_proxy(conf, proxy);
+    let mut options = HttpServerOptions::default();
+    // Not to proxy it: only so that it is our answer that refuses it.
+    options.allow_connect_method_proxying = true;
+    app.server_options = Some(options);
+    app
+}
+
+fn public_service(
+    clients: ClientConnections,
+    listener: TcpListener,
+    shared: &Shared,
+) -> Result<BoundService<ClientConnections>, Failure> {
+    BoundService::new("proxy", clients, listener, shared.connections.subscribe())
+        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))
+}

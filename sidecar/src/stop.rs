@@ -1,0 +1,163 @@
+//! The end of the process: not ready, keep accepting for a while, stop accepting, let what is in
+//! flight finish, exit.
+//!
+//! Pingora's own graceful stop closes the listeners at once and then sleeps whatever happens.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
+use process::health::Condition;
+use process::signals::{Termination, terminated};
+use tokio::sync::watch;
+
+use crate::listening::Announcement;
+use crate::metrics::Metrics;
+
+/// Whether the process is on its way out: answers then close their connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Draining(Arc<AtomicBool>);
+
+impl Draining {
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long each part of the stop may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StopTimes {
+    /// Whoever routes here needs this long to notice that we are not ready any more.
+    pub(crate) lame_duck: Duration,
+    /// What is still in flight after it is cut off.
+    pub(crate) drain_limit: Duration,
+}
+
+/// Waits for the signal and carries out the stop.
+#[derive(Debug)]
+pub(crate) struct GracefulStop {
+    pub(crate) announcement: Announcement,
+    pub(crate) times: StopTimes,
+    pub(crate) draining: Draining,
+    /// The readiness condition that is lost first.
+    pub(crate) serving: Condition,
+    /// Its receivers live in the accept loop and in every connection: all of them are gone when the
+    /// last connection is closed.
+    pub(crate) connections: watch::Sender<bool>,
+    pub(crate) metrics: Metrics,
+}
+
+impl GracefulStop {
+    async fn drain(&self, lame_duck: Duration) {
+        self.serving.unmet("stopping");
+        self.draining.begin();
+        tokio::time::sleep(lame_duck).await;
+        self.connections.send_replace(true);
+        let closed = tokio::time::timeout(self.times.drain_limit, self.connections.closed());
+        if closed.await.is_err() {
+            tracing::warn!(
+                in_flight = self.metrics.in_flight(),
+                "the drain limit is over: cutting off what is still in flight"
+            );
+        }
+    }
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for GracefulStop {
+    async fn recv(&self) -> ShutdownSignal {
+        let mut signal = pin!(terminated());
+        // The first poll installs the handlers. Not before them may anybody learn the addresses:
+        // who does may end the process the next moment.
+        let first = match poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx))).await {
+            Poll::Ready(first) => first,
+            Poll::Pending => {
+                self.announcement.tell();
+                signal.await
+            }
+        };
+        let lame_duck = match first {
+            Termination::Requested => self.times.lame_duck,
+            // Nobody routes to what is run at a terminal.
+            Termination::Interrupted => Duration::ZERO,
+        };
+        tokio::select! {
+            () = self.drain(lame_duck) => {}
+            _ = terminated() => tracing::warn!("second signal: ending at once"),
+        }
+        ShutdownSignal::FastShutdown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use process::health::Health;
+
+    use super::*;
+
+    fn stop(lame_duck: Duration, drain_limit: Duration) -> (GracefulStop, Health) {
+        let health = Health::new();
+        health.set_started();
+        let serving = health.condition("serving", "starting");
+        serving.met();
+        let stop = GracefulStop {
+            announcement: Announcement::default(),
+            times: StopTimes {
+                lame_duck,
+                drain_limit,
+            },
+            draining: Draining::default(),
+            serving,
+            connections: watch::Sender::new(false),
+            metrics: Metrics::new(Arc::default()).0,
+        };
+        (stop, health)
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    async fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn during_the_lame_duck_time_it_is_not_ready_and_still_accepts() {
+        let (stop, health) = stop(LONG, LONG);
+        let connection = stop.connections.subscribe();
+        let draining = stop.draining.clone();
+        let drain = tokio::spawn(async move { stop.drain(stop.times.lame_duck).await });
+        until(|| !health.is_ready() && draining.is_on()).await;
+        assert!(!*connection.borrow());
+        drain.abort();
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_the_last_connection_does() {
+        let (stop, _) = stop(Duration::ZERO, LONG);
+        let mut connection = stop.connections.subscribe();
+        let drain = tokio::spawn(async move { stop.drain(stop.times.lame_duck).await });
+        assert!(connection.changed().await.is_ok() && *connection.borrow());
+        assert!(!drain.is_finished());
+        drop(connection);
+        assert!(drain.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_does_not_end_is_cut_off_at_the_limit() {
+        let (stop, _) = stop(Duration::ZERO, Duration::from_millis(1));
+        let connection = stop.connections.subscribe();
+        stop.drain(stop.times.lame_duck).await;
+        assert!(*connection.borrow());
+    }
+}

@@ -1,0 +1,165 @@
+//! The request target (RFC 9112 §3.2) as the client wrote it.
+//!
+//! What is judged must be what the service gets: the target is taken from the raw request line and
+//! compared with what Pingora would send.
+
+use std::borrow::Cow;
+
+use contract::rejection::Rejection;
+use http::Uri;
+
+/// A target in origin form: path and, where there is one, query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    origin_form: Cow<'a, [u8]>,
+    was_absolute: bool,
+}
+
+impl<'a> Target<'a> {
+    /// Reads the target from the header block. `to_send` is what Pingora would put on the wire.
+    ///
+    /// # Errors
+    /// [`Rejection::PathNotCanonical`] for `*`, a fragment, another scheme than http, or a target
+    /// that Pingora would change.
+    pub(crate) fn parse(raw_head: &'a [u8], to_send: &[u8]) -> Result<Self, Rejection> {
+        let raw = raw_target(raw_head).ok_or(Rejection::PathNotCanonical)?;
+        // A fragment never belongs into a request: Pingora would drop it, others would not.
+        if raw != to_send || raw.contains(&b'#') {
+            return Err(Rejection::PathNotCanonical);
+        }
+        if raw.starts_with(b"/") {
+            return Ok(Self {
+                origin_form: Cow::Borrowed(raw),
+                was_absolute: false,
+            });
+        }
+        let origin_form = origin_form(raw).ok_or(Rejection::PathNotCanonical)?;
+        Ok(Self {
+            origin_form,
+            was_absolute: true,
+        })
+    }
+
+    /// The path, without the query.
+    pub(crate) fn path(&self) -> &[u8] {
+        self.origin_form
+            .split(|&byte| byte == b'?')
+            .next()
+            .unwrap_or_default()
+    }
+
+    /// The target to send instead of the received one: RFC 9112 §3.2.2 has the absolute form for
+    /// proxies, and a service may take it for a path.
+    pub(crate) fn replacement(&self) -> Result<Option<Uri>, Rejection> {
+        if !self.was_absolute {
+            return Ok(None);
+        }
+        Uri::try_from(self.origin_form.as_ref())
+            .map(Some)
+            .map_err(|_| Rejection::PathNotCanonical)
+    }
+}
+
+/// Between the first and the last space of the request line; empty lines before it are allowed
+/// (RFC 9112 §2.2).
+fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {
+    let line = raw_head
+        .trim_ascii_start()
+        .split(|&byte| byte == b'\r')
+        .next()?;
+    let first = line.iter().position(|&byte| byte == b' ')?;
+    let last = line.iter().rposition(|&byte| byte == b' ')?;
+    line.get(first + 1..last)
+}
+
+/// `http://host/path?query` → `/path?query`.
+fn origin_form(absolute: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let scheme_end = absolute.windows(3).position(|bytes| bytes == b"://")?;
+    let (scheme, rest) = absolute.split_at(scheme_end);
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return None;
+    }
+    let rest = rest.get(3..)?;
+    let authority_end = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?'))
+        .unwrap_or(rest.len());
+    match rest.split_at(authority_end) {
+        (b"", _) => None,
+        (_, target) if target.starts_with(b"/") => Some(Cow::Borrowed(target)),
+        (_, query) => Some(Cow::Owned([b"/", query].concat())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parsed(target: &str) -> Result<(String, Option<String>), Rejection> {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let target = Target::parse(head.as_bytes(), target.as_bytes())?;
+        let path = String::from_utf8(target.path().to_vec()).unwrap();
+        Ok((path, target.replacement()?.map(|uri| uri.to_string())))
+    }
+
+    #[test]
+    fn the_origin_form_stays_as_it_is() {
+        for (target, path) in [
+            ("/", "/"),
+            ("/a/b?c=/d?e", "/a/b"),
+            ("/%2e%2E//;x?", "/%2e%2E//;x"),
+            ("//host/path", "//host/path"),
+        ] {
+            assert_eq!(parsed(target), Ok((path.into(), None)), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_absolute_form_becomes_the_origin_form_byte_for_byte() {
+        for (target, path, sent) in [
+            ("http://h/a/%2F?b=%20", "/a/%2F", "/a/%2F?b=%20"),
+            ("HTTPS://h:1/a", "/a", "/a"),
+            ("http://h", "/", "/"),
+            ("http://h?x=1", "/", "/?x=1"),
+            ("http://h//admin", "//admin", "//admin"),
+        ] {
+            let expected = (path.to_owned(), Some(sent.to_owned()));
+            assert_eq!(parsed(target), Ok(expected), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for target in [
+            "*",
+            "",
+            "a",
+            "host:443",
+            "ftp://h/a",
+            "http:/a",
+            "http:///a",
+            "://h/a",
+            "/a#b",
+            "/a?b#c",
+            "http://h/a#b",
+            "?x",
+        ] {
+            assert_eq!(parsed(target), Err(Rejection::PathNotCanonical), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_would_be_changed_on_the_way_is_refused() {
+        assert_eq!(
+            Target::parse(b"GET /a\xff HTTP/1.1\r\n", b"/a\xef\xbf\xbd"),
+            Err(Rejection::PathNotCanonical)
+        );
+    }
+
+    #[test]
+    fn empty_lines_before_the_request_line_are_skipped() {
+        let target = Target::parse(b"\r\n\r\nGET /a HTTP/1.1\r\n", b"/a").unwrap();
+        assert_eq!(target.path(), b"/a");
+    }
+}

@@ -1,0 +1,72 @@
+//! Which requests ask for a WebSocket (RFC 6455 §4.1).
+//!
+//! Pingora takes `Upgrade: websocket` alone for one; a tunnel is opened only for the whole
+//! handshake, and anything less goes on as the plain request it also is.
+
+use http::{HeaderMap, Method, Version, header};
+
+/// Whether the head is a complete WebSocket handshake.
+pub(crate) fn asks_for_websocket(method: &Method, version: Version, headers: &HeaderMap) -> bool {
+    *method == Method::GET
+        && version == Version::HTTP_11
+        && names(headers, header::UPGRADE).eq(["websocket"])
+        && names(headers, header::CONNECTION).any(|option| option == "upgrade")
+        && headers.contains_key(header::SEC_WEBSOCKET_KEY)
+}
+
+/// The members of a comma-separated field, in lower case.
+fn names(headers: &HeaderMap, field: header::HeaderName) -> impl Iterator<Item = String> {
+    headers
+        .get_all(field)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|member| member.trim().to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const HANDSHAKE: [(&str, &str); 3] = [
+        ("connection", "keep-alive, Upgrade"),
+        ("upgrade", "WebSocket"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+
+    fn asks(method: Method, version: Version, fields: &[(&'static str, &'static str)]) -> bool {
+        let headers: HeaderMap = fields
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect();
+        asks_for_websocket(&method, version, &headers)
+    }
+
+    #[test]
+    fn only_the_whole_handshake_is_one() {
+        assert!(asks(Method::GET, Version::HTTP_11, &HANDSHAKE));
+        assert!(!asks(Method::POST, Version::HTTP_11, &HANDSHAKE));
+        assert!(!asks(Method::GET, Version::HTTP_10, &HANDSHAKE));
+        for missing in 0..HANDSHAKE.len() {
+            let mut fields = HANDSHAKE.to_vec();
+            fields.remove(missing);
+            assert!(!asks(Method::GET, Version::HTTP_11, &fields), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_not() {
+        for protocol in ["h2c", "websocket, h2c", "websockets", ""] {
+            let mut fields = HANDSHAKE;
+            fields[1].1 = protocol;
+            assert!(!asks(Method::GET, Version::HTTP_11, &fields), "{protocol}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `sidecar wait`: for jobs and start scripts that need the sidecar before they begin.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use process::exit::Failure;
+use process::healthcheck;
+
+const PAUSE: Duration = Duration::from_millis(200);
+const ONE_ANSWER: Duration = Duration::from_secs(2);
+
+/// Asks until the sidecar is ready.
+///
+/// # Errors
+/// The last answer, when `timeout` is over.
+pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let Err(failure) = healthcheck::ready(admin, ONE_ANSWER) else {
+            return Ok(());
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(failure);
+        }
+        thread::sleep(PAUSE.min(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one connection after the other with these statuses.
+    fn admin_port(statuses: &'static [u16]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for status in statuses {
+                let (mut stream, _) = listener.accept().unwrap();
+                // To the end of the head: closing with unread bytes would reset the connection.
+                let lines = BufReader::new(&stream).lines();
+                lines
+                    .map_while(Result::ok)
+                    .take_while(|line| !line.is_empty())
+                    .for_each(drop);
+                write!(stream, "HTTP/1.1 {status} x\r\n\r\n").unwrap();
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn it_waits_through_not_ready_answers() {
+        let admin = admin_port(&[503, 503, 200]);
+        assert_eq!(until_ready(admin, Duration::from_secs(60)), Ok(()));
+    }
+
+    #[test]
+    fn it_gives_up_with_the_last_answer() {
+        let failure = until_ready(admin_port(&[503]), Duration::ZERO).unwrap_err();
+        assert_eq!(failure.code(), 69);
+        assert!(failure.to_string().starts_with("not ready"), "{failure}");
+    }
+}

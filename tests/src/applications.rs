@@ -1,0 +1,42 @@
+//! Registering applications as an operator does: with the auth server's own command.
+
+use crate::auth_server::{AuthServer, file_store};
+use crate::process::{CommandLine, Finished};
+use crate::programs::Program;
+
+/// Registers an application beside a running server and returns its secret.
+///
+/// # Panics
+/// When the command fails.
+pub fn register(server: &AuthServer, id: &str) -> String {
+    register_in(&file_store(&server.home().join("data")), id)
+}
+
+/// Registers an application in a store.
+///
+/// # Panics
+/// When the command fails.
+pub fn register_in(store: &str, id: &str) -> String {
+    let finished = application_add(store, id);
+    assert_eq!(
+        finished.code,
+        Some(0),
+        "application add: {}",
+        finished.stderr
+    );
+    let secret = finished.stdout.lines().last().unwrap_or_default().trim();
+    let secret = secret.rsplit([' ', '=']).next().unwrap_or_default();
+    assert!(
+        secret.len() >= 32,
+        "no secret on the last line of {}",
+        finished.stdout
+    );
+    secret.to_owned()
+}
+
+/// The command itself.
+pub fn application_add(store: &str, id: &str) -> Finished {
+    CommandLine::new(Program::AuthServer.path())
+        .arguments(["application", "add", "--app-id", id, "--store", store])
+        .run()
+}

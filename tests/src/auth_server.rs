@@ -1,0 +1,243 @@
+//! The auth server as an actor.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::process::{CommandLine, Process};
+use crate::programs::Program;
+use crate::wait;
+
+/// The login path, relative to the context path (contract §4.1).
+pub const LOGIN: &str = "/oauth/jwt/token";
+/// The current user (contract §4.2).
+pub const USER_DETAILS: &str = "/current/user/details";
+/// The public key (contract §4.3), with the parameters it requires.
+pub const SECRET_KEY: &str = "/client/user/secret/key?appId=orders&appSecret=not-registered";
+
+/// What kind of auth server is to be started.
+#[derive(Debug)]
+pub struct AuthServerPlan {
+    store: Option<String>,
+    context: String,
+    flags: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl AuthServerPlan {
+    /// The defaults: a file store of its own, context path `/auth`, free ports.
+    pub fn new() -> Self {
+        Self {
+            store: None,
+            context: "/auth".to_owned(),
+            flags: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// Another store than a fresh directory.
+    #[must_use]
+    pub fn store(mut self, url: impl Into<String>) -> Self {
+        self.store = Some(url.into());
+        self
+    }
+
+    /// A file store in this directory.
+    #[must_use]
+    pub fn directory(self, directory: &Path) -> Self {
+        self.store(file_store(directory))
+    }
+
+    /// Another context path.
+    #[must_use]
+    pub fn context(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.context);
+        self
+    }
+
+    /// More flags.
+    #[must_use]
+    pub fn flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
+        self.flags.extend(flags.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// An environment variable.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it and waits for its two addresses.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn start(self) -> AuthServer {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let mut process = self.command_line(home.path()).start();
+        let address = announced_address(&mut process, "listening on ");
+        let admin = announced_address(&mut process, "admin listening on ");
+        AuthServer {
+            process,
+            address,
+            admin,
+            context: self.context,
+            home,
+        }
+    }
+
+    /// Runs it where it must not come up.
+    pub fn fails(self) -> crate::process::Finished {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        self.command_line(home.path()).run()
+    }
+
+    fn command_line(&self, home: &Path) -> CommandLine {
+        let store = self
+            .store
+            .clone()
+            .unwrap_or_else(|| file_store(&home.join("data")));
+        let command = CommandLine::new(Program::AuthServer.path())
+            .arguments([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                "127.0.0.1:0",
+            ])
+            .arguments(["--store", &store, "--context-path", &self.context])
+            .arguments(&self.flags);
+        self.environment
+            .iter()
+            .fold(command, |command, (name, value)| {
+                command.environment(name, value)
+            })
+    }
+}
+
+impl Default for AuthServerPlan {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A running auth server.
+#[derive(Debug)]
+pub struct AuthServer {
+    process: Process,
+    address: SocketAddr,
+    admin: SocketAddr,
+    context: String,
+    home: TempDir,
+}
+
+impl AuthServer {
+    /// One with the defaults, ready.
+    pub fn start() -> Self {
+        AuthServerPlan::new().start().ready()
+    }
+
+    /// Waits until it says that it is ready.
+    #[must_use]
+    pub fn ready(self) -> Self {
+        wait::until("the auth server to be ready", || {
+            (self.readiness() == 200).then_some(())
+        });
+        self
+    }
+
+    /// What `/readyz` answers.
+    pub fn readiness(&self) -> u16 {
+        admin_get(self.admin, "/readyz").status()
+    }
+
+    /// Where its probes and metrics are.
+    pub const fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// As the sidecar's `--auth-server` wants it.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.address, self.context)
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The directory it was given for its files.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Somebody without a token.
+    pub fn anonymous(&self) -> Client {
+        Client::anonymous(Program::AuthServer, self.address, &self.context)
+    }
+
+    /// Somebody who has logged in.
+    pub fn logged_in(&self) -> Client {
+        self.anonymous().bearing(&self.login())
+    }
+
+    /// Logs in and returns the access token.
+    ///
+    /// # Panics
+    /// When the login fails.
+    pub fn login(&self) -> String {
+        let answer = self.anonymous().post(LOGIN, &credentials());
+        let token = answer.json()["data"]["access_token"]
+            .as_str()
+            .map(str::to_owned);
+        token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+    }
+
+    /// The key that it serves.
+    ///
+    /// # Panics
+    /// When it serves none.
+    pub fn served_key(&self) -> String {
+        let answer = self.anonymous().get(SECRET_KEY);
+        let key = answer.json()["data"].as_str().map(str::to_owned);
+        key.unwrap_or_else(|| panic!("no key: {}", answer.text()))
+    }
+
+    /// The process.
+    pub const fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The process, to be stopped and looked at.
+    pub fn into_process(self) -> Process {
+        self.process
+    }
+}
+
+/// A login that succeeds: neither is empty (contract §4.1 rule 2).
+pub fn credentials() -> Value {
+    json!({"username": "alice", "password": "correct horse battery staple"})
+}
+
+/// As `--store` wants it.
+pub fn file_store(directory: &Path) -> String {
+    format!("file:{}", directory.display())
+}
+
+/// Reads an address from a line on stdout.
+pub(crate) fn announced_address(process: &mut Process, prefix: &str) -> SocketAddr {
+    let text = process.announced(prefix);
+    text.trim()
+        .parse()
+        .unwrap_or_else(|error| panic!("`{prefix}{text}` holds no address: {error}"))
+}
+
+/// GET on an admin port, which is no public interface and so not in the OpenAPI document.
+pub fn admin_get(admin: SocketAddr, path: &str) -> crate::message::Message {
+    let request = crate::client::Request::new("GET", path);
+    crate::raw_client::exchange(admin, "GET", &request.bytes(&admin.to_string()))
+}

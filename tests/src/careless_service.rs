@@ -1,0 +1,79 @@
+//! A service that never reads a body: it answers each head, and takes whatever follows on the
+//! connection for the next request. Many a handler of GET requests is written like that.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::echo_service::MARK;
+use crate::socket_server::response;
+
+/// The service. It lives as long as the test's process.
+#[derive(Debug)]
+pub struct CarelessService {
+    address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl CarelessService {
+    /// Starts on a free port.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("the address just bound");
+        let heads = Arc::new(Mutex::default());
+        let seen = Arc::clone(&heads);
+        std::thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let seen = Arc::clone(&seen);
+                std::thread::spawn(move || serve(connection, &seen));
+            }
+        });
+        Self { address, heads }
+    }
+
+    /// As `--upstream` wants it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Everything it took for the head of a request, oldest first.
+    pub fn heads(&self) -> Vec<String> {
+        self.heads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>) {
+    let Ok(ours) = connection.try_clone() else {
+        return;
+    };
+    let mut reader = BufReader::new(ours);
+    while let Some(head) = read_head(&mut reader) {
+        let close = head.to_ascii_lowercase().contains("\r\nconnection: close");
+        seen.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(head);
+        let answer = response("200 OK", &[&format!("{MARK}: 1")], b"echo");
+        if connection.write_all(&answer).is_err() || close {
+            return;
+        }
+    }
+}
+
+fn read_head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    loop {
+        let start = head.len();
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+        if head[start..].trim().is_empty() {
+            return Some(head);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The people and programs that send requests. Every answer that one of the two programs gives
+//! them is held against the OpenAPI document.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::echo_service;
+use crate::message::Message;
+use crate::openapi;
+use crate::programs::Program;
+use crate::raw_client::exchange;
+
+/// One HTTP/1.1 request; header lines go out in the order and case in which they were given.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    target: Vec<u8>,
+    header_lines: Vec<Vec<u8>>,
+    body: Option<Vec<u8>>,
+}
+
+impl Request {
+    /// A request for an absolute path, written as it is given.
+    pub fn new(method: &str, target: impl Into<Vec<u8>>) -> Self {
+        Self {
+            method: method.to_owned(),
+            target: target.into(),
+            header_lines: Vec::new(),
+            body: None,
+        }
+    }
+
+    /// Adds a header line.
+    #[must_use]
+    pub fn line(mut self, line: impl Into<Vec<u8>>) -> Self {
+        self.header_lines.push(line.into());
+        self
+    }
+
+    /// Sets the body; `Content-Length` follows from it.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// Sets a JSON body.
+    #[must_use]
+    pub fn json(self, body: &Value) -> Self {
+        self.line("Content-Type: application/json")
+            .body(body.to_string())
+    }
+
+    /// The bytes on the wire.
+    pub fn bytes(&self, host: &str) -> Vec<u8> {
+        let mut bytes = format!("{} ", self.method).into_bytes();
+        bytes.extend_from_slice(&self.target);
+        bytes.extend_from_slice(format!(" HTTP/1.1\r\nHost: {host}\r\n").as_bytes());
+        for line in &self.header_lines {
+            bytes.extend_from_slice(line);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        if let Some(body) = &self.body {
+            bytes.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
+        bytes
+    }
+}
+
+/// Somebody who talks to one of the two programs.
+#[derive(Debug, Clone)]
+pub struct Client {
+    program: Program,
+    address: SocketAddr,
+    context: String,
+    token: Option<String>,
+}
+
+impl Client {
+    /// Somebody without a token.
+    pub fn anonymous(program: Program, address: SocketAddr, context: &str) -> Self {
+        Self {
+            program,
+            address,
+            context: context.to_owned(),
+            token: None,
+        }
+    }
+
+    /// The same one with a token.
+    #[must_use]
+    pub fn bearing(&self, token: &str) -> Self {
+        Self {
+            token: Some(token.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// GET of a path relative to the context path.
+    pub fn get(&self, path: &str) -> Message {
+        self.send(&self.request("GET", path))
+    }
+
+    /// POST of a JSON body.
+    pub fn post(&self, path: &str, body: &Value) -> Message {
+        self.send(&self.request("POST", path).json(body))
+    }
+
+    /// A request for a path relative to the context path, with the token if there is one.
+    pub fn request(&self, method: &str, path: &str) -> Request {
+        let request = Request::new(method, format!("{}{path}", self.context));
+        match &self.token {
+            Some(token) => request.line(format!("Authorization: Bearer {token}")),
+            None => request,
+        }
+    }
+
+    /// Sends a request and checks the form of the answer.
+    ///
+    /// # Panics
+    /// When there is no answer, or not one that the OpenAPI document describes.
+    pub fn send(&self, request: &Request) -> Message {
+        let answer = exchange(
+            self.address,
+            &request.method,
+            &request.bytes(&self.address.to_string()),
+        );
+        if answer.header(echo_service::MARK).is_empty() {
+            let target = String::from_utf8_lossy(&request.target);
+            let path = target
+                .strip_prefix(self.context.as_str())
+                .unwrap_or(&target);
+            openapi::document().check(self.program, &request.method, path, &answer);
+        }
+        answer
+    }
+}
+
+/// The stable code in the body of a failure.
+///
+/// # Panics
+/// When the body is no envelope.
+pub fn reason(answer: &Message) -> String {
+    let envelope = answer.json();
+    envelope["data"]["reason"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no reason in {envelope}"))
+        .to_owned()
+}
+
+/// Status and reason code of a refusal, `200` of a success: as the tables write it.
+pub fn verdict(answer: &Message) -> String {
+    if answer.status() < 400 {
+        return answer.status().to_string();
+    }
+    let reason = serde_json::from_slice::<Value>(&answer.body)
+        .ok()
+        .and_then(|envelope| envelope["data"]["reason"].as_str().map(str::to_owned));
+    format!(
+        "{} {}",
+        answer.status(),
+        reason.unwrap_or_else(|| "without a reason".to_owned())
+    )
+}

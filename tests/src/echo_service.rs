@@ -1,0 +1,88 @@
+//! The unmodified service behind a sidecar: knows nothing of tokens and remembers every byte.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::message::Message;
+use crate::socket_server::{Reply, SocketServer, response};
+
+/// Marks an answer as the service's own: the harness holds the sidecar's answers to the OpenAPI
+/// document, and the service's to nothing.
+pub const MARK: &str = "X-Echo-Service";
+
+/// The service.
+#[derive(Debug)]
+pub struct EchoService {
+    server: SocketServer,
+    answer: Arc<Mutex<Vec<u8>>>,
+}
+
+impl EchoService {
+    /// Starts; it answers 200 to everything.
+    pub fn start() -> Self {
+        let usual = response(
+            "200 OK",
+            &[&format!("{MARK}: 1"), "Content-Type: text/plain"],
+            b"echo",
+        );
+        let answer = Arc::new(Mutex::new(usual));
+        let current = Arc::clone(&answer);
+        let server = SocketServer::start(move |request| {
+            let bytes = current
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            Reply::Bytes(if request.method() == "HEAD" {
+                head_of(&bytes)
+            } else {
+                bytes
+            })
+        });
+        Self { server, answer }
+    }
+
+    /// What it answers from now on.
+    pub fn answers(&self, bytes: Vec<u8>) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// As `--upstream` wants it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// Every request so far, oldest first.
+    pub fn requests(&self) -> Vec<Message> {
+        self.server.requests()
+    }
+
+    /// The last request.
+    ///
+    /// # Panics
+    /// When there was none.
+    pub fn last_request(&self) -> Message {
+        self.requests()
+            .pop()
+            .expect("the service received a request")
+    }
+
+    /// Takes what was received since the last call.
+    pub fn take_requests(&self) -> Vec<Message> {
+        let requests = self.requests();
+        self.server.forget();
+        requests
+    }
+}
+
+fn head_of(answer: &[u8]) -> Vec<u8> {
+    let end = answer
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .map_or(answer.len(), |at| at + 4);
+    answer.get(..end).unwrap_or_default().to_vec()
+}

@@ -1,0 +1,80 @@
+//! Another implementation of the contract's key endpoint, and one that misbehaves on demand.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+
+use crate::message::Message;
+use crate::socket_server::{Reply, SocketServer, response};
+
+/// Serves `/auth/client/user/secret/key` with whatever it is told to.
+#[derive(Debug)]
+pub struct FakeAuthServer {
+    server: SocketServer,
+    reply: Arc<Mutex<Reply>>,
+}
+
+impl FakeAuthServer {
+    /// A server that gives out `key`.
+    pub fn serving(key: &str) -> Self {
+        Self::replying(key_answer(key))
+    }
+
+    /// A server that replies so to every request.
+    pub fn replying(reply: Reply) -> Self {
+        let reply = Arc::new(Mutex::new(reply));
+        let current = Arc::clone(&reply);
+        let server = SocketServer::start(move |_| {
+            current
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
+        });
+        Self { server, reply }
+    }
+
+    /// A server that comes up on an address that was known before.
+    pub fn serving_on(address: SocketAddr, key: &str) -> Self {
+        let reply = Arc::new(Mutex::new(key_answer(key)));
+        let current = Arc::clone(&reply);
+        let server = SocketServer::start_on(address, move |_| {
+            current
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
+        });
+        Self { server, reply }
+    }
+
+    /// What it replies from now on.
+    pub fn now_replies(&self, reply: Reply) {
+        *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = reply;
+    }
+
+    /// As `--auth-server` wants it.
+    pub fn url(&self) -> String {
+        format!("http://{}/auth", self.server.address())
+    }
+
+    /// The requests for the key, oldest first.
+    pub fn retrievals(&self) -> Vec<Message> {
+        self.server.requests()
+    }
+}
+
+/// The contract's answer (§4.3) with this key.
+pub fn key_answer(key: &str) -> Reply {
+    let envelope =
+        json!({"success": true, "status": 200, "msg": "operation succeeded", "data": key});
+    json_answer("200 OK", &envelope.to_string())
+}
+
+/// A JSON body under any status.
+pub fn json_answer(status_line: &str, body: &str) -> Reply {
+    Reply::Bytes(response(
+        status_line,
+        &["Content-Type: application/json"],
+        body.as_bytes(),
+    ))
+}

@@ -1,0 +1,35 @@
+//! The harness of the end-to-end tests: actors that play every part around the two programs.
+//!
+//! It builds nothing. The programs are the ones `cargo build --workspace` left beside the test
+//! executable, and they are spoken to over real sockets only. Everything here is blocking: a test
+//! is one thread that waits on conditions with deadlines and never sleeps for time.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a harness reports by panicking: the test that called it fails with the message"
+)]
+
+pub mod applications;
+pub mod auth_server;
+pub mod careless_service;
+pub mod client;
+pub mod clock;
+pub mod echo_service;
+pub mod fake_auth_server;
+pub mod keys;
+pub mod message;
+pub mod openapi;
+pub mod process;
+pub mod programs;
+pub mod python;
+pub mod raw_client;
+pub mod redis_server;
+pub mod sidecar;
+pub mod skip;
+pub mod socket_server;
+pub mod stack;
+pub mod tables;
+pub mod template;
+pub mod token_forge;
+pub mod token_rows;
+pub mod wait;

@@ -1,0 +1,224 @@
+//! Holds answers against `docs/openapi.json`: the document is a test fixture, and so stays true.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use crate::message::Message;
+use crate::programs::{Program, repository};
+
+/// The document.
+#[derive(Debug)]
+pub struct OpenApi {
+    document: Value,
+    validators: Mutex<HashMap<String, &'static Validator>>,
+}
+
+/// The repository's own document, read once.
+///
+/// # Panics
+/// When it is missing or no JSON.
+pub fn document() -> &'static OpenApi {
+    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(|| {
+        let path = repository().join("docs/openapi.json");
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let document = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        OpenApi {
+            document,
+            validators: Mutex::default(),
+        }
+    });
+    &DOCUMENT
+}
+
+impl OpenApi {
+    /// The document as it stands.
+    pub const fn value(&self) -> &Value {
+        &self.document
+    }
+
+    /// Checks an answer of `program` to `method` on `path` (relative to the context path).
+    ///
+    /// # Panics
+    /// When the document does not describe such an answer.
+    pub fn check(&self, program: Program, method: &str, path: &str, answer: &Message) {
+        let path = path.split('?').next().unwrap_or_default();
+        let problem = match self.response(program, method, path, answer.status()) {
+            Some(response) => self.problem_with(&response, method, answer),
+            None => Some("this status is not described for this operation".to_owned()),
+        };
+        if let Some(problem) = problem {
+            panic!(
+                "{} {method} {path}: {problem}\n{}\n{}",
+                program.name(),
+                answer.first_line(),
+                answer.text()
+            );
+        }
+    }
+
+    /// The operation's response for `status`; a failure of any other path is described once, in
+    /// `components.responses.Failure`.
+    fn response(&self, program: Program, method: &str, path: &str, status: u16) -> Option<Value> {
+        let described = self.operation(program, method, path).and_then(|operation| {
+            let response = operation["responses"].get(status.to_string())?;
+            Some(self.resolved(response))
+        });
+        let failure = || {
+            self.document
+                .pointer("/components/responses/Failure")
+                .cloned()
+        };
+        described.or_else(|| (status >= 400).then(failure).flatten())
+    }
+
+    fn operation(&self, program: Program, method: &str, path: &str) -> Option<&Value> {
+        let paths = self.document["paths"].as_object()?;
+        let (_, item) = paths
+            .iter()
+            .find(|(template, _)| matches_template(template, path))?;
+        let operation = item.get(method.to_ascii_lowercase())?;
+        let tags = operation["tags"].as_array()?;
+        tags.iter()
+            .any(|tag| tag == program.name())
+            .then_some(operation)
+    }
+
+    fn resolved(&self, value: &Value) -> Value {
+        let pointer = value
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| reference.strip_prefix('#'));
+        match pointer {
+            Some(pointer) => self.document.pointer(pointer).cloned().unwrap_or_default(),
+            None => value.clone(),
+        }
+    }
+
+    fn problem_with(&self, response: &Value, method: &str, answer: &Message) -> Option<String> {
+        let contents = response.get("content").and_then(Value::as_object)?;
+        let Some(json) = contents.get("application/json") else {
+            return contents
+                .is_empty()
+                .then(|| "no content is described".to_owned());
+        };
+        if answer.header("content-type") != ["application/json"] {
+            return Some(format!("content type {:?}", answer.header("content-type")));
+        }
+        if method == "HEAD" {
+            return None;
+        }
+        let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
+            return Some("the body is no JSON".to_owned());
+        };
+        self.schema_error(&json["schema"], &body)
+            .or_else(|| {
+                (body["status"] != answer.status())
+                    .then(|| "the envelope has another status".to_owned())
+            })
+            .or_else(|| wrong_date(&body))
+    }
+
+    fn schema_error(&self, schema: &Value, body: &Value) -> Option<String> {
+        let validator = self.validator(schema);
+        validator
+            .iter_errors(body)
+            .next()
+            .map(|error| format!("{}: {error}", error.instance_path()))
+    }
+
+    /// Compiled once for each schema: the tables check thousands of answers.
+    fn validator(&self, schema: &Value) -> &'static Validator {
+        let mut validators = self
+            .validators
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        validators.entry(schema.to_string()).or_insert_with(|| {
+            let validator = self.compile(schema).unwrap_or_else(|error| {
+                panic!("docs/openapi.json holds a bad schema {schema}: {error}")
+            });
+            Box::leak(Box::new(validator))
+        })
+    }
+
+    /// A schema of the document as a validator; references lead into the document.
+    ///
+    /// # Errors
+    /// When it is no schema of JSON Schema 2020-12.
+    pub fn compile(&self, schema: &Value) -> Result<Validator, String> {
+        let mut root = schema.clone();
+        root["components"] = json!({"schemas": self.document["components"]["schemas"]});
+        jsonschema::draft202012::new(&root).map_err(|error| error.to_string())
+    }
+}
+
+/// `{path}` at the end stands for the rest of the path, slashes included.
+fn matches_template(template: &str, path: &str) -> bool {
+    match template.split_once('{') {
+        Some((prefix, _)) => path.starts_with(prefix) && path.len() > prefix.len(),
+        None => template == path,
+    }
+}
+
+/// Contract §8: a date in an envelope is `yyyy-MM-dd HH:mm:ss`. Returns a text that looks like a
+/// date and is not written so.
+pub fn wrong_date(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if looks_like_a_date(text) && !is_contract_date(text) => {
+            Some(format!("`{text}` is not written as yyyy-MM-dd HH:mm:ss"))
+        }
+        Value::Array(items) => items.iter().find_map(wrong_date),
+        Value::Object(members) => members.values().find_map(wrong_date),
+        _ => None,
+    }
+}
+
+fn looks_like_a_date(text: &str) -> bool {
+    const DATE: &[u8] = b"0000-00-00";
+    text.len() >= DATE.len() && has_form(&text.as_bytes()[..DATE.len()], DATE)
+}
+
+fn is_contract_date(text: &str) -> bool {
+    has_form(text.as_bytes(), b"0000-00-00 00:00:00")
+}
+
+/// Whether `text` has digits where `form` has zeros, and the same bytes elsewhere.
+fn has_form(text: &[u8], form: &[u8]) -> bool {
+    let fits = |(byte, wanted): (&u8, &u8)| {
+        if *wanted == b'0' {
+            byte.is_ascii_digit()
+        } else {
+            byte == wanted
+        }
+    };
+    text.len() == form.len() && text.iter().zip(form).all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::wrong_date;
+
+    #[test]
+    fn contract_8_dates_are_recognised_wherever_they_stand() {
+        assert_eq!(
+            wrong_date(&json!({"data": {"t": "2024-02-29 23:59:59", "n": "2024", "s": null}})),
+            None
+        );
+        for wrong in [
+            "2024-02-29",
+            "2024-02-29T23:59:59Z",
+            "2024-02-29 23:59:59.000",
+        ] {
+            assert!(
+                wrong_date(&json!({"data": [{"t": wrong}]})).is_some(),
+                "{wrong}"
+            );
+        }
+    }
+}

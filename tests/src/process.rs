@@ -1,0 +1,271 @@
+//! A child process with its output captured: killed on drop, its stderr shown when a test fails.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::wait;
+
+/// What is to be started.
+#[derive(Debug, Clone)]
+pub struct CommandLine {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: BTreeMap<String, OsString>,
+}
+
+impl CommandLine {
+    /// `program` without arguments, in an environment that holds nothing but `PATH`: a variable of
+    /// the developer's shell must not configure a program under test.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        let environment = std::env::var_os("PATH").map(|path| ("PATH".to_owned(), path));
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: environment.into_iter().collect(),
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets one environment variable.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Starts it and keeps it running.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(&self) -> Process {
+        let mut child = self
+            .command()
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} does not start: {error}", self.program.display()));
+        let stdout = Capture::of(child.stdout.take().expect("a piped stdout"));
+        let stderr = Capture::of(child.stderr.take().expect("a piped stderr"));
+        Process {
+            name: self.name(),
+            child,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it cannot be started or does not end.
+    pub fn run(&self) -> Finished {
+        self.start().finished()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn name(&self) -> String {
+        Path::new(&self.program)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// A process that ended by itself.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// Everything it wrote to stdout.
+    pub stdout: String,
+    /// Everything it wrote to stderr.
+    pub stderr: String,
+}
+
+/// A running process.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    stdout: Capture,
+    stderr: Capture,
+}
+
+impl Process {
+    /// Waits for a stdout line that begins with `prefix` and returns the rest of it.
+    ///
+    /// # Panics
+    /// When the process ends without it, or it does not come in time.
+    pub fn announced(&mut self, prefix: &str) -> String {
+        let name = self.name.clone();
+        wait::until(&format!("`{prefix}` on the stdout of {name}"), || {
+            let ended = self.ended();
+            let line = self
+                .stdout
+                .text()
+                .lines()
+                .find_map(|line| line.strip_prefix(prefix).map(str::to_owned));
+            if line.is_none() {
+                assert!(
+                    ended.is_none(),
+                    "{name} ended ({ended:?}) before it printed `{prefix}`"
+                );
+            }
+            line
+        })
+    }
+
+    /// The exit status, once it has ended.
+    ///
+    /// # Panics
+    /// When the operating system cannot say.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the state of a child")
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it goes on.
+    pub fn finished(mut self) -> Finished {
+        let status = wait::until(&format!("the end of {}", self.name), || self.ended());
+        self.stdout.close();
+        self.stderr.close();
+        Finished {
+            code: status.code(),
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
+        }
+    }
+
+    /// Sends SIGTERM, as an orchestrator does.
+    ///
+    /// # Panics
+    /// When the signal cannot be sent.
+    pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends the signal of this name. `kill` is the shell's own: the harness stays free of
+    /// `unsafe`, and of a crate for one system call.
+    ///
+    /// # Panics
+    /// When the signal cannot be sent.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("sh")
+            .arg("-c")
+            .arg(format!("kill -{name} {}", self.child.id()))
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "SIG{name} could not be sent to {}",
+            self.name
+        );
+    }
+
+    /// Everything written so far, stdout and stderr.
+    pub fn output(&self) -> String {
+        self.stdout.text() + &self.stderr.text()
+    }
+
+    /// What stands on stdout so far.
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// What stands on stderr so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Resident memory in KiB, from `/proc`; `None` where there is none.
+    pub fn resident_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            self.stderr.close();
+            let text = self.stderr.text();
+            let _ = writeln!(
+                std::io::stderr(),
+                "---- stderr of {} ----\n{text}",
+                self.name
+            );
+        }
+    }
+}
+
+/// One output stream, read by a thread of its own so that the child never blocks on a full pipe.
+#[derive(Debug)]
+struct Capture {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Capture {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&text);
+        let reader = std::thread::spawn(move || copy_lines(stream, &sink));
+        Self {
+            text,
+            reader: Some(reader),
+        }
+    }
+
+    /// Waits for the end of the stream; only once the child is gone.
+    fn close(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner))
+            .into_owned()
+    }
+}
+
+/// Line by line, so that a reader never sees half of an announced address.
+fn copy_lines(stream: impl Read, sink: &Mutex<Vec<u8>>) {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    while stream
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|count| count > 0)
+    {
+        sink.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .append(&mut line);
+    }
+}

@@ -1,0 +1,55 @@
+//! Where the two programs are: in the profile directory that holds the test executable.
+
+use std::path::{Path, PathBuf};
+
+/// One of the two programs under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// `auth-server`
+    AuthServer,
+    /// `sidecar`
+    Sidecar,
+}
+
+impl Program {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::AuthServer, Self::Sidecar];
+
+    /// The name of the executable.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AuthServer => "auth-server",
+            Self::Sidecar => "sidecar",
+        }
+    }
+
+    /// The executable; it stands beside `deps/`, where cargo puts the test executable, whatever
+    /// `CARGO_TARGET_DIR` and the profile are.
+    ///
+    /// # Panics
+    /// When it has not been built.
+    pub fn path(self) -> PathBuf {
+        let test_executable = std::env::current_exe().expect("the path of the test executable");
+        let path = test_executable
+            .parent()
+            .and_then(Path::parent)
+            .expect("a test executable lives in target/PROFILE/deps")
+            .join(self.name());
+        assert!(
+            path.is_file(),
+            "{} is missing: run `cargo build --workspace` first (`make test` does)",
+            path.display()
+        );
+        path
+    }
+}
+
+/// The root of the repository.
+///
+/// # Panics
+/// Never: this package lives one directory below it.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package stands in the repository")
+}

@@ -1,0 +1,72 @@
+//! Python programs that speak for another implementation.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::skip;
+
+/// A Python that has PyJWT.
+#[derive(Debug)]
+pub struct Python(PathBuf);
+
+impl Python {
+    /// `POSTERN_TEST_PYTHON`, or `python3` where it can import PyJWT; `None`, with a SKIP line,
+    /// otherwise.
+    pub fn with_pyjwt() -> Option<Self> {
+        let python = Self(
+            std::env::var_os("POSTERN_TEST_PYTHON")
+                .unwrap_or_else(|| "python3".into())
+                .into(),
+        );
+        let imports = Command::new(&python.0)
+            .args(["-c", "import jwt, cryptography"])
+            .output();
+        if imports.is_ok_and(|output| output.status.success()) {
+            return Some(python);
+        }
+        let how = "python3 -m venv V && V/bin/pip install 'pyjwt[crypto]', then POSTERN_TEST_PYTHON=V/bin/python";
+        skip::skip("the interop tests with PyJWT", how);
+        None
+    }
+
+    /// Runs a script of `tests/interop/` with this input.
+    ///
+    /// # Panics
+    /// When it fails, or prints no JSON.
+    pub fn run(&self, script: &str, input: &Value) -> Value {
+        let output = self.output(script, input);
+        assert!(
+            output.status.success(),
+            "{script}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).expect("JSON on stdout")
+    }
+
+    /// Whether a script ends well with this input.
+    pub fn succeeds(&self, script: &str, input: &Value) -> bool {
+        self.output(script, input).status.success()
+    }
+
+    fn output(&self, script: &str, input: &Value) -> Output {
+        let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("interop")
+            .join(script);
+        let mut child = Command::new(&self.0)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("Python starts");
+        let mut stdin = child.stdin.take().expect("a piped stdin");
+        stdin
+            .write_all(input.to_string().as_bytes())
+            .expect("the script reads its input");
+        drop(stdin);
+        child.wait_with_output().expect("the script ends")
+    }
+}

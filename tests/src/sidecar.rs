@@ -1,0 +1,203 @@
+//! The sidecar as an actor.
+
+use std::net::SocketAddr;
+
+use crate::auth_server::{AuthServer, admin_get, announced_address};
+use crate::client::Client;
+use crate::echo_service::EchoService;
+use crate::fake_auth_server::FakeAuthServer;
+use crate::process::{CommandLine, Finished, Process};
+use crate::programs::Program;
+use crate::wait;
+
+/// A tick every second: the contract's minute, scaled down.
+pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
+
+/// What kind of sidecar is to be started.
+#[derive(Debug)]
+pub struct SidecarPlan {
+    upstream: String,
+    auth_server: String,
+    app_name: String,
+    application: (String, String),
+    flags: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl SidecarPlan {
+    /// In front of `service`, trusting whatever key this URL serves; its application is `orders`.
+    pub fn new(service: &EchoService, auth_server: &str) -> Self {
+        Self::to(&service.url(), auth_server)
+    }
+
+    /// In front of any upstream.
+    pub fn to(upstream: &str, auth_server: &str) -> Self {
+        Self {
+            upstream: upstream.to_owned(),
+            auth_server: auth_server.to_owned(),
+            app_name: "orders".to_owned(),
+            application: ("orders".to_owned(), "not-registered".to_owned()),
+            flags: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// Another application name, and so another context path; empty for none.
+    #[must_use]
+    pub fn app_name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.app_name);
+        self
+    }
+
+    /// The application that it shows itself as to the auth server.
+    #[must_use]
+    pub fn application(mut self, id: &str, secret: &str) -> Self {
+        self.application = (id.to_owned(), secret.to_owned());
+        self
+    }
+
+    /// More flags.
+    #[must_use]
+    pub fn flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
+        self.flags.extend(flags.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// A pass list.
+    #[must_use]
+    pub fn pass<P: AsRef<str>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+        for pattern in patterns {
+            self.flags
+                .extend(["--pass".to_owned(), pattern.as_ref().to_owned()]);
+        }
+        self
+    }
+
+    /// An environment variable.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it and waits for its two addresses; it may have no key yet.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn start(self) -> Sidecar {
+        let mut process = self.command_line().start();
+        let address = announced_address(&mut process, "listening on ");
+        let admin = announced_address(&mut process, "admin listening on ");
+        let context = if self.app_name.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", self.app_name)
+        };
+        Sidecar {
+            process,
+            address,
+            admin,
+            context,
+        }
+    }
+
+    /// Runs it where it must not come up.
+    pub fn fails(self) -> Finished {
+        self.command_line().run()
+    }
+
+    fn command_line(&self) -> CommandLine {
+        let command = CommandLine::new(Program::Sidecar.path())
+            .arguments([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                "127.0.0.1:0",
+            ])
+            .arguments([
+                "--upstream",
+                &self.upstream,
+                "--auth-server",
+                &self.auth_server,
+            ])
+            .arguments(["--app-name", &self.app_name])
+            .arguments(["--app-id", &self.application.0])
+            .environment("POSTERN_APP_SECRET", &self.application.1)
+            .arguments(&self.flags);
+        self.environment
+            .iter()
+            .fold(command, |command, (name, value)| {
+                command.environment(name, value)
+            })
+    }
+}
+
+/// A running sidecar.
+#[derive(Debug)]
+pub struct Sidecar {
+    process: Process,
+    address: SocketAddr,
+    admin: SocketAddr,
+    context: String,
+}
+
+impl Sidecar {
+    /// In front of `service`, fed by `auth_server`, ready.
+    pub fn start(service: &EchoService, auth_server: &AuthServer) -> Self {
+        SidecarPlan::new(service, &auth_server.url())
+            .start()
+            .ready()
+    }
+
+    /// In front of `service`, fed by `auth_server`, ready.
+    pub fn trusting(service: &EchoService, auth_server: &FakeAuthServer) -> Self {
+        SidecarPlan::new(service, &auth_server.url())
+            .start()
+            .ready()
+    }
+
+    /// Waits until it says that it is ready: it has a key.
+    #[must_use]
+    pub fn ready(self) -> Self {
+        wait::until("the sidecar to be ready", || {
+            (self.readiness() == 200).then_some(())
+        });
+        self
+    }
+
+    /// What `/readyz` answers.
+    pub fn readiness(&self) -> u16 {
+        admin_get(self.admin, "/readyz").status()
+    }
+
+    /// Where its probes and metrics are.
+    pub const fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Somebody without a token.
+    pub fn anonymous(&self) -> Client {
+        Client::anonymous(Program::Sidecar, self.address, &self.context)
+    }
+
+    /// Somebody with a token.
+    pub fn bearing(&self, token: &str) -> Client {
+        self.anonymous().bearing(token)
+    }
+
+    /// The process.
+    pub const fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The process, to be stopped and looked at.
+    pub fn into_process(self) -> Process {
+        self.process
+    }
+}

@@ -1,0 +1,89 @@
+//! The usual line-ups of actors.
+
+use serde_json::Value;
+
+use crate::auth_server::AuthServer;
+use crate::clock;
+use crate::echo_service::EchoService;
+use crate::fake_auth_server::FakeAuthServer;
+use crate::keys::SigningType;
+use crate::sidecar::{Sidecar, SidecarPlan};
+use crate::token_forge::Forge;
+
+/// The product as a newcomer runs it: a service, a sidecar in front of it, an auth server.
+#[derive(Debug)]
+pub struct Stack {
+    /// In front of `service`.
+    pub sidecar: Sidecar,
+    /// Issues the tokens.
+    pub auth_server: AuthServer,
+    /// Knows nothing of tokens.
+    pub service: EchoService,
+}
+
+impl Stack {
+    /// All three, ready.
+    pub fn start() -> Self {
+        let service = EchoService::start();
+        let auth_server = AuthServer::start();
+        let sidecar = Sidecar::start(&service, &auth_server);
+        Self {
+            sidecar,
+            auth_server,
+            service,
+        }
+    }
+}
+
+/// A sidecar that trusts the forge's key, so that a test can mint any token itself.
+#[derive(Debug)]
+pub struct ForgedStack {
+    /// Trusts `forge`.
+    pub sidecar: Sidecar,
+    /// Serves the forge's key.
+    pub auth_server: FakeAuthServer,
+    /// Knows nothing of tokens.
+    pub service: EchoService,
+    /// Holds the trusted key.
+    pub forge: Forge,
+}
+
+impl ForgedStack {
+    /// With ECDSA keys, which are quick to make.
+    pub fn start() -> Self {
+        Self::with(SigningType::Ecdsa, |plan| plan)
+    }
+
+    /// With keys of this type and a sidecar that `prepare` has laid out.
+    pub fn with(
+        signing_type: SigningType,
+        prepare: impl FnOnce(SidecarPlan) -> SidecarPlan,
+    ) -> Self {
+        let forge = Forge::new(signing_type);
+        let service = EchoService::start();
+        let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+        let plan = SidecarPlan::new(&service, &auth_server.url())
+            .flags(signing_flags(signing_type).iter().copied());
+        let sidecar = prepare(plan).start().ready();
+        Self {
+            sidecar,
+            auth_server,
+            service,
+            forge,
+        }
+    }
+
+    /// A good token of now.
+    pub fn token(&self) -> String {
+        self.forge.token(clock::now(), &Value::Null)
+    }
+}
+
+/// The sidecar's flags for a signing type.
+pub const fn signing_flags(signing_type: SigningType) -> &'static [&'static str] {
+    match signing_type {
+        SigningType::Rsa => &["--signing-type", "rsa"],
+        SigningType::Ecdsa => &["--signing-type", "ecdsa"],
+        SigningType::Hmac => &["--signing-type", "hmac", "--trust-shared-secret"],
+    }
+}

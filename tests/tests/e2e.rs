@@ -1,0 +1,37 @@
+//! The end-to-end tests: real binaries, real sockets, actors around them.
+//!
+//! One module for each area; names are sentences and begin with the row of the contract they prove
+//! (`contract_4_1_rule_1_…`). `tests/README.md` lists row → test.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod e2e {
+    mod ambiguous_requests;
+    mod attack_tokens;
+    mod auth_server_paths;
+    mod command_line;
+    mod current_user;
+    mod documents;
+    mod envelope;
+    mod file_store;
+    mod forwarding;
+    mod interop;
+    mod key_faults;
+    mod key_refresh;
+    mod login;
+    mod operation;
+    mod pass_list;
+    mod paths;
+    mod redis_store;
+    mod secret_key;
+    mod secrets;
+    mod settings;
+    mod signing_types;
+    mod spoofing;
+    mod spring;
+    mod upstream_failures;
+}

@@ -1,0 +1,238 @@
+//! Requests that two parsers could read differently, or that are none for a service, are refused
+//! (lessons A5, A9a, C24).
+
+use tests::client::{Request, verdict};
+use tests::echo_service::MARK;
+use tests::message::Message;
+use tests::raw_client::{RawClient, exchange};
+
+use super::forwarding::stack;
+
+#[test]
+fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
+    let stack = stack();
+    let token = stack.token();
+    let rows: [(&str, &str, &str); 17] = [
+        (
+            "both lengths",
+            "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400 request_framing",
+        ),
+        (
+            "a repeated length",
+            "Content-Length: 4\r\nContent-Length: 4\r\n\r\nbody",
+            "400 request_framing",
+        ),
+        (
+            "a length as a list",
+            "Content-Length: 4, 4\r\n\r\nbody",
+            "400 request_framing",
+        ),
+        (
+            "two lengths",
+            "Content-Length: 4\r\nContent-Length: 5\r\n\r\nbody",
+            "400 request_",
+        ),
+        (
+            "a signed length",
+            "Content-Length: +4\r\n\r\nbody",
+            "400 request_",
+        ),
+        (
+            "a length in hex",
+            "Content-Length: 0x4\r\n\r\nbody",
+            "400 request_",
+        ),
+        (
+            "a length without digits",
+            "Content-Length:\r\n\r\n",
+            "400 request_",
+        ),
+        (
+            "a look-alike of the length",
+            "Content_Length: 4\r\n\r\n",
+            "400 request_framing",
+        ),
+        (
+            "a look-alike of the coding",
+            "Transfer_Encoding: chunked\r\n\r\n",
+            "400 request_framing",
+        ),
+        (
+            "another coding",
+            "Transfer-Encoding: gzip\r\n\r\n",
+            "400 request_",
+        ),
+        (
+            "chunked twice",
+            "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+            "400 request_",
+        ),
+        (
+            "chunked with a tail",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+            "400 request_",
+        ),
+        (
+            "an odd spelling of chunked",
+            "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+            "400 request_",
+        ),
+        (
+            "a bare line feed",
+            "X-A: 1\nX-B: 2\r\n\r\n",
+            "400 request_framing",
+        ),
+        ("a folded line", "X-A: 1\r\n 2\r\n\r\n", "400 request_"),
+        (
+            "a blank before the colon",
+            "Content-Length : 4\r\n\r\nbody",
+            "400 request_",
+        ),
+        ("a line without a colon", "nonsense\r\n\r\n", "400 request_"),
+    ];
+    for (name, rest, expected) in rows {
+        for (path, credentials) in [
+            ("list", format!("Authorization: Bearer {token}\r\n")),
+            ("public/x", String::new()),
+        ] {
+            let request = format!("POST /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{rest}");
+            let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+            assert!(
+                verdict(&answer).starts_with(expected),
+                "{name} on {path}: {}",
+                verdict(&answer)
+            );
+        }
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service_are_refused() {
+    let stack = stack();
+    let token = stack.token();
+    for (first, host, expected) in [
+        (
+            "TRACE /orders/list HTTP/1.1",
+            "Host: a\r\n",
+            "405 method_not_allowed",
+        ),
+        (
+            "TRACE /orders/public/x HTTP/1.1",
+            "Host: a\r\n",
+            "405 method_not_allowed",
+        ),
+        (
+            "CONNECT /orders/list HTTP/1.1",
+            "Host: a\r\n",
+            "405 method_not_allowed",
+        ),
+        (
+            "CONNECT service:443 HTTP/1.1",
+            "Host: a\r\n",
+            "400 request_malformed",
+        ),
+        (
+            "OPTIONS * HTTP/1.1",
+            "Host: a\r\n",
+            "400 path_not_canonical",
+        ),
+        ("GET /orders/list HTTP/1.1", "", "400 host_missing"),
+        (
+            "GET /orders/list HTTP/1.1",
+            "Host: a\r\nHost: b\r\n",
+            "400 request_malformed",
+        ),
+        ("GET /orders/list HTTP/1.0", "", "400 host_missing"),
+        (
+            "GET orders/list HTTP/1.1",
+            "Host: a\r\n",
+            "400 path_not_canonical",
+        ),
+        ("GET /orders/list HTTP/2.0", "Host: a\r\n", ""),
+    ] {
+        let request = format!("{first}\r\n{host}Authorization: Bearer {token}\r\n\r\n");
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client.send(request.as_bytes());
+        client.finish();
+        match client.try_answer("GET") {
+            Ok(answer) => assert!(
+                verdict(&answer).starts_with(expected) && answer.status() >= 400,
+                "{first} {host}: {}",
+                verdict(&answer)
+            ),
+            // Closed without a word: refused as well.
+            Err(_) => assert_eq!(expected, "", "{first} {host}"),
+        }
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn lesson_c24_an_absolute_target_is_forwarded_in_origin_form_and_judged_by_its_path() {
+    let stack = stack();
+    let get = |target: &str, token: Option<&str>| -> Message {
+        let request = Request::new("GET", target);
+        let request = token.map_or(request.clone(), |token| {
+            request.line(format!("Authorization: Bearer {token}"))
+        });
+        exchange(
+            stack.sidecar.address(),
+            "GET",
+            &request.bytes("service.example"),
+        )
+    };
+    let token = stack.token();
+    assert_eq!(
+        get("http://service.example/orders/list?x=1", Some(&token)).status(),
+        200
+    );
+    assert_eq!(stack.service.last_request().target(), b"/orders/list?x=1");
+    assert_eq!(
+        verdict(&get("http://service.example/orders/list", None)),
+        "401 token_missing"
+    );
+    assert_eq!(
+        get("http://service.example/orders/public/x", None).status(),
+        200
+    );
+    assert_eq!(stack.service.last_request().target(), b"/orders/public/x");
+    assert_eq!(
+        verdict(&get(
+            "http://service.example/orders/public/../list",
+            Some(&token)
+        )),
+        "400 path_not_canonical"
+    );
+}
+
+#[test]
+fn an_upgrade_needs_a_verified_websocket_handshake() {
+    let stack = stack();
+    let switching = format!(
+        "HTTP/1.1 101 Switching Protocols\r\n{MARK}: 1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello"
+    );
+    stack.service.answers(switching.into_bytes());
+    let handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let open = |path: &str, credentials: &str| {
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client
+            .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{credentials}{handshake}").as_bytes());
+        client.answer("GET")
+    };
+    assert_eq!(verdict(&open("/orders/ws", "")), "401 token_missing");
+    assert_eq!(
+        verdict(&open("/orders/public/ws", "")),
+        "400 upgrade_not_allowed"
+    );
+    assert_eq!(stack.service.requests().len(), 0);
+    assert_eq!(
+        open(
+            "/orders/ws",
+            &format!("Authorization: Bearer {}\r\n", stack.token())
+        )
+        .status(),
+        101
+    );
+}

@@ -1,0 +1,304 @@
+//! `data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
+
+use contract::bearer;
+use contract::keys::{KeySet, VerificationKey};
+use contract::verifier::VerificationPolicy;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::client::{Request, verdict};
+use tests::clock::within_one_second;
+use tests::keys::{SigningKey, SigningType};
+use tests::message::Message;
+use tests::stack::ForgedStack;
+use tests::tables::{self, Verdicts};
+use tests::token_forge::{Forge, encode, payload_of};
+use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
+
+/// The cap of the `Authorization` field that the programs have by default.
+const AUTHORIZATION_CAP: usize = 8 * 1024;
+
+fn rows() -> Vec<TokenRow> {
+    tables::load::<TokenTable>("attack_tokens.toml").token
+}
+
+#[test]
+fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() {
+    let mut verdicts = Verdicts::default();
+    for signing_type in SigningType::ALL {
+        let forge = Forge::new(signing_type);
+        for row in rows()
+            .iter()
+            .filter(|row| row.signing.contains(&signing_type))
+        {
+            let verdict = judge(row, &forge);
+            let difference =
+                (verdict != row.expect).then(|| format!("{verdict}, not {}", row.expect));
+            verdicts.row(
+                &format!("{} ({})", row.name, signing_type.name()),
+                difference,
+            );
+        }
+    }
+    assert!(rows().len() >= 80, "the table has lost rows");
+    verdicts.conclude();
+}
+
+/// What the contract crate says, written as the table writes it.
+fn judge(row: &TokenRow, forge: &Forge) -> String {
+    let key = trusted_key(forge);
+    let kid = key.id().as_str().to_owned();
+    let keys = match row.keys {
+        KeySetShape::Nameless => KeySet::nameless(key),
+        KeySetShape::Named => KeySet::named(vec![another_key(forge), key]),
+    };
+    let verified = within_one_second(|now| {
+        let headers = header_map(&row.header_lines(forge, &kid, now));
+        let bearer = bearer::from_headers(&headers, AUTHORIZATION_CAP)?;
+        let bearer = bearer.ok_or(contract::rejection::Rejection::TokenMissing)?;
+        policy(row.policy).verify_at(&keys, bearer, now)
+    });
+    match verified {
+        Ok(_) => "accepted".to_owned(),
+        Err(rejection) => format!("{} {}", rejection.status().as_u16(), rejection.reason()),
+    }
+}
+
+fn trusted_key(forge: &Forge) -> VerificationKey {
+    parse(forge.trusted().signing_type(), &forge.trusted().served())
+}
+
+/// A second key of the set, to be passed over.
+fn another_key(forge: &Forge) -> VerificationKey {
+    let signing_type = forge.trusted().signing_type();
+    parse(signing_type, &SigningKey::generate(signing_type).served())
+}
+
+fn parse(signing_type: SigningType, text: &str) -> VerificationKey {
+    VerificationKey::parse(signing_type.name().parse().expect("a signing type"), text)
+        .expect("a key")
+}
+
+fn policy(policy: Policy) -> VerificationPolicy {
+    VerificationPolicy {
+        issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
+        audience: (policy == Policy::Audience).then(|| "orders".to_owned()),
+        leeway_seconds: 30,
+        require_expiry: policy != Policy::NoExpiry,
+    }
+}
+
+/// The lines as a server's parser hands them over: blanks around values taken away.
+fn header_map(lines: &[Vec<u8>]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let colon = line
+            .iter()
+            .position(|byte| *byte == b':')
+            .expect("a header line");
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        headers.append(
+            HeaderName::from_bytes(name).expect("a header name"),
+            HeaderValue::from_bytes(value).expect("a header value"),
+        );
+    }
+    headers
+}
+
+#[test]
+fn contract_5_every_row_of_the_token_table_gets_its_verdict_through_the_sidecar_with_rsa() {
+    through_the_sidecar(SigningType::Rsa, &Policy::ALL);
+}
+
+#[test]
+fn contract_5_every_row_of_the_token_table_gets_its_verdict_through_the_sidecar_with_ecdsa() {
+    through_the_sidecar(SigningType::Ecdsa, &[Policy::Default]);
+}
+
+#[test]
+fn contract_5_every_row_of_the_token_table_gets_its_verdict_through_the_sidecar_with_hmac() {
+    through_the_sidecar(SigningType::Hmac, &[Policy::Default]);
+}
+
+fn through_the_sidecar(signing_type: SigningType, policies: &[Policy]) {
+    let mut verdicts = Verdicts::default();
+    for policy in policies {
+        let stack = ForgedStack::with(signing_type, |plan| {
+            plan.flags(policy.flags().iter().copied())
+        });
+        let of_this_run = |row: &&TokenRow| {
+            row.signing.contains(&signing_type)
+                && row.policy == *policy
+                && row.keys == KeySetShape::Nameless
+        };
+        for row in rows().iter().filter(of_this_run) {
+            verdicts.row(&row.name, observe(&stack, row).err());
+        }
+    }
+    verdicts.conclude();
+}
+
+/// A refused request never reaches the service; an accepted one does, with the user.
+fn observe(stack: &ForgedStack, row: &TokenRow) -> Result<(), String> {
+    stack.service.take_requests();
+    let answer = within_one_second(|now| send(stack, row, now));
+    let seen = stack.service.take_requests();
+    let verdict = verdict(&answer);
+    let user = |request: &Message| request.header("X-Current-User");
+    match row.refusal() {
+        None if verdict == "200" && seen.iter().all(|request| user(request).len() == 1) => Ok(()),
+        None => Err(format!("{verdict}, not accepted")),
+        Some(_) if !seen.is_empty() => Err(format!(
+            "{verdict}, and the service received {}",
+            seen.len()
+        )),
+        Some(_) if verdict != row.expect => Err(format!("{verdict}, not {}", row.expect)),
+        Some((status, _)) => challenge(status, &answer),
+    }
+}
+
+fn send(stack: &ForgedStack, row: &TokenRow, now: i64) -> Message {
+    let target = row.query.as_ref().map_or_else(
+        || "/orders/list".to_owned(),
+        |query| format!("/orders/list?{query}"),
+    );
+    let lines = row.header_lines(&stack.forge, "unnamed", now);
+    let request = lines
+        .into_iter()
+        .fold(Request::new("GET", target), Request::line);
+    stack.sidecar.anonymous().send(&request)
+}
+
+/// RFC 6750 §3: every 401 says how to authenticate.
+fn challenge(status: u16, answer: &Message) -> Result<(), String> {
+    let challenges = answer.header("www-authenticate");
+    let realm = challenges
+        .iter()
+        .any(|challenge| challenge.starts_with(r#"Bearer realm="postern""#));
+    (status != 401 || realm)
+        .then_some(())
+        .ok_or_else(|| format!("WWW-Authenticate is {challenges:?}"))
+}
+
+#[test]
+fn contract_5_3_the_auth_server_refuses_forged_tokens_as_well() {
+    let server = AuthServer::start();
+    let forge = Forge::new(SigningType::Rsa);
+    let good = server.login();
+    let own = server.anonymous().bearing(&good).get(USER_DETAILS);
+    assert_eq!(own.status(), 200);
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let (header, payload) = signed.split_once('.').unwrap();
+    let other_payload = encode(br#"{"username":"root","userId":"0","exp":9999999999}"#);
+    let none = encode(br#"{"alg":"none","typ":"JWT"}"#);
+    for (token, expected) in [
+        (
+            forge.token(tests::clock::now(), &serde_json::Value::Null),
+            "401 token_signature",
+        ),
+        (
+            format!("{header}.{other_payload}.{signature}"),
+            "401 token_signature",
+        ),
+        (format!("{none}.{payload}."), "401 token_algorithm"),
+        (format!("{signed}."), "401 token_signature"),
+        (signed.to_owned(), "401 token_malformed"),
+    ] {
+        assert_eq!(
+            verdict(&server.anonymous().bearing(&token).get(USER_DETAILS)),
+            expected,
+            "{token}"
+        );
+    }
+}
+
+/// Refused requests never reach the service, however large they are: nothing of them is kept.
+#[test]
+fn lesson_b13_a_400_kb_token_is_answered_with_431_and_the_connection_does_not_hang() {
+    let stack = ForgedStack::start();
+    let client = stack.sidecar.bearing(&"a".repeat(400_000));
+    assert_eq!(verdict(&client.get("/list")), "431 authorization_too_large");
+    assert_eq!(stack.service.requests().len(), 0);
+    assert_eq!(
+        stack.sidecar.bearing(&stack.token()).get("/list").status(),
+        200
+    );
+}
+
+/// The auth server opens a store that holds the forge's pair, so that the same table can be held
+/// against the other program of the one interceptor.
+#[test]
+fn contract_5_3_every_row_of_the_token_table_gets_its_verdict_from_the_auth_server_with_rsa() {
+    through_the_auth_server(SigningType::Rsa);
+}
+
+#[test]
+fn contract_5_3_every_row_of_the_token_table_gets_its_verdict_from_the_auth_server_with_ecdsa() {
+    through_the_auth_server(SigningType::Ecdsa);
+}
+
+fn through_the_auth_server(signing_type: SigningType) {
+    let forge = Forge::new(signing_type);
+    let directory = tempfile::tempdir().unwrap();
+    put_pair(directory.path(), forge.trusted());
+    let plan = AuthServerPlan::new()
+        .directory(directory.path())
+        .flags(["--signing-type", signing_type.name()]);
+    let server = plan.start().ready();
+    let mut verdicts = Verdicts::default();
+    for row in rows()
+        .iter()
+        .filter(|row| row.signing.contains(&signing_type) && row.keys == KeySetShape::Nameless)
+    {
+        if matches!(row.policy, Policy::Default | Policy::Issuer) {
+            verdicts.row(&row.name, ask(&server, row, &forge).err());
+        }
+    }
+    verdicts.conclude();
+}
+
+fn put_pair(directory: &std::path::Path, key: &SigningKey) {
+    use std::os::unix::fs::PermissionsExt;
+    for (file, text) in [
+        ("user-token.private", key.private()),
+        ("user-token.public", key.served()),
+    ] {
+        let path = directory.join(file);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+fn ask(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String> {
+    let target = format!(
+        "/auth{USER_DETAILS}?{}",
+        row.query.as_deref().unwrap_or_default()
+    );
+    let (lines, answer) = within_one_second(|now| {
+        let lines = row.header_lines(forge, "unnamed", now);
+        let request = lines
+            .iter()
+            .cloned()
+            .fold(Request::new("GET", target.as_str()), Request::line);
+        (lines, server.anonymous().send(&request))
+    });
+    let expected = match row.expect.as_str() {
+        "accepted" if issued_by_auth(&lines) => "200",
+        // The auth server always asks for its own issuer, and asks for it last.
+        "accepted" => "401 token_issuer",
+        // Its limit of the whole head comes before that of one field.
+        "431 authorization_too_large" if answer.text().contains("request_header") => {
+            "431 request_header_too_large"
+        }
+        refused => refused,
+    };
+    let verdict = verdict(&answer);
+    (verdict == expected)
+        .then_some(())
+        .ok_or_else(|| format!("{verdict}, not {expected}"))
+}
+
+fn issued_by_auth(lines: &[Vec<u8>]) -> bool {
+    let line = String::from_utf8_lossy(&lines[0]).trim().to_owned();
+    let token = line.rsplit(' ').next().unwrap_or_default();
+    payload_of(token)["iss"] == "auth"
+}

@@ -1,0 +1,164 @@
+//! The auth server's own pass list and static files (contract §1, §4.4).
+
+use std::fs;
+
+use tests::auth_server::{
+    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials,
+};
+use tests::client::{Request, verdict};
+use tests::echo_service;
+use tests::message::Message;
+
+/// `static/app.js`, `assets/logo.svg`, and a secret beside them.
+fn site() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (file, text) in [
+        ("static/app.js", "1;"),
+        ("static/sub/a b.txt", "x"),
+        ("assets/logo.svg", "<svg/>"),
+        ("secret.txt", "hush"),
+    ] {
+        let path = directory.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+fn serving(site: &tempfile::TempDir) -> AuthServer {
+    AuthServerPlan::new()
+        .flags(["--static-dir", site.path().to_str().unwrap()])
+        .start()
+        .ready()
+}
+
+#[test]
+fn contract_4_4_static_and_assets_are_served_without_a_token() {
+    let site = site();
+    let server = serving(&site);
+    for (path, kind, text) in [
+        ("/static/app.js", "text/javascript", "1;"),
+        ("/static/sub/a%20b.txt", "text/plain", "x"),
+        ("/assets/logo.svg", "image/svg+xml", "<svg/>"),
+    ] {
+        let answer = server.anonymous().get(path);
+        assert_eq!(
+            (answer.status(), answer.text().as_str()),
+            (200, text),
+            "{path}"
+        );
+        assert_eq!(answer.header("content-type"), [kind], "{path}");
+        assert_eq!(
+            answer.header("x-content-type-options"),
+            ["nosniff"],
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn contract_4_4_nothing_outside_of_static_and_assets_is_served() {
+    let site = site();
+    fs::write(site.path().join("static/.env"), "hush").unwrap();
+    std::os::unix::fs::symlink(
+        site.path().join("secret.txt"),
+        site.path().join("static/link.txt"),
+    )
+    .unwrap();
+    let server = serving(&site);
+    for path in [
+        "/secret.txt",
+        "/static/.env",
+        "/static/link.txt",
+        "/static/../secret.txt",
+        "/static/%2e%2e/secret.txt",
+        "/static/..%2fsecret.txt",
+        "/static/%2e%2e%2fsecret.txt",
+        "/static/..%5csecret.txt",
+        "/static/%252e%252e/secret.txt",
+        "/static/..;/secret.txt",
+        "/static//../secret.txt",
+        "/static/sub/",
+        "/static/app.js%00.png",
+    ] {
+        for client in [server.anonymous(), server.logged_in()] {
+            let answer = client.send(&client.request("GET", path));
+            assert!(
+                answer.status() >= 400 && !answer.text().contains("hush"),
+                "{path}: {}",
+                answer.first_line()
+            );
+        }
+    }
+}
+
+#[test]
+fn contract_4_4_oauth_jwt_is_always_on_the_list() {
+    let server = AuthServerPlan::new()
+        .flags(["--pass", "/public/**"])
+        .start()
+        .ready();
+    assert_eq!(server.anonymous().post(LOGIN, &credentials()).status(), 200);
+    assert_eq!(
+        verdict(&server.anonymous().get("/public/x")),
+        "404 not_found"
+    );
+    assert_eq!(
+        verdict(&server.anonymous().get("/private/x")),
+        "401 token_missing"
+    );
+}
+
+#[test]
+fn contract_4_3_the_key_path_is_exempt_by_route_and_nothing_similar_is() {
+    let server = AuthServer::start();
+    assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
+    for path in [
+        "/client/user/secret/key/",
+        "/client/user/secret/keys",
+        "/client/user/secret",
+        "/client/user/secret//key",
+    ] {
+        let answer = server
+            .anonymous()
+            .get(&format!("{path}?appId=a&appSecret=b"));
+        assert_eq!(answer.status(), 401, "{path}");
+    }
+}
+
+#[test]
+fn contract_1_the_context_path_is_a_setting_and_may_be_empty() {
+    for context in ["", "/login-service", "/a/b"] {
+        let server = AuthServerPlan::new().context(context).start().ready();
+        assert_eq!(
+            server.logged_in().get(USER_DETAILS).status(),
+            200,
+            "{context}"
+        );
+        let outside = Request::new("POST", format!("/elsewhere{LOGIN}")).json(&credentials());
+        assert_eq!(
+            verdict(&server.anonymous().send(&outside)),
+            "401 token_missing",
+            "{context}"
+        );
+    }
+}
+
+#[test]
+fn contract_4_4_a_path_that_is_not_canonical_is_400_on_the_auth_server_too() {
+    let server = AuthServer::start();
+    for client in [server.anonymous(), server.logged_in()] {
+        for path in [
+            "/oauth/jwt/../../admin",
+            "/static/%2e%2e/x",
+            "/oauth/jwt/..;/x",
+            "/a%00b",
+            "/a%5cb",
+            "/%zz",
+        ] {
+            let answer: Message = client.get(path);
+            assert!(answer.header(echo_service::MARK).is_empty());
+            assert_eq!(verdict(&answer), "400 path_not_canonical", "{path}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Bad flags and configuration (issue 2, lesson D29): one line that names the flag, exit 64 or 78.
+
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::redis_server::free_address;
+use tests::tables::Verdicts;
+
+const USAGE: i32 = 64;
+pub(super) const CONFIG: i32 = 78;
+
+/// What the sidecar cannot do without.
+pub(super) const SIDECAR: [&str; 7] = [
+    "serve",
+    "--auth-server",
+    "http://127.0.0.1:1/auth",
+    "--app-id",
+    "orders",
+    "--app-secret",
+    "s",
+];
+
+pub(super) fn run(program: Program, arguments: &[&str]) -> Finished {
+    CommandLine::new(program.path()).arguments(arguments).run()
+}
+
+fn check(verdicts: &mut Verdicts, name: &str, end: &Finished, codes: &[i32], mentions: &str) {
+    let one_line = end.stderr.lines().count() == 1;
+    let good = end.code.is_some_and(|code| codes.contains(&code))
+        && one_line
+        && end.stderr.contains(mentions);
+    let difference = format!(
+        "exit {:?}, not {codes:?} with {mentions} in one line: {}",
+        end.code, end.stderr
+    );
+    verdicts.row(
+        name,
+        (!good || !end.stdout.is_empty()).then_some(difference),
+    );
+}
+
+#[test]
+fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
+    let mut verdicts = Verdicts::default();
+    for (arguments, codes, mentions) in [
+        (
+            &["serve", "--no-such-flag"][..],
+            &[USAGE][..],
+            "--no-such-flag",
+        ),
+        (&["no-such-command"], &[USAGE], "no-such-command"),
+        (&[], &[USAGE], ""),
+        (&["serve", "surplus"], &[USAGE], "surplus"),
+        (&["serve", "--listen"], &[USAGE], "--listen"),
+        (
+            &["serve", "--listen", "nonsense"],
+            &[USAGE, CONFIG],
+            "--listen",
+        ),
+        (
+            &["serve", "--listen", "127.0.0.1:70000"],
+            &[USAGE, CONFIG],
+            "--listen",
+        ),
+        (
+            &["serve", "--admin-listen", "x"],
+            &[USAGE, CONFIG],
+            "--admin-listen",
+        ),
+        (
+            &["serve", "--context-path", "auth"],
+            &[USAGE, CONFIG],
+            "--context-path",
+        ),
+        (
+            &["serve", "--context-path", "/a/../b"],
+            &[USAGE, CONFIG],
+            "--context-path",
+        ),
+        (
+            &["serve", "--context-path", "/auth/"],
+            &[USAGE, CONFIG],
+            "--context-path",
+        ),
+        (&["serve", "--store", "mysql://x"], &[CONFIG], "--store"),
+        (&["serve", "--store", ""], &[CONFIG], "--store"),
+        (
+            &["serve", "--signing-type", "none"],
+            &[USAGE, CONFIG],
+            "--signing-type",
+        ),
+        (
+            &["serve", "--token-lifetime", "0"],
+            &[USAGE, CONFIG],
+            "--token-lifetime",
+        ),
+        (
+            &["serve", "--token-lifetime=-1"],
+            &[USAGE, CONFIG],
+            "--token-lifetime",
+        ),
+        (
+            &["serve", "--token-lifetime", "5h"],
+            &[USAGE, CONFIG],
+            "--token-lifetime",
+        ),
+        (&["serve", "--leeway", "301"], &[USAGE, CONFIG], "--leeway"),
+        (&["serve", "--issuer", ""], &[USAGE, CONFIG], "--issuer"),
+        (
+            &["serve", "--registry", "zookeeper"],
+            &[USAGE, CONFIG],
+            "--registry",
+        ),
+        (&["serve", "--users", "ldap"], &[USAGE, CONFIG], "--users"),
+        (
+            &["serve", "--static-dir", "/nonexistent"],
+            &[CONFIG],
+            "--static-dir",
+        ),
+        (
+            &["serve", "--store-password-file", "/nonexistent"],
+            &[CONFIG],
+            "--store-password-file",
+        ),
+        (
+            &["serve", "--config", "/nonexistent.toml"],
+            &[CONFIG],
+            "/nonexistent.toml",
+        ),
+        (
+            &["serve", "--log-level", "a=b=c"],
+            &[USAGE, CONFIG],
+            "--log-level",
+        ),
+        (&["application", "add"], &[USAGE], "--app-id"),
+        (
+            &[
+                "application",
+                "add",
+                "--app-id",
+                "a b",
+                "--store",
+                "file:/nonexistent/x",
+            ],
+            &[USAGE, CONFIG],
+            "--app-id",
+        ),
+    ] {
+        check(
+            &mut verdicts,
+            &arguments.join(" "),
+            &run(Program::AuthServer, arguments),
+            codes,
+            mentions,
+        );
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
+    let mut verdicts = Verdicts::default();
+    for (arguments, codes, mentions) in [
+        (&["--no-such-flag"][..], &[USAGE][..], "--no-such-flag"),
+        (&["surplus"], &[USAGE], "surplus"),
+        (&["--listen", "nonsense"], &[USAGE, CONFIG], "--listen"),
+        (&["--upstream", ""], &[CONFIG], "--upstream"),
+        (&["--upstream", "127.0.0.1:3000"], &[CONFIG], "--upstream"),
+        (&["--upstream", "ftp://127.0.0.1"], &[CONFIG], "--upstream"),
+        (&["--app-name", "a b"], &[CONFIG], "--app-name"),
+        (&["--app-name", ".."], &[CONFIG], "--app-name"),
+        (&["--leeway", "301"], &[USAGE, CONFIG], "--leeway"),
+        (&["--leeway=-1"], &[USAGE, CONFIG], "--leeway"),
+        (&["--issuer", ""], &[USAGE, CONFIG], "--issuer"),
+        (
+            &["--refresh-cron", "* * * * *"],
+            &[USAGE, CONFIG],
+            "--refresh-cron",
+        ),
+        (
+            &["--refresh-cron", "every minute"],
+            &[USAGE, CONFIG],
+            "--refresh-cron",
+        ),
+        (&["--threads", "0"], &[USAGE, CONFIG], "--threads"),
+        (
+            &["--signing-type", "hmac"],
+            &[CONFIG],
+            "--trust-shared-secret",
+        ),
+        (
+            &["--app-secret-file", "/nonexistent"],
+            &[CONFIG],
+            "--app-secret",
+        ),
+        (
+            &["--config", "/nonexistent.toml"],
+            &[CONFIG],
+            "/nonexistent.toml",
+        ),
+    ] {
+        let arguments = [&SIDECAR, arguments].concat();
+        check(
+            &mut verdicts,
+            &arguments.join(" "),
+            &run(Program::Sidecar, &arguments),
+            codes,
+            mentions,
+        );
+    }
+    for left_out in ["--auth-server", "--app-id", "--app-secret"] {
+        let at = SIDECAR
+            .iter()
+            .position(|argument| *argument == left_out)
+            .unwrap();
+        let arguments = [&SIDECAR[..at], &SIDECAR[at + 2..]].concat();
+        check(
+            &mut verdicts,
+            &arguments.join(" "),
+            &run(Program::Sidecar, &arguments),
+            &[USAGE, CONFIG],
+            left_out,
+        );
+    }
+    for url in [
+        "",
+        "127.0.0.1:9000",
+        "ftp://host/auth",
+        "http://",
+        "http://host/auth?x=1",
+        "http://user:pw@host/auth",
+    ] {
+        let arguments = [&["serve", "--auth-server", url][..], &SIDECAR[3..]].concat();
+        check(
+            &mut verdicts,
+            url,
+            &run(Program::Sidecar, &arguments),
+            &[CONFIG],
+            "--auth-server",
+        );
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_and_is_no_panic() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (program, flags) in [
+        (Program::AuthServer, &["serve"][..]),
+        (Program::Sidecar, &SIDECAR),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let command = CommandLine::new(program.path())
+            .arguments(flags)
+            .arguments(["--listen", &address, "--admin-listen", "127.0.0.1:0"]);
+        let command = if program == Program::AuthServer {
+            command.arguments(["--store", &tests::auth_server::file_store(directory.path())])
+        } else {
+            command
+        };
+        let end = command.run();
+        assert!(
+            matches!(end.code, Some(69 | 78)),
+            "{:?} {}",
+            end.code,
+            end.stderr
+        );
+        let last = end.stderr.lines().last().unwrap_or_default();
+        assert!(
+            last.contains(&address) && !end.stderr.contains("panicked"),
+            "{}",
+            end.stderr
+        );
+    }
+}
+
+#[test]
+fn help_and_version_are_answers_and_no_errors() {
+    for program in Program::ALL {
+        for flag in ["--help", "--version", "-h", "-V"] {
+            let end = run(program, &[flag]);
+            assert_eq!(
+                (end.code, end.stderr.as_str()),
+                (Some(0), ""),
+                "{} {flag}",
+                program.name()
+            );
+            assert!(end.stdout.contains(program.name()), "{}", end.stdout);
+        }
+    }
+}
+
+#[test]
+fn healthcheck_asks_the_admin_port() {
+    let server = tests::auth_server::AuthServer::start();
+    let admin = server.admin().to_string();
+    for (address, code) in [(admin, 0), (free_address().to_string(), 69)] {
+        let end = run(
+            Program::AuthServer,
+            &["healthcheck", "--admin-listen", &address],
+        );
+        assert_eq!(end.code, Some(code), "{}", end.stderr);
+    }
+}

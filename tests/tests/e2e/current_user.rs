@@ -1,0 +1,159 @@
+//! The current user (contract §2.5, §4.2), on the auth server and on a sidecar.
+
+use serde_json::{Value, json};
+use tests::auth_server::USER_DETAILS;
+use tests::client::{Client, verdict};
+use tests::clock;
+use tests::stack::{ForgedStack, Stack};
+
+/// Contract §2.5, in its order.
+const FIELDS: [&str; 27] = [
+    "id",
+    "tenantId",
+    "clientId",
+    "signMethod",
+    "nickName",
+    "avatar",
+    "anId",
+    "anTitle",
+    "telephone",
+    "email",
+    "account",
+    "accountSecret",
+    "status",
+    "appId",
+    "openId",
+    "userType",
+    "sex",
+    "deptId",
+    "deptTitle",
+    "postId",
+    "postTitle",
+    "grade",
+    "isSuperAdmin",
+    "delFlag",
+    "canDel",
+    "expireTime",
+    "other",
+];
+
+#[test]
+fn contract_2_5_all_27_fields_are_returned_and_null_without_a_value() {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    for client in both(&stack, &token) {
+        let user = client.get(USER_DETAILS).json()["data"].clone();
+        let members = user.as_object().unwrap();
+        assert_eq!(members.len(), 27);
+        for name in FIELDS {
+            let value = members
+                .get(name)
+                .unwrap_or_else(|| panic!("{name} is missing"));
+            let has_value = ["id", "nickName", "account", "userType"].contains(&name);
+            assert_eq!(value.is_string(), has_value, "{name} is {value}");
+        }
+    }
+}
+
+#[test]
+fn contract_4_2_rule_3_auth_server_and_sidecar_return_the_same_user() {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    let [one, other] = both(&stack, &token).map(|client| client.get(USER_DETAILS));
+    assert_eq!((one.status(), one.json()), (200, other.json()));
+    assert_eq!(one.json()["msg"], "operation succeeded");
+}
+
+#[test]
+fn contract_4_2_rule_1_the_user_is_resolved_from_the_token() {
+    let stack = ForgedStack::start();
+    let changes = json!({
+        "username": "žofie", "nickName": "小明 😀", "userId": "42",
+        "extraInfo": {"avatar": "https://x/a.png", "telephone": "+49 30", "userType": "staff", "tenantId": "t-7", "grade": "3"},
+    });
+    let token = stack.forge.token(clock::now(), &changes);
+    let user = stack.sidecar.bearing(&token).get(USER_DETAILS).json()["data"].clone();
+    let expected = json!({
+        "id": "42", "account": "žofie", "nickName": "小明 😀", "avatar": "https://x/a.png",
+        "telephone": "+49 30", "userType": "staff", "tenantId": "t-7", "grade": "3",
+    });
+    for name in FIELDS {
+        assert_eq!(
+            user[name],
+            expected.get(name).cloned().unwrap_or(Value::Null),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn contract_4_2_rule_2_the_endpoint_exists_on_both_programs_and_the_service_never_sees_it() {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    for client in both(&stack, &token) {
+        assert_eq!(client.get(USER_DETAILS).status(), 200);
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn contract_4_2_without_a_token_both_programs_answer_401() {
+    let stack = Stack::start();
+    for client in [stack.auth_server.anonymous(), stack.sidecar.anonymous()] {
+        let answer = client.get(USER_DETAILS);
+        assert_eq!(verdict(&answer), "401 token_missing");
+        assert_eq!(
+            answer.header("www-authenticate"),
+            [r#"Bearer realm="postern""#]
+        );
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn contract_4_2_only_get_and_head_are_answered() {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    for client in both(&stack, &token) {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
+            let answer = client.send(&client.request(method, USER_DETAILS));
+            assert_eq!(verdict(&answer), "405 method_not_allowed", "{method}");
+        }
+        let head = client.send(&client.request("HEAD", USER_DETAILS));
+        assert_eq!((head.status(), head.body.len()), (200, 0));
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn contract_5_2_the_verified_ticket_may_be_sent_and_is_not_required() {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    for client in both(&stack, &token) {
+        let request = client
+            .request("GET", USER_DETAILS)
+            .line("Verified-Ticket: any")
+            .line("Accept: application/json");
+        assert_eq!(client.send(&request).status(), 200);
+        assert_eq!(client.get(USER_DETAILS).status(), 200);
+    }
+}
+
+#[test]
+fn contract_4_2_the_answer_is_not_to_be_stored_by_caches() {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    for client in both(&stack, &token) {
+        assert_eq!(
+            client.get(USER_DETAILS).header("cache-control"),
+            ["no-store"]
+        );
+    }
+}
+
+fn both(stack: &Stack, token: &str) -> [Client; 2] {
+    [
+        stack.auth_server.anonymous().bearing(token),
+        stack.sidecar.bearing(token),
+    ]
+}

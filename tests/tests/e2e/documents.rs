@@ -1,0 +1,229 @@
+//! Documents that are held to the truth: the configuration reference to `--help`, the table of
+//! `README.md` to the tests that exist, the API document to the table of rejections, the OpenAPI document to its own schema rules.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use contract::rejection::Rejection;
+use tests::openapi;
+use tests::process::CommandLine;
+use tests::programs::{Program, repository};
+
+const CONFIGURATION: &str = "docs/configuration.md";
+/// What rewrites the generated blocks instead of comparing them.
+const UPDATE: &str = "POSTERN_UPDATE_DOCS";
+
+/// Every command that has help of its own.
+const COMMANDS: [(Program, &str); 15] = [
+    (Program::AuthServer, ""),
+    (Program::AuthServer, "serve"),
+    (Program::AuthServer, "check"),
+    (Program::AuthServer, "healthcheck"),
+    (Program::AuthServer, "keys"),
+    (Program::AuthServer, "keys show"),
+    (Program::AuthServer, "keys export-public"),
+    (Program::AuthServer, "application"),
+    (Program::AuthServer, "application add"),
+    (Program::AuthServer, "application list"),
+    (Program::Sidecar, ""),
+    (Program::Sidecar, "serve"),
+    (Program::Sidecar, "check"),
+    (Program::Sidecar, "healthcheck"),
+    (Program::Sidecar, "wait"),
+];
+
+fn help(program: Program, command: &str) -> String {
+    let end = CommandLine::new(program.path())
+        .arguments(command.split_whitespace())
+        .arguments(["--help"])
+        .environment("COLUMNS", "100")
+        .run();
+    assert_eq!(
+        end.code,
+        Some(0),
+        "{} {command} --help: {}",
+        program.name(),
+        end.stderr
+    );
+    let lines: Vec<&str> = end.stdout.lines().map(str::trim_end).collect();
+    lines.join("\n").trim_end().to_owned()
+}
+
+/// The names of the subcommands in a help text.
+fn subcommands(help: &str) -> Vec<String> {
+    let list = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
+    let names = list.filter_map(|line| {
+        line.strip_prefix("  ")
+            .filter(|line| !line.starts_with(' '))
+    });
+    names
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_configuration_reference_shows_the_help_of_every_command() {
+    let path = repository().join(CONFIGURATION);
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let updated = COMMANDS
+        .iter()
+        .fold(text.clone(), |text, (program, command)| {
+            let name = format!("{} {command}", program.name())
+                .trim_end()
+                .to_owned();
+            replace_block(&text, &name, &help(*program, command))
+        });
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, updated).unwrap();
+    } else {
+        assert_eq!(
+            text, updated,
+            "{CONFIGURATION} is out of date: {UPDATE}=1 makes this test rewrite it"
+        );
+    }
+}
+
+/// Replaces what stands between `<!-- help: NAME -->` and `<!-- end -->`.
+fn replace_block(text: &str, name: &str, help: &str) -> String {
+    let start = format!("<!-- help: {name} -->\n");
+    let (before, rest) = text
+        .split_once(&start)
+        .unwrap_or_else(|| panic!("{CONFIGURATION} has no block `{name}`"));
+    let (_, after) = rest
+        .split_once("<!-- end -->")
+        .unwrap_or_else(|| panic!("the block `{name}` has no end"));
+    format!("{before}{start}```text\n{help}\n```\n<!-- end -->{after}")
+}
+
+#[test]
+fn no_command_is_missing_from_the_configuration_reference() {
+    for (program, command) in COMMANDS {
+        for below in subcommands(&help(program, command)) {
+            let full = format!("{command} {below}").trim_start().to_owned();
+            let known = COMMANDS.contains(&(program, full.as_str()));
+            assert!(
+                known,
+                "{} {full} is not in the list of documented commands",
+                program.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_flag_of_serve_has_its_environment_variable() {
+    for program in Program::ALL {
+        let lines = help(program, "serve");
+        // Long descriptions push the variable onto the next line, or break it in two.
+        let text: String = lines.split_whitespace().collect::<Vec<_>>().join(" ");
+        for flag in lines
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("--"))
+        {
+            let name = flag.split([' ', '=']).next().unwrap_or_default();
+            let variable = format!("POSTERN_{}", name.to_uppercase().replace('-', "_"));
+            // Without `=` where the value is a secret.
+            let shown = ["=", "]"]
+                .iter()
+                .any(|end| text.contains(&format!("[env: {variable}{end}")));
+            assert!(shown, "--{name} of {} has no {variable}", program.name());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let sources: String = rust_files(&repository().join("tests/tests"))
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    let existing: Vec<&str> = test_names(&sources);
+    let named: Vec<&str> = readme
+        .split('`')
+        .filter(|word| is_test_name(word))
+        .collect();
+    for name in &named {
+        assert!(
+            existing.contains(name),
+            "README.md names {name}, which does not exist"
+        );
+    }
+    for name in existing.iter().filter(|name| name.starts_with("contract_")) {
+        assert!(named.contains(name), "README.md does not name {name}");
+    }
+}
+
+/// The functions behind `#[test]`.
+fn test_names(source: &str) -> Vec<&str> {
+    let after_attribute = source.split("#[test]\n").skip(1);
+    after_attribute
+        .filter_map(|rest| rest.strip_prefix("fn ")?.split('(').next())
+        .collect()
+}
+
+fn is_test_name(word: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    word.matches('_').count() >= 4 && word.bytes().all(plain)
+}
+
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[test]
+fn contract_4_the_openapi_document_describes_the_three_endpoints_and_holds_only_usable_schemas() {
+    let document = openapi::document().value();
+    assert_eq!(document["openapi"], "3.1.0");
+    for (path, method) in [
+        ("/oauth/jwt/token", "post"),
+        ("/current/user/details", "get"),
+        ("/client/user/secret/key", "get"),
+    ] {
+        assert!(
+            document["paths"][path][method].is_object(),
+            "{method} {path}"
+        );
+    }
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        openapi::document()
+            .compile(schema)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let user = &document["components"]["schemas"]["CurrentUserDetails"];
+    assert_eq!(user["required"].as_array().map(Vec::len), Some(27));
+}
+
+#[test]
+fn the_api_document_lists_every_reason_code_with_its_status_and_meaning() {
+    let api = fs::read_to_string(repository().join("docs/api.md")).unwrap();
+    let listed: Vec<&str> = api
+        .lines()
+        .skip_while(|line| !line.starts_with("| reason |"))
+        .skip(2)
+        .collect();
+    let expected: Vec<String> = Rejection::ALL
+        .iter()
+        .map(|rejection| {
+            let status = rejection.status().as_u16();
+            format!("| `{rejection}` | {status} | {} |", rejection.message())
+        })
+        .collect();
+    assert_eq!(listed, expected);
+}

@@ -1,0 +1,195 @@
+//! The one envelope (contract §2.1, §7): on every answer of either program, failures included.
+
+use contract::rejection::Rejection;
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServer, LOGIN, SECRET_KEY, USER_DETAILS, credentials};
+use tests::client::verdict;
+use tests::message::Message;
+use tests::openapi;
+use tests::raw_client::exchange;
+use tests::stack::Stack;
+
+#[test]
+fn contract_2_1_every_success_is_success_status_msg_data_in_this_order() {
+    let stack = Stack::start();
+    let user = stack.auth_server.logged_in();
+    let answers = [
+        (user.post(LOGIN, &credentials()), "login succeeded"),
+        (user.get(USER_DETAILS), "operation succeeded"),
+        (user.get(SECRET_KEY), "operation succeeded"),
+        (
+            stack
+                .sidecar
+                .bearing(&stack.auth_server.login())
+                .get(USER_DETAILS),
+            "operation succeeded",
+        ),
+    ];
+    for (answer, message) in answers {
+        assert_eq!(answer.header("content-type"), ["application/json"]);
+        let text = answer.text();
+        let at = |name: &str| {
+            text.find(&format!("\"{name}\":"))
+                .unwrap_or_else(|| panic!("{name} in {text}"))
+        };
+        assert!(
+            at("success") < at("msg") && at("status") < at("msg") && at("msg") < at("data"),
+            "{text}"
+        );
+        let envelope = answer.json();
+        assert_eq!(
+            (&envelope["success"], &envelope["status"]),
+            (&json!(true), &json!(200))
+        );
+        assert_eq!(envelope["msg"], message);
+        assert_eq!(envelope.as_object().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn contract_7_every_failure_has_success_false_the_http_status_a_message_and_a_reason() {
+    let stack = Stack::start();
+    let (auth, sidecar) = (stack.auth_server.anonymous(), stack.sidecar.anonymous());
+    for answer in [
+        auth.get("/nowhere"),
+        auth.get(LOGIN),
+        auth.post(LOGIN, &json!({})),
+        auth.get("/client/user/secret/key"),
+        sidecar.get("/nowhere"),
+        sidecar.get(USER_DETAILS),
+        sidecar.bearing("a.b.c").get("/list"),
+    ] {
+        assert_failure(&answer);
+    }
+}
+
+fn assert_failure(answer: &Message) {
+    let envelope = answer.json();
+    assert_eq!(envelope["success"], json!(false));
+    assert_eq!(envelope["status"], json!(answer.status()));
+    assert!(
+        envelope["msg"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty())
+    );
+    assert!(
+        envelope["data"]["reason"]
+            .as_str()
+            .is_some_and(|code| !code.is_empty())
+    );
+}
+
+#[test]
+fn an_unknown_path_is_401_without_and_404_with_a_token() {
+    let server = AuthServer::start();
+    let (anonymous, user) = (server.anonymous(), server.logged_in());
+    for path in [
+        "/nowhere",
+        "/",
+        "",
+        "/oauth",
+        "/client/user/secret",
+        "/current/user/details/x",
+        "/Oauth/jwt/token",
+    ] {
+        assert_eq!(verdict(&anonymous.get(path)), "401 token_missing", "{path}");
+        assert_eq!(verdict(&user.get(path)), "404 not_found", "{path}");
+    }
+}
+
+#[test]
+fn contract_4_4_an_unknown_path_below_the_pass_list_is_404_without_a_token() {
+    let server = AuthServer::start();
+    for path in [
+        "/oauth/jwt/refresh",
+        "/oauth/jwt",
+        "/static/missing.js",
+        "/assets/missing.js",
+    ] {
+        assert_eq!(
+            verdict(&server.anonymous().get(path)),
+            "404 not_found",
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_http_request_gets_400_and_the_server_lives() {
+    let server = AuthServer::start();
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET /auth/x HTTP/9.9\r\n\r\n",
+        b"GET /auth/x HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+        b"GET /auth/x HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        b"GET /auth/a\x00b HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        let answer = exchange(server.address(), "GET", bytes);
+        assert_eq!(answer.status(), 400, "{}", String::from_utf8_lossy(bytes));
+        assert_failure(&answer);
+    }
+    assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
+}
+
+#[test]
+fn every_401_names_a_fixed_realm_and_an_error_once_there_was_a_token() {
+    let stack = Stack::start();
+    for client in [stack.auth_server.anonymous(), stack.sidecar.anonymous()] {
+        let missing = client.get("/list?x=1");
+        assert_eq!(
+            missing.header("www-authenticate"),
+            [r#"Bearer realm="postern""#]
+        );
+        let refused = client
+            .bearing("a.b.c")
+            .get("/list?x=1")
+            .header("www-authenticate");
+        let [challenge] = refused.as_slice() else {
+            panic!("{refused:?}")
+        };
+        assert!(
+            challenge.starts_with(r#"Bearer realm="postern", error="invalid_token""#),
+            "{challenge}"
+        );
+        assert!(
+            !challenge.contains("list"),
+            "the URL is never echoed: {challenge}"
+        );
+    }
+}
+
+#[test]
+fn the_openapi_document_knows_every_reason_code_and_no_other() {
+    let described: Vec<&str> =
+        openapi::document().value()["components"]["schemas"]["Reason"]["enum"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+    let known: Vec<&str> = Rejection::ALL
+        .iter()
+        .map(|rejection| rejection.reason())
+        .collect();
+    assert_eq!(described, known);
+}
+
+#[test]
+fn contract_8_no_envelope_holds_a_date_of_another_form() {
+    let stack = Stack::start();
+    let user = stack.auth_server.logged_in();
+    for answer in [
+        user.post(LOGIN, &credentials()),
+        user.get(USER_DETAILS),
+        user.get(SECRET_KEY),
+        user.get("/x"),
+    ] {
+        assert_eq!(
+            openapi::wrong_date(&answer.json()),
+            None,
+            "{}",
+            answer.text()
+        );
+    }
+}

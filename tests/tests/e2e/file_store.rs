@@ -1,0 +1,285 @@
+//! The embedded store: what stops a start, and that nothing is ever overwritten.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tests::auth_server::{AuthServerPlan, USER_DETAILS};
+use tests::keys::{SigningKey, SigningType};
+use tests::process::{CommandLine, Finished};
+
+const PRIVATE: &str = "user-token.private";
+const PUBLIC: &str = "user-token.public";
+
+/// A store that a server has made and left.
+struct Store {
+    directory: tempfile::TempDir,
+}
+
+impl Store {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        drop(
+            AuthServerPlan::new()
+                .directory(directory.path())
+                .start()
+                .ready(),
+        );
+        Self { directory }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.path(file), text).unwrap();
+    }
+
+    fn chmod(&self, file: &str, mode: u32) {
+        fs::set_permissions(self.path(file), Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn contents(&self) -> [Option<Vec<u8>>; 2] {
+        [PRIVATE, PUBLIC].map(|file| fs::read(self.path(file)).ok())
+    }
+
+    fn serve(&self) -> AuthServerPlan {
+        AuthServerPlan::new().directory(self.directory.path())
+    }
+
+    /// A start that must fail: exit 78, a last line with the file, its owner and its mode, and
+    /// every byte where it was.
+    fn refuses(&self, file: &str) -> Finished {
+        let before = self.contents();
+        let end = self.serve().fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert_eq!(self.contents(), before, "nothing is overwritten");
+        let line = end.stderr.lines().last().unwrap_or_default().to_owned();
+        let path = self.path(file);
+        assert!(
+            line.contains(&path.display().to_string()),
+            "the file in: {line}"
+        );
+        if let Ok(metadata) = fs::symlink_metadata(&path) {
+            assert!(
+                line.contains(&format!("{:o}", metadata.mode() & 0o7777)),
+                "the mode in: {line}"
+            );
+            assert!(
+                line.contains(&metadata.uid().to_string()),
+                "the owner in: {line}"
+            );
+        }
+        assert!(
+            !end.stderr.contains("BEGIN PRIVATE"),
+            "no key material in the complaint"
+        );
+        end
+    }
+}
+
+#[test]
+fn contract_1_both_keys_present_are_loaded() {
+    let store = Store::new();
+    let before = store.contents();
+    let server = store.serve().start().ready();
+    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    assert_eq!(store.contents(), before);
+}
+
+#[test]
+fn contract_1_a_missing_key_is_replaced_together_with_the_other() {
+    for missing in [PRIVATE, PUBLIC] {
+        let store = Store::new();
+        let before = store.contents();
+        fs::remove_file(store.path(missing)).unwrap();
+        let server = store.serve().start().ready();
+        assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+        let after = store.contents();
+        assert!(
+            after
+                .iter()
+                .zip(&before)
+                .all(|(after, before)| after.is_some() && after != before),
+            "{missing}"
+        );
+    }
+}
+
+#[test]
+fn the_files_are_their_owners_alone() {
+    let store = Store::new();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(
+        (mode(&store.path(PRIVATE)), mode(&store.path(PUBLIC))),
+        (0o600, 0o600)
+    );
+    let nested = store.path("made/by/the/server");
+    drop(AuthServerPlan::new().directory(&nested).start().ready());
+    assert_eq!(mode(&nested), 0o700);
+}
+
+#[test]
+fn a_key_file_that_others_may_read_stops_the_start() {
+    for mode in [0o644, 0o604, 0o640, 0o660, 0o666] {
+        let store = Store::new();
+        store.chmod(PRIVATE, mode);
+        store.refuses(PRIVATE);
+    }
+}
+
+#[test]
+fn a_public_key_file_that_others_may_write_stops_the_start() {
+    let store = Store::new();
+    store.chmod(PUBLIC, 0o666);
+    store.refuses(PUBLIC);
+}
+
+#[test]
+fn a_truncated_key_file_stops_the_start() {
+    for (file, keep) in [(PRIVATE, 800), (PRIVATE, 0), (PUBLIC, 100), (PUBLIC, 0)] {
+        let store = Store::new();
+        let text = fs::read_to_string(store.path(file)).unwrap();
+        store.write(file, &text[..keep]);
+        store.refuses(file);
+    }
+}
+
+#[test]
+fn a_key_file_that_holds_something_else_stops_the_start() {
+    let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (file, text) in [
+        (PRIVATE, "not a key"),
+        (PRIVATE, certificate),
+        (PUBLIC, "{}"),
+        (PUBLIC, certificate),
+    ] {
+        let store = Store::new();
+        store.write(file, text);
+        store.refuses(file);
+    }
+}
+
+#[test]
+fn a_foreign_pair_of_another_type_stops_the_start() {
+    let store = Store::new();
+    let key = SigningKey::generate(SigningType::Ecdsa);
+    store.write(PRIVATE, &key.private());
+    store.write(PUBLIC, &key.served());
+    store.refuses(PRIVATE);
+}
+
+#[test]
+fn two_halves_of_two_pairs_stop_the_start() {
+    let store = Store::new();
+    store.write(PUBLIC, &SigningKey::generate(SigningType::Rsa).served());
+    store.refuses(PUBLIC);
+}
+
+#[test]
+fn a_directory_in_the_place_of_a_key_file_stops_the_start() {
+    let store = Store::new();
+    fs::remove_file(store.path(PRIVATE)).unwrap();
+    fs::create_dir(store.path(PRIVATE)).unwrap();
+    store.refuses(PRIVATE);
+}
+
+#[test]
+fn a_key_file_that_cannot_be_read_stops_the_start() {
+    let store = Store::new();
+    if !take_away(&store.path(PRIVATE)) {
+        // Root reads every file: the owner is what then tells that something is wrong.
+        return;
+    }
+    store.refuses(PRIVATE);
+}
+
+/// Makes a file unreadable: by its mode, or, for root, by giving it to somebody else.
+fn take_away(path: &Path) -> bool {
+    fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+    if fs::read(path).is_err() {
+        return true;
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).is_ok()
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_stops_the_start() {
+    let store = Store::new();
+    fs::set_permissions(store.directory.path(), Permissions::from_mode(0o777)).unwrap();
+    let end = store.serve().fails();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    assert!(
+        end.stderr
+            .contains(&store.directory.path().display().to_string()),
+        "{}",
+        end.stderr
+    );
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_told_so_in_one_line() {
+    let store = Store::new();
+    let first = store.serve().start().ready();
+    let end = store.serve().fails();
+    assert!(
+        matches!(end.code, Some(69 | 78)),
+        "{:?} {}",
+        end.code,
+        end.stderr
+    );
+    assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
+    assert!(
+        end.stderr
+            .contains(&store.directory.path().display().to_string()),
+        "{}",
+        end.stderr
+    );
+    assert_eq!(
+        first.logged_in().get(USER_DETAILS).status(),
+        200,
+        "the first one goes on"
+    );
+}
+
+#[test]
+fn a_server_that_was_killed_leaves_a_store_that_the_next_one_opens() {
+    let store = Store::new();
+    let process = store.serve().start().ready().into_process();
+    process.signal("KILL");
+    drop(process);
+    drop(store.serve().start().ready());
+}
+
+#[test]
+fn keys_that_vanish_while_running_are_put_back() {
+    let store = Store::new();
+    let server = store.serve().flags(["--store-reread", "1"]).start().ready();
+    let before = store.contents();
+    for file in [PRIVATE, PUBLIC] {
+        fs::remove_file(store.path(file)).unwrap();
+    }
+    tests::wait::until("the pair to be back", || {
+        (store.contents() == before).then_some(())
+    });
+    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+}
+
+#[test]
+fn the_public_key_is_exported_beside_a_running_server() {
+    let store = Store::new();
+    let server = store.serve().start().ready();
+    let url = tests::auth_server::file_store(store.directory.path());
+    let command = CommandLine::new(tests::programs::Program::AuthServer.path());
+    let end = command
+        .arguments(["keys", "export-public", "--store", &url])
+        .run();
+    assert_eq!(
+        (end.code, end.stdout.trim()),
+        (Some(0), server.served_key().trim()),
+        "{}",
+        end.stderr
+    );
+}

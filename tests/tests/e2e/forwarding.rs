@@ -1,0 +1,244 @@
+//! Everything else is forwarded unchanged, in both directions (design §3 *Contract paths*).
+
+use tests::client::{Request, verdict};
+use tests::echo_service::MARK;
+use tests::keys::SigningType;
+use tests::raw_client::{RawClient, exchange};
+use tests::socket_server::response;
+use tests::stack::ForgedStack;
+
+/// A protected service with one pass-listed tree.
+pub(super) fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| plan.pass(["/public/**"]))
+}
+
+/// The header lines that the sidecar neither adds nor manages for its own connection. A blank behind
+/// the colon of an empty field is no part of it (RFC 9110 §5.5).
+fn end_to_end(lines: &[String]) -> Vec<String> {
+    const OURS: [&str; 3] = ["x-current-user", "connection", "content-length"];
+    let name = |line: &String| {
+        line.split(':')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase()
+    };
+    lines
+        .iter()
+        .filter(|line| !OURS.contains(&name(line).as_str()))
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn method_target_headers_and_body_reach_the_service_unchanged() {
+    let stack = stack();
+    let authorization = format!("Authorization: Bearer {}", stack.token());
+    let lines = [
+        "Host: service.example:8080",
+        authorization.as_str(),
+        "Verified-Ticket: ticket-1",
+        "Accept: application/json",
+        "x-lower-case: 1",
+        "X-Repeated: b",
+        "X-Repeated: a",
+        "Cookie: a=1; b=\"2\"",
+        "X-Empty:",
+        "X-Forwarded-For: 203.0.113.7",
+        "Forwarded: for=203.0.113.7",
+        "Accept-Encoding: gzip, br",
+        "User-Agent: curl/8",
+        "Content-Type: application/octet-stream",
+        "If-None-Match: \"x\"",
+        "Range: bytes=0-1",
+    ];
+    for method in [
+        "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT",
+    ] {
+        let body: Vec<u8> = (0..=255).collect();
+        let target =
+            "/orders/a%20b/%E4%BD%A0;v=1//c%2fd?q=1&q=2&x=%00%ff&redirect=/public/../x&empty=&=&?";
+        let mut request =
+            format!("{method} {target} HTTP/1.1\r\n{}\r\n", lines.join("\r\n")).into_bytes();
+        request.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+        request.extend_from_slice(&body);
+        let answer = exchange(stack.sidecar.address(), method, &request);
+        assert_eq!(answer.status(), 200, "{method}: {}", answer.text());
+        let seen = stack.service.last_request();
+        assert_eq!(seen.method(), method);
+        assert_eq!(String::from_utf8_lossy(&seen.target()), target);
+        assert_eq!(end_to_end(&seen.header_lines()), lines, "{method}");
+        assert_eq!(seen.header("content-length"), ["256"]);
+        assert_eq!(seen.body, body, "{method}");
+    }
+}
+
+#[test]
+fn contract_5_1_and_5_2_authorization_and_verified_ticket_pass_through() {
+    let stack = stack();
+    let token = stack.token();
+    let client = stack.sidecar.bearing(&token);
+    client.send(&client.request("GET", "/list").line("Verified-Ticket: t-1"));
+    let seen = stack.service.last_request();
+    assert_eq!(seen.header("authorization"), [format!("Bearer {token}")]);
+    assert_eq!(seen.header("verified-ticket"), ["t-1"]);
+}
+
+#[test]
+fn authorization_can_be_kept_from_the_service() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--forward-authorization", "false"])
+    });
+    stack.sidecar.bearing(&stack.token()).get("/list");
+    let seen = stack.service.last_request();
+    assert_eq!(seen.header("authorization"), Vec::<String>::new());
+    assert_eq!(seen.header("X-Current-User").len(), 1);
+}
+
+#[test]
+fn status_headers_and_body_of_the_service_reach_the_client_unchanged() {
+    let stack = stack();
+    let client = stack.sidecar.bearing(&stack.token());
+    let body: Vec<u8> = (0..=255).rev().collect();
+    for status in [
+        "200 OK",
+        "201 Created",
+        "202 Accepted",
+        "301 Moved Permanently",
+        "400 Bad Request",
+        "401 Unauthorized",
+        "403 Forbidden",
+        "404 Not Found",
+        "418 I'm a teapot",
+        "500 Internal Server Error",
+        "503 Service Unavailable",
+    ] {
+        let lines = [
+            format!("{MARK}: 1"),
+            "Set-Cookie: a=1".to_owned(),
+            "Set-Cookie: b=2".to_owned(),
+            "Content-Type: application/x-own".to_owned(),
+            "WWW-Authenticate: Own realm=\"x\"".to_owned(),
+            "Location: /elsewhere?x=1".to_owned(),
+            "X-Own-Case: 1".to_owned(),
+            "Content-Encoding: identity".to_owned(),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        stack.service.answers(response(status, &lines, &body));
+        let answer = client.get("/list");
+        assert_eq!(answer.first_line(), format!("HTTP/1.1 {status}"));
+        assert_eq!(answer.body, body, "{status}");
+        let seen = answer.header_lines();
+        for line in &lines {
+            assert!(
+                seen.iter().any(|seen| seen == line),
+                "{status}: {line} in {seen:?}"
+            );
+        }
+        assert_eq!(answer.header("set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(answer.header("www-authenticate"), ["Own realm=\"x\""]);
+    }
+}
+
+#[test]
+fn answers_without_a_body_and_chunked_answers_pass() {
+    let stack = stack();
+    let client = stack.sidecar.bearing(&stack.token());
+    for status in ["204 No Content", "304 Not Modified"] {
+        stack
+            .service
+            .answers(format!("HTTP/1.1 {status}\r\n{MARK}: 1\r\nETag: \"x\"\r\n\r\n").into_bytes());
+        let answer = client.get("/list");
+        assert_eq!(
+            (answer.first_line(), answer.body.len()),
+            (format!("HTTP/1.1 {status}"), 0)
+        );
+    }
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\n{MARK}: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=1\r\ndefg\r\n0\r\n\r\n"
+    );
+    stack.service.answers(chunked.into_bytes());
+    assert_eq!(client.get("/list").body, b"abcdefg");
+    stack
+        .service
+        .answers(response("200 OK", &[&format!("{MARK}: 1")], b"0123456789"));
+    let head = client.send(&client.request("HEAD", "/list"));
+    assert_eq!(
+        (head.status(), head.header("content-length")),
+        (200, vec!["10".to_owned()])
+    );
+}
+
+#[test]
+fn a_large_upload_and_a_large_answer_pass_whole() {
+    let stack = stack();
+    let client = stack.sidecar.bearing(&stack.token());
+    let body: Vec<u8> = (0..8 * 1024 * 1024)
+        .map(|index: u32| index.to_be_bytes()[3])
+        .collect();
+    stack
+        .service
+        .answers(response("200 OK", &[&format!("{MARK}: 1")], &body));
+    let answer = client.send(&client.request("PUT", "/upload").body(body.clone()));
+    assert_eq!(answer.status(), 200);
+    assert!(answer.body == body, "the answer");
+    assert!(stack.service.last_request().body == body, "the upload");
+}
+
+#[test]
+fn a_refused_upload_gets_its_answer() {
+    let stack = stack();
+    let request = Request::new("POST", "/orders/upload").body(vec![b'x'; 4 * 1024 * 1024]);
+    for _ in 0..5 {
+        let answer = exchange(stack.sidecar.address(), "POST", &request.bytes("a"));
+        assert_eq!(verdict(&answer), "401 token_missing");
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn one_connection_carries_many_requests_each_with_its_own_verdict() {
+    let stack = stack();
+    let token = stack.token();
+    let mut client = RawClient::connect(stack.sidecar.address());
+    for _ in 0..3 {
+        client.send(
+            format!(
+                "GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        assert_eq!(client.answer("GET").status(), 200);
+        client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.answer("GET").status(), 200);
+        client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(verdict(&client.answer("GET")), "401 token_missing");
+    }
+    assert_eq!(stack.service.requests().len(), 6);
+    let users: Vec<usize> = stack
+        .service
+        .requests()
+        .iter()
+        .map(|request| request.header("X-Current-User").len())
+        .collect();
+    assert_eq!(
+        users,
+        [1, 0, 1, 0, 1, 0],
+        "no user stays behind on the connection"
+    );
+}
+
+#[test]
+fn an_http_1_0_client_gets_no_chunks() {
+    let stack = stack();
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\n{MARK}: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    );
+    stack.service.answers(chunked.into_bytes());
+    let request = format!(
+        "GET /orders/list HTTP/1.0\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n",
+        stack.token()
+    );
+    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(answer.header("transfer-encoding"), Vec::<String>::new());
+    assert_eq!(answer.body, b"abc");
+}

@@ -1,0 +1,94 @@
+//! Interop with PyJWT, in both directions (issue 2 item 7).
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServerPlan, USER_DETAILS};
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::python::Python;
+use tests::sidecar::SidecarPlan;
+use tests::stack::signing_flags;
+use tests::token_forge::{encode, payload_of};
+
+#[test]
+fn contract_2_4_pyjwt_verifies_our_rsa_tokens_with_the_served_key() {
+    pyjwt_verifies(SigningType::Rsa);
+}
+
+#[test]
+fn contract_2_4_pyjwt_verifies_our_ecdsa_tokens_with_the_served_key() {
+    pyjwt_verifies(SigningType::Ecdsa);
+}
+
+fn pyjwt_verifies(signing_type: SigningType) {
+    let Some(python) = Python::with_pyjwt() else {
+        return;
+    };
+    let server = AuthServerPlan::new()
+        .flags(["--signing-type", signing_type.name()])
+        .start()
+        .ready();
+    let token = server.login();
+    let task = |token: &str| {
+        json!({
+            "key": server.served_key(), "token": token, "algorithm": signing_type.algorithm(), "issuer": "auth",
+        })
+    };
+    let verified = python.run("verify.py", &task(&token));
+    assert_eq!(verified["claims"], payload_of(&token));
+    assert_eq!(verified["header"]["alg"], signing_type.algorithm());
+
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let forged = format!(
+        "{}.{}.{signature}",
+        signed.split('.').next().unwrap(),
+        encode(b"{}")
+    );
+    assert!(
+        !python.succeeds("verify.py", &task(&forged)),
+        "the script would notice a forgery"
+    );
+}
+
+#[test]
+fn contract_5_3_the_sidecar_accepts_what_pyjwt_signs_with_rsa() {
+    sidecar_accepts(SigningType::Rsa);
+}
+
+#[test]
+fn contract_5_3_the_sidecar_accepts_what_pyjwt_signs_with_ecdsa() {
+    sidecar_accepts(SigningType::Ecdsa);
+}
+
+/// PyJWT stands for another implementation of the contract: its own key, no `kid`, extra claims.
+fn sidecar_accepts(signing_type: SigningType) {
+    let Some(python) = Python::with_pyjwt() else {
+        return;
+    };
+    let minted = python.run("mint.py", &json!({"algorithm": signing_type.algorithm()}));
+    let auth_server = FakeAuthServer::serving(minted["key"].as_str().unwrap());
+    let service = EchoService::start();
+    let plan = SidecarPlan::new(&service, &auth_server.url())
+        .flags(signing_flags(signing_type).iter().copied());
+    let sidecar = plan.start().ready();
+
+    for (name, token) in minted["accepted"].as_object().unwrap() {
+        let client = sidecar.bearing(token.as_str().unwrap());
+        let user = client.get(USER_DETAILS).json()["data"].clone();
+        assert_eq!(
+            (&user["account"], &user["nickName"]),
+            (&json!("žofie"), &json!("小明")),
+            "{name}"
+        );
+        assert_eq!(client.get("/list").status(), 200, "{name}");
+        let header: Value =
+            serde_json::from_str(&service.last_request().header("X-Current-User")[0]).unwrap();
+        assert_eq!(header["id"], "42", "{name}");
+    }
+    service.take_requests();
+    for (name, token) in minted["refused"].as_object().unwrap() {
+        let answer = sidecar.bearing(token.as_str().unwrap()).get("/list");
+        assert_eq!(answer.status(), 401, "{name}: {}", answer.text());
+    }
+    assert_eq!(service.requests().len(), 0);
+}

@@ -1,0 +1,202 @@
+//! What the auth server may answer instead of a key, and that none of it becomes one or replaces one
+//! (contract §7; lessons B16, B17).
+
+use serde_json::{Value, json};
+use tests::client::verdict;
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
+use tests::keys::{SigningKey, SigningType};
+use tests::sidecar::{EVERY_SECOND, SidecarPlan};
+use tests::socket_server::{Reply, response};
+use tests::token_forge::Forge;
+use tests::wait;
+
+use super::key_refresh::ECDSA;
+
+/// A public key of 1024 bits: too small to trust.
+const SMALL_RSA_KEY: &str = "-----BEGIN PUBLIC KEY-----
+MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDAYjsmcwCgKCOu6ddbFdkIrfLn
+ymwG9zqBaPsCnzPNMVqIuhGpmv9LIwWhTEUnfEtESy1UkIf10yDAMBp1juR2ZUP8
+BcEj9A+XTthvl1WJt1k7hd/elOPoupg44NWTlK0vN/1eT4biYZ6w8cQnjE762nah
+Qo1LFjxBNK4jMmOeVwIDAQAB
+-----END PUBLIC KEY-----
+";
+
+/// Every answer of the auth server that must not replace a key. `elsewhere` is where a redirect
+/// would lead: to a key that could be used.
+fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, Reply)> {
+    let location = format!("Location: {}/client/user/secret/key", elsewhere.url());
+    let failure = json!({"success": false, "status": 200, "msg": "no", "data": SigningKey::generate(SigningType::Ecdsa).served()});
+    let huge =
+        json!({"success": true, "status": 200, "msg": "x".repeat(100_000), "data": good.served()});
+    vec![
+        (
+            "success:false with HTTP 200",
+            json_answer("200 OK", &failure.to_string()),
+        ),
+        (
+            "success:false with HTTP 503",
+            json_answer("503 Service Unavailable", &failure.to_string()),
+        ),
+        (
+            "success as a string",
+            json_answer(
+                "200 OK",
+                &json!({"success": "true", "data": good.served()}).to_string(),
+            ),
+        ),
+        (
+            "no success",
+            json_answer("200 OK", &json!({"data": good.served()}).to_string()),
+        ),
+        (
+            "data is null",
+            json_answer(
+                "200 OK",
+                &json!({"success": true, "status": 200, "msg": "", "data": null}).to_string(),
+            ),
+        ),
+        (
+            "data is an object",
+            json_answer(
+                "200 OK",
+                &json!({"success": true, "data": {"key": good.served()}}).to_string(),
+            ),
+        ),
+        ("an empty key", key_answer("")),
+        ("garbage as the key", key_answer("not a key")),
+        (
+            "the private key",
+            key_answer(&SigningKey::generate(SigningType::Ecdsa).private()),
+        ),
+        ("an RSA key of 1024 bits", key_answer(SMALL_RSA_KEY)),
+        (
+            "a key of another type",
+            key_answer(&SigningKey::generate(SigningType::Rsa).served()),
+        ),
+        (
+            "half an envelope",
+            json_answer("200 OK", "{\"success\":true,\"data\":\"-----BEG"),
+        ),
+        (
+            "an HTML page",
+            Reply::Bytes(response(
+                "200 OK",
+                &["Content-Type: text/html"],
+                b"<html>login</html>",
+            )),
+        ),
+        (
+            "a redirect",
+            Reply::Bytes(response("302 Found", &[&location], b"")),
+        ),
+        (
+            "an envelope of 100 KB",
+            json_answer("200 OK", &huge.to_string()),
+        ),
+        (
+            "an error page",
+            Reply::Bytes(response("500 Internal Server Error", &[], b"oops")),
+        ),
+        (
+            "half an answer",
+            Reply::BytesThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{".to_vec()),
+        ),
+        (
+            "no HTTP",
+            Reply::BytesThenClose(b"SSH-2.0-OpenSSH_9\r\n".to_vec()),
+        ),
+        ("a closed connection", Reply::BytesThenClose(Vec::new())),
+    ]
+}
+
+/// Waits until the sidecar has asked `more` times from now on.
+fn asked_again(auth_server: &FakeAuthServer, more: usize) {
+    let before = auth_server.retrievals().len();
+    wait::until("the sidecar to ask again", || {
+        (auth_server.retrievals().len() >= before + more).then_some(())
+    });
+}
+
+#[test]
+fn contract_7_an_answer_without_success_or_with_any_fault_never_replaces_the_key() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (auth_server, service) = (
+        FakeAuthServer::serving(&forge.trusted().served()),
+        EchoService::start(),
+    );
+    let plan = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND);
+    let sidecar = plan.start().ready();
+    let elsewhere = FakeAuthServer::serving(&forge.stranger().served());
+    for (name, fault) in faults(forge.trusted(), &elsewhere) {
+        auth_server.now_replies(fault);
+        // The second request shows that the answer to the first was dealt with.
+        asked_again(&auth_server, 2);
+        let token = forge.token(clock::now(), &Value::Null);
+        assert_eq!(sidecar.bearing(&token).get("/list").status(), 200, "{name}");
+        let stranger = forge.stranger_token(clock::now(), &Value::Null);
+        assert_eq!(
+            verdict(&sidecar.bearing(&stranger).get("/list")),
+            "401 token_signature",
+            "{name}"
+        );
+    }
+    assert_eq!(sidecar.readiness(), 200, "the last good key serves");
+}
+
+#[test]
+fn lesson_b16_no_fault_at_the_start_becomes_a_key_and_the_process_lives() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving("");
+    let service = EchoService::start();
+    let plan = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND);
+    let sidecar = plan.start();
+    let token = forge.token(clock::now(), &Value::Null);
+    let elsewhere = FakeAuthServer::serving(&forge.trusted().served());
+    for (name, fault) in faults(forge.trusted(), &elsewhere) {
+        auth_server.now_replies(fault);
+        asked_again(&auth_server, 2);
+        assert_eq!(
+            verdict(&sidecar.bearing(&token).get("/list")),
+            "503 auth_keys_unavailable",
+            "{name}"
+        );
+        assert_eq!(sidecar.readiness(), 503, "{name}");
+    }
+    auth_server.now_replies(key_answer(&forge.trusted().served()));
+    let sidecar = sidecar.ready();
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(service.requests().len(), 1);
+}
+
+#[test]
+fn lesson_b17_an_auth_server_that_hangs_is_given_up_and_asked_again() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::replying(Reply::Silence);
+    let service = EchoService::start();
+    let plan = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND);
+    let sidecar = plan.start();
+    wait::until("the first request", || {
+        (!auth_server.retrievals().is_empty()).then_some(())
+    });
+    assert_eq!(
+        verdict(&sidecar.bearing("a.b.c").get("/list")),
+        "503 auth_keys_unavailable"
+    );
+    auth_server.now_replies(key_answer(&forge.trusted().served()));
+    let sidecar = sidecar.ready();
+    assert_eq!(
+        sidecar
+            .bearing(&forge.token(clock::now(), &Value::Null))
+            .get("/list")
+            .status(),
+        200
+    );
+}

@@ -1,0 +1,193 @@
+//! How the sidecar gets its key, keeps it and replaces it (contract §1, §4.3, §5.3, §7, §8).
+
+use serde_json::Value;
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::client::verdict;
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
+use tests::keys::SigningType;
+use tests::redis_server::free_address;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::token_forge::Forge;
+use tests::wait;
+
+pub(super) const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
+
+#[test]
+fn contract_7_an_auth_server_that_is_down_at_the_start_is_logged_and_asked_at_the_next_tick() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (address, service) = (free_address(), EchoService::start());
+    let plan = SidecarPlan::new(&service, &format!("http://{address}/auth"))
+        .flags(ECDSA)
+        .flags(EVERY_SECOND);
+    let sidecar = plan.pass(["/public/**"]).start();
+    wait::until("the failure in the log", || {
+        sidecar.process().stderr().contains("ERROR").then_some(())
+    });
+    let token = forge.token(clock::now(), &Value::Null);
+    let answer = sidecar.bearing(&token).get("/list");
+    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
+    assert_eq!(answer.header("retry-after").len(), 1);
+    assert_eq!(
+        verdict(&sidecar.anonymous().get("/list")),
+        "401 token_missing"
+    );
+    assert_eq!(
+        verdict(&sidecar.bearing(&token).get(USER_DETAILS)),
+        "503 auth_keys_unavailable"
+    );
+    assert_eq!(
+        sidecar.anonymous().get("/public/x").status(),
+        200,
+        "pass-listed paths need no key"
+    );
+    let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
+    let sidecar = sidecar.ready();
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}
+
+#[test]
+fn contract_4_4_pass_listed_paths_are_served_while_no_key_is_there() {
+    let service = EchoService::start();
+    let plan =
+        SidecarPlan::new(&service, &format!("http://{}/auth", free_address())).pass(["/public/**"]);
+    let sidecar = plan.start();
+    let client = sidecar.anonymous();
+    let answer = client.send(
+        &client
+            .request("GET", "/public/x")
+            .line("X-Current-User: {\"id\":\"0\"}"),
+    );
+    assert_eq!(answer.status(), 200);
+    assert_eq!(
+        service.last_request().header("X-Current-User"),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn contract_1_a_key_that_is_replaced_between_two_ticks_is_taken_at_the_next() {
+    let (one, other) = (Forge::new(SigningType::Rsa), Forge::new(SigningType::Rsa));
+    let (auth_server, service) = (
+        FakeAuthServer::serving(&one.trusted().served()),
+        EchoService::start(),
+    );
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(EVERY_SECOND)
+        .start()
+        .ready();
+    let (old, new) = (
+        one.token(clock::now(), &Value::Null),
+        other.token(clock::now(), &Value::Null),
+    );
+    assert_eq!(sidecar.bearing(&old).get("/list").status(), 200);
+    assert_eq!(
+        verdict(&sidecar.bearing(&new).get("/list")),
+        "401 token_signature"
+    );
+    auth_server.now_replies(key_answer(&other.trusted().served()));
+    wait::until("the new key", || {
+        (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
+    });
+    assert_eq!(
+        verdict(&sidecar.bearing(&old).get("/list")),
+        "401 token_signature",
+        "contract 5.3: the last fetched"
+    );
+}
+
+#[test]
+fn contract_1_the_hot_path_never_asks_the_auth_server() {
+    let service = EchoService::start();
+    let auth_server = AuthServer::start();
+    let token = auth_server.login();
+    let sidecar = Sidecar::start(&service, &auth_server);
+    drop(auth_server);
+    for _ in 0..3 {
+        assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    }
+    assert_eq!(sidecar.bearing(&token).get(USER_DETAILS).status(), 200);
+}
+
+/// The only test that waits for the real minute: the default schedule is the contract's.
+#[test]
+fn contract_8_the_refresh_is_at_second_0_of_every_minute() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (auth_server, service) = (
+        FakeAuthServer::serving(&forge.trusted().served()),
+        EchoService::start(),
+    );
+    let _sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .start()
+        .ready();
+    let at_start = auth_server.retrievals().len();
+    assert_eq!(at_start, 1, "one fetch at the start");
+    let second = wait::within(std::time::Duration::from_secs(75), || {
+        (auth_server.retrievals().len() > at_start).then(|| clock::now() % 60)
+    });
+    let second = second.unwrap_or_else(|| panic!("no refresh within a minute"));
+    assert!(
+        second <= 1 || second == 59,
+        "the refresh came at second {second}"
+    );
+}
+
+#[test]
+fn contract_8_a_failed_fetch_is_not_retried_before_the_next_tick() {
+    let auth_server = FakeAuthServer::replying(json_answer(
+        "503 Service Unavailable",
+        "{\"success\":false}",
+    ));
+    let service = EchoService::start();
+    // A schedule that never comes round within the test.
+    let plan =
+        SidecarPlan::new(&service, &auth_server.url()).flags(["--refresh-cron", "0 0 0 29 2 *"]);
+    let sidecar = plan.start();
+    wait::until("the failure in the log", || {
+        sidecar.process().stderr().contains("ERROR").then_some(())
+    });
+    for _ in 0..20 {
+        assert_eq!(
+            verdict(&sidecar.bearing("a.b.c").get("/list")),
+            "503 auth_keys_unavailable"
+        );
+    }
+    assert_eq!(
+        auth_server.retrievals().len(),
+        1,
+        "retries on the same and the next instance: 0 / 0"
+    );
+}
+
+#[test]
+fn contract_5_3_a_key_of_another_implementation_without_pem_armour_is_read() {
+    let forge = Forge::new(SigningType::Rsa);
+    let bare: String = forge
+        .trusted()
+        .served()
+        .lines()
+        .filter(|line| !line.starts_with("-----"))
+        .collect();
+    let (auth_server, service) = (FakeAuthServer::serving(&bare), EchoService::start());
+    let sidecar = Sidecar::trusting(&service, &auth_server);
+    assert_eq!(
+        sidecar
+            .bearing(&forge.token(clock::now(), &Value::Null))
+            .get("/list")
+            .status(),
+        200
+    );
+}
+
+#[test]
+fn an_auth_server_that_restarts_with_its_store_is_not_noticed() {
+    let (service, directory) = (EchoService::start(), tempfile::tempdir().unwrap());
+    let plan = || AuthServerPlan::new().directory(directory.path());
+    let auth_server = plan().start().ready();
+    let sidecar = Sidecar::start(&service, &auth_server);
+    drop(auth_server);
+    let token = plan().start().ready().login();
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}

@@ -1,0 +1,215 @@
+//! Login (contract §2.2, §2.3, §2.4, §4.1).
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
+use tests::client::{Request, reason, verdict};
+use tests::clock;
+use tests::tables::{self, LoginRow, LoginTable, Verdicts};
+use tests::template;
+use tests::token_forge::{header_of, payload_of};
+
+#[test]
+fn contract_4_1_rule_2_any_username_and_password_give_a_token_of_the_built_in_user() {
+    let server = AuthServer::start();
+    let users: Vec<Value> = [("alice", "a"), ("bob", "b"), ("root", "toor")]
+        .iter()
+        .map(|(username, password)| {
+            let answer = server
+                .anonymous()
+                .post(LOGIN, &json!({"username": username, "password": password}));
+            let token = answer.json()["data"]["access_token"]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            server.anonymous().bearing(&token).get(USER_DETAILS).json()["data"].clone()
+        })
+        .collect();
+    assert_eq!(users[0], users[1]);
+    assert_eq!(users[0], users[2]);
+}
+
+#[test]
+fn contract_4_1_rule_1_every_row_of_the_login_table_gets_its_verdict() {
+    let server = AuthServer::start();
+    let mut verdicts = Verdicts::default();
+    for row in tables::load::<LoginTable>("bad_logins.toml").login {
+        let answer = server.anonymous().send(&login_request(&row));
+        let verdict = verdict(&answer);
+        let token_leaked = row.expect != "200" && answer.text().contains("access_token");
+        let difference = if token_leaked {
+            Some("a token was given".to_owned())
+        } else {
+            (verdict != row.expect).then(|| format!("{verdict}, not {} ({})", row.expect, row.why))
+        };
+        verdicts.row(&row.name, difference);
+    }
+    assert!(verdicts.checked() >= 30, "the table has lost rows");
+    assert_eq!(
+        server.anonymous().post(LOGIN, &credentials()).status(),
+        200,
+        "the server still serves"
+    );
+    verdicts.conclude();
+}
+
+fn login_request(row: &LoginRow) -> Request {
+    let request = Request::new(&row.method, format!("/auth{LOGIN}"));
+    let request = row
+        .headers
+        .iter()
+        .fold(request, |request, line| request.line(line.as_str()));
+    match &row.body {
+        Some(body) => request.body(template::fill(body, |_| None)),
+        None => request,
+    }
+}
+
+#[test]
+fn contract_7_a_login_without_information_fails_with_login_information_incomplete() {
+    let server = AuthServer::start();
+    let answer = server
+        .anonymous()
+        .post(LOGIN, &json!({"username": "alice"}));
+    assert_eq!(
+        (answer.status(), reason(&answer).as_str()),
+        (400, "login_incomplete")
+    );
+    assert_eq!(answer.json()["msg"], "login information incomplete");
+}
+
+#[test]
+fn contract_4_1_rule_3_and_2_3_the_info_block_carries_its_six_fields_null_without_a_value() {
+    let server = AuthServer::start();
+    let info = server.anonymous().post(LOGIN, &credentials()).json()["data"]["info"].clone();
+    let names: Vec<&str> = info
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "avatar",
+            "grade",
+            "nickName",
+            "telephone",
+            "tenantId",
+            "userType"
+        ]
+    );
+    assert_eq!(info["userType"], "member");
+    assert!(info["nickName"].is_string(), "{info}");
+    for name in ["tenantId", "telephone", "avatar", "grade"] {
+        assert_eq!(info[name], Value::Null, "{name}");
+    }
+}
+
+#[test]
+fn contract_2_3_the_other_five_members_beside_the_token_are_null() {
+    let server = AuthServer::start();
+    let answer = server.anonymous().post(LOGIN, &credentials()).json();
+    assert_eq!(
+        (&answer["success"], &answer["status"]),
+        (&json!(true), &json!(200))
+    );
+    assert_eq!(answer["msg"], "login succeeded");
+    for name in ["token_type", "refresh_token", "expires_in", "scope", "path"] {
+        assert_eq!(answer["data"].get(name), Some(&Value::Null), "{name}");
+    }
+}
+
+#[test]
+fn contract_2_2_the_verification_code_is_accepted_and_not_evaluated() {
+    let server = AuthServer::start();
+    for code in [json!("right"), json!("wrong"), json!(""), Value::Null] {
+        let body = json!({"username": "alice", "password": "secret", "code": code});
+        assert_eq!(
+            server.anonymous().post(LOGIN, &body).status(),
+            200,
+            "{code}"
+        );
+    }
+}
+
+#[test]
+fn contract_2_4_the_token_holds_username_nick_name_user_id_and_the_extra_info_map() {
+    let server = AuthServer::start();
+    let claims = payload_of(&server.login());
+    for name in ["username", "nickName", "userId"] {
+        assert!(
+            claims[name].as_str().is_some_and(|text| !text.is_empty()),
+            "{name} in {claims}"
+        );
+    }
+    assert_eq!(
+        claims["extraInfo"],
+        json!({"userType": "member"}),
+        "absent values are left out"
+    );
+    assert_eq!(claims["sub"], claims["userId"]);
+    assert_eq!(claims["iss"], "auth");
+    assert!(claims.get("password").is_none());
+}
+
+#[test]
+fn contract_2_4_the_header_names_algorithm_type_and_key() {
+    let server = AuthServer::start();
+    let header = header_of(&server.login());
+    assert_eq!(
+        (&header["alg"], &header["typ"]),
+        (&json!("RS256"), &json!("JWT"))
+    );
+    assert!(header["kid"].as_str().is_some_and(|kid| !kid.is_empty()));
+}
+
+#[test]
+fn contract_8_a_token_lives_18000_seconds_by_default() {
+    let server = AuthServer::start();
+    let before = clock::now();
+    let claims = payload_of(&server.login());
+    let issued = claims["iat"].as_i64().unwrap();
+    assert!(
+        (before..=clock::now()).contains(&issued),
+        "iat is the time of the login"
+    );
+    assert_eq!(claims["exp"].as_i64().unwrap() - issued, 18_000);
+    assert!(claims["nbf"].as_i64().unwrap() <= issued);
+}
+
+#[test]
+fn the_lifetime_and_the_issuer_of_tokens_are_settings() {
+    let flags = [
+        "--token-lifetime",
+        "60",
+        "--issuer",
+        "https://login.example",
+    ];
+    let server = AuthServerPlan::new().flags(flags).start().ready();
+    let claims = payload_of(&server.login());
+    assert_eq!(
+        claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(),
+        60
+    );
+    assert_eq!(claims["iss"], "https://login.example");
+}
+
+#[test]
+fn each_token_has_an_id_of_its_own() {
+    let server = AuthServer::start();
+    let (one, other) = (payload_of(&server.login()), payload_of(&server.login()));
+    assert!(one["jti"].is_string());
+    assert_ne!(one["jti"], other["jti"]);
+}
+
+#[test]
+fn a_login_in_pieces_is_put_together() {
+    let server = AuthServer::start();
+    let mut client = tests::raw_client::RawClient::connect(server.address());
+    client.send(
+        b"POST /auth/oauth/jwt/token HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n",
+    );
+    client.send(b"Transfer-Encoding: chunked\r\n\r\n10\r\n{\"username\":\"a\",\r\n");
+    client.send(b"10\r\n\"password\":\"pw\"}\r\n0\r\n\r\n");
+    assert_eq!(client.answer("POST").status(), 200);
+}

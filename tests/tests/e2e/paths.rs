@@ -1,0 +1,245 @@
+//! `data/pass_list.toml` and `data/canonical_paths.toml`: every row on the contract crate, and
+//! through a real sidecar over raw sockets.
+
+use contract::interceptor::{Interceptor, Judgement};
+use contract::path_patterns::{ContextPath, PassList};
+use http::{HeaderMap, HeaderValue, Method, header};
+use tests::auth_server::{AuthServer, AuthServerPlan};
+use tests::client::{Request, verdict};
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::raw_client::exchange;
+use tests::stack::ForgedStack;
+use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
+use tests::template;
+
+const TABLES: [&str; 2] = ["pass_list.toml", "canonical_paths.toml"];
+
+fn groups() -> Vec<PathGroup> {
+    TABLES
+        .iter()
+        .flat_map(|file| tables::load::<PathTable>(file).group)
+        .collect()
+}
+
+#[test]
+fn contract_4_4_every_row_of_the_path_tables_gets_its_verdict_from_the_interceptor() {
+    let mut verdicts = Verdicts::default();
+    for group in groups() {
+        let interceptor = interceptor(&group);
+        for row in &group.row {
+            let (without, with) = (
+                judge(&interceptor, row, false),
+                judge(&interceptor, row, true),
+            );
+            let expected = match row.expect {
+                PathClass::Pass => ("pass", "pass"),
+                PathClass::Token => ("token_missing", "token"),
+                PathClass::Refused => ("path_not_canonical", "path_not_canonical"),
+            };
+            let difference = ((without, with) != expected).then(|| {
+                format!(
+                    "{without} without, {with} with a token; not {expected:?} ({})",
+                    row.why
+                )
+            });
+            verdicts.row(&format!("{} [{}]", row.path, group.name), difference);
+        }
+    }
+    assert!(verdicts.checked() >= 140, "the tables have lost rows");
+    verdicts.conclude();
+}
+
+fn interceptor(group: &PathGroup) -> Interceptor {
+    let context: ContextPath = group.context.parse().expect("a context path");
+    let pass_list =
+        PassList::parse(group.patterns.iter().map(String::as_str)).expect("a pass list");
+    Interceptor::new(context, pass_list, 8 * 1024)
+}
+
+fn judge(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'static str {
+    let target = template::fill(&row.path, |_| None);
+    let path = target
+        .split(|byte| *byte == b'?')
+        .next()
+        .unwrap_or_default();
+    let mut headers = HeaderMap::new();
+    if with_token {
+        headers.insert(
+            header::AUTHORIZATION,
+            HeaderValue::from_static("Bearer a.b.c"),
+        );
+    }
+    match interceptor.judge(&Method::GET, path, &headers) {
+        Judgement::Pass => "pass",
+        Judgement::NeedsToken(_) | Judgement::UserDetails(_) => "token",
+        Judgement::Reject(rejection) => rejection.reason(),
+    }
+}
+
+/// Every row over a raw socket: what the sidecar answers, and what the service sees.
+#[test]
+fn contract_4_4_every_row_of_the_path_tables_gets_its_verdict_through_the_sidecar() {
+    let mut verdicts = Verdicts::default();
+    for group in groups() {
+        let context = group.context.trim_start_matches('/');
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.app_name(context).pass(&group.patterns)
+        });
+        let token = stack.token();
+        for row in &group.row {
+            let difference = observe(&stack, row, &token).err();
+            verdicts.row(
+                &format!("{} [{}] ({})", row.path, group.name, row.why),
+                difference,
+            );
+        }
+    }
+    verdicts.conclude();
+}
+
+fn observe(stack: &ForgedStack, row: &PathRow, token: &str) -> Result<(), String> {
+    let (without, with) = (send(stack, row, None), send(stack, row, Some(token)));
+    if row.refused_by_parser {
+        return refused_by_parser(&without).and_then(|()| refused_by_parser(&with));
+    }
+    let user_details = row.path.contains("/current/user/details") && row.expect == PathClass::Token;
+    match row.expect {
+        PathClass::Pass => forwarded(row, &without).and_then(|()| forwarded(row, &with)),
+        PathClass::Token if user_details => {
+            refused(&without, "401 token_missing").and_then(|()| answered_here(&with))
+        }
+        PathClass::Token => {
+            refused(&without, "401 token_missing").and_then(|()| forwarded(row, &with))
+        }
+        PathClass::Refused => refused(&without, "400 path_not_canonical")
+            .and_then(|()| refused(&with, "400 path_not_canonical")),
+    }
+}
+
+/// The sidecar's answer, and what the service received meanwhile.
+struct Observed {
+    answer: Message,
+    forwarded: Vec<Message>,
+}
+
+fn send(stack: &ForgedStack, row: &PathRow, token: Option<&str>) -> Observed {
+    let request = Request::new("GET", template::fill(&row.path, |_| None));
+    let request = match token {
+        Some(token) => request.line(format!("Authorization: Bearer {token}")),
+        None => request,
+    };
+    stack.service.take_requests();
+    let answer = exchange(
+        stack.sidecar.address(),
+        "GET",
+        &request.bytes("service.example"),
+    );
+    Observed {
+        answer,
+        forwarded: stack.service.take_requests(),
+    }
+}
+
+fn forwarded(row: &PathRow, observed: &Observed) -> Result<(), String> {
+    let expected = row
+        .forwarded_as
+        .clone()
+        .map_or_else(|| template::fill(&row.path, |_| None), String::into_bytes);
+    let [request] = observed.forwarded.as_slice() else {
+        return Err(format!(
+            "the service received {} requests: {}",
+            observed.forwarded.len(),
+            verdict(&observed.answer)
+        ));
+    };
+    let seen = request.target();
+    if observed.answer.status() != 200 || seen != expected {
+        let seen = String::from_utf8_lossy(&seen).into_owned();
+        return Err(format!(
+            "{}, and the service saw {seen}",
+            verdict(&observed.answer)
+        ));
+    }
+    Ok(())
+}
+
+fn refused(observed: &Observed, expected: &str) -> Result<(), String> {
+    let verdict = verdict(&observed.answer);
+    if verdict != expected || !observed.forwarded.is_empty() {
+        return Err(format!(
+            "{verdict}, not {expected}; the service received {}",
+            observed.forwarded.len()
+        ));
+    }
+    Ok(())
+}
+
+fn answered_here(observed: &Observed) -> Result<(), String> {
+    let is_user =
+        observed.answer.status() == 200 && observed.answer.text().contains("\"account\":\"alice\"");
+    let here = is_user && observed.forwarded.is_empty();
+    here.then_some(())
+        .ok_or_else(|| format!("not answered by the sidecar: {}", observed.answer.text()))
+}
+
+fn refused_by_parser(observed: &Observed) -> Result<(), String> {
+    refused(observed, "400 request_malformed")
+        .or_else(|_| refused(observed, "400 path_not_canonical"))
+}
+
+/// The same table against the other program of the one interceptor. Nothing is there, so what needs
+/// no token, or has one, is not found.
+#[test]
+fn contract_4_4_every_row_of_the_canonical_path_table_gets_its_verdict_from_the_auth_server() {
+    let mut verdicts = Verdicts::default();
+    for group in tables::load::<PathTable>("canonical_paths.toml").group {
+        let server = AuthServerPlan::new()
+            .context(&group.context)
+            .flags(["--signing-type", "ecdsa"]);
+        let passes: Vec<String> = group
+            .patterns
+            .iter()
+            .map(|pattern| format!("--pass={pattern}"))
+            .collect();
+        let server = server
+            .flags(passes.iter().map(String::as_str))
+            .start()
+            .ready();
+        let token = server.login();
+        for row in &group.row {
+            let difference = ask(&server, row, &token).err();
+            verdicts.row(
+                &format!("{} [{}] ({})", row.path, group.name, row.why),
+                difference,
+            );
+        }
+    }
+    verdicts.conclude();
+}
+
+fn ask(server: &AuthServer, row: &PathRow, token: &str) -> Result<(), String> {
+    let verdict_of = |credentials: Option<&str>| {
+        let request = Request::new("GET", template::fill(&row.path, |_| None));
+        let request = credentials
+            .into_iter()
+            .fold(request, |request, line| request.line(line));
+        verdict(&exchange(server.address(), "GET", &request.bytes("a")))
+    };
+    let observed = (
+        verdict_of(None),
+        verdict_of(Some(&format!("Authorization: Bearer {token}"))),
+    );
+    let user_details = row.path.contains("/current/user/details");
+    let expected = match row.expect {
+        PathClass::Pass => ("404 not_found", "404 not_found"),
+        PathClass::Token if user_details => ("401 token_missing", "200"),
+        PathClass::Token => ("401 token_missing", "404 not_found"),
+        PathClass::Refused => ("400 path_not_canonical", "400 path_not_canonical"),
+    };
+    let by_parser = ("400 request_malformed", "400 request_malformed");
+    let observed = (observed.0.as_str(), observed.1.as_str());
+    let good = observed == expected || (row.refused_by_parser && observed == by_parser);
+    good.then_some(())
+        .ok_or_else(|| format!("{observed:?}, not {expected:?}"))
+}

@@ -1,0 +1,184 @@
+//! The public key (contract §2.6, §4.3) and who may have it.
+
+use tests::applications::register;
+use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::sidecar::SidecarPlan;
+use tests::stack::Stack;
+
+#[test]
+fn contract_4_3_rule_1_the_key_is_served_as_one_string_without_a_token() {
+    let server = AuthServer::start();
+    let answer = server.anonymous().get(SECRET_KEY);
+    let envelope = answer.json();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(envelope["msg"], "operation succeeded");
+    let key = envelope["data"].as_str().unwrap();
+    assert!(key.starts_with("-----BEGIN PUBLIC KEY-----\n"), "{key}");
+    assert!(
+        key.trim_end().ends_with("-----END PUBLIC KEY-----"),
+        "{key}"
+    );
+}
+
+#[test]
+fn contract_2_6_the_private_key_never_leaves_the_service() {
+    let server = AuthServer::start();
+    let private = std::fs::read_to_string(server.home().join("data/user-token.private")).unwrap();
+    assert!(private.starts_with("-----BEGIN PRIVATE KEY-----"));
+    assert_ne!(server.served_key(), private);
+    assert!(
+        !server
+            .anonymous()
+            .get(SECRET_KEY)
+            .text()
+            .contains("PRIVATE")
+    );
+}
+
+#[test]
+fn contract_4_3_rule_2_without_registered_applications_any_pair_is_accepted_with_a_warning() {
+    let server = AuthServer::start();
+    for query in [
+        "appId=a&appSecret=b",
+        "appId=x%20y&appSecret=%26",
+        "appSecret=b&appId=a&other=1",
+    ] {
+        let answer = server
+            .anonymous()
+            .get(&format!("/client/user/secret/key?{query}"));
+        assert_eq!(answer.status(), 200, "{query}");
+    }
+    assert!(
+        server.process().stderr().contains("WARN"),
+        "the start-up warning"
+    );
+}
+
+#[test]
+fn contract_4_3_both_parameters_are_required() {
+    let server = AuthServer::start();
+    for query in [
+        "",
+        "?",
+        "?appId=a",
+        "?appSecret=b",
+        "?appId=&appSecret=",
+        "?APPID=a&APPSECRET=b",
+        "?appId=a&appId=b&appSecret=c",
+    ] {
+        let answer = server
+            .anonymous()
+            .get(&format!("/client/user/secret/key{query}"));
+        assert_eq!(verdict(&answer), "400 parameter_missing", "{query}");
+    }
+}
+
+#[test]
+fn contract_4_3_only_get_is_answered() {
+    let server = AuthServer::start();
+    for method in ["POST", "PUT", "DELETE", "TRACE"] {
+        let client = server.anonymous();
+        assert_eq!(
+            verdict(&client.send(&client.request(method, SECRET_KEY))),
+            "405 method_not_allowed",
+            "{method}"
+        );
+    }
+}
+
+#[test]
+fn contract_4_3_rule_3_a_retrieval_is_logged_with_the_app_id_and_never_with_the_secret() {
+    let server = AuthServerPlan::new()
+        .environment("RUST_LOG", "trace")
+        .start()
+        .ready();
+    let answer = server
+        .anonymous()
+        .get("/client/user/secret/key?appId=orders-app&appSecret=hush-7f3a");
+    assert_eq!(answer.status(), 200);
+    tests::wait::until("the retrieval in the log", || {
+        server
+            .process()
+            .output()
+            .contains("orders-app")
+            .then_some(())
+    });
+    assert!(
+        !server.process().output().contains("hush-7f3a"),
+        "the secret is in the log"
+    );
+}
+
+#[test]
+fn contract_4_3_rule_4_and_5_5_the_sidecar_asks_with_app_id_and_app_secret_as_query_parameters() {
+    let service = EchoService::start();
+    let auth_server = tests::fake_auth_server::FakeAuthServer::serving("not a key");
+    let plan = SidecarPlan::new(&service, &auth_server.url()).application("orders app", "s&cr=t/1");
+    let _sidecar = plan.start();
+    let request = tests::wait::until("the retrieval", || {
+        auth_server.retrievals().into_iter().next()
+    });
+    assert_eq!(request.method(), "GET");
+    let target = String::from_utf8(request.target()).unwrap();
+    let (path, query) = target.split_once('?').unwrap();
+    assert_eq!(path, "/auth/client/user/secret/key");
+    assert!(
+        [
+            "appId=orders+app&appSecret=s%26cr%3Dt%2F1",
+            "appId=orders%20app&appSecret=s%26cr%3Dt%2F1"
+        ]
+        .contains(&query),
+        "{query}"
+    );
+}
+
+#[test]
+fn a_registered_application_is_checked_and_every_other_pair_is_refused() {
+    let server = AuthServerPlan::new()
+        .flags(["--store-reread", "1"])
+        .start()
+        .ready();
+    let secret = register(&server, "orders");
+    let key = |id: &str, secret: &str| {
+        verdict(&server.anonymous().get(&format!(
+            "/client/user/secret/key?appId={id}&appSecret={secret}"
+        )))
+    };
+    tests::wait::until("the running server to know the application", || {
+        (key("orders", "wrong") == "401 application_unknown").then_some(())
+    });
+    assert_eq!(key("orders", &secret), "200");
+    for (id, wrong) in [
+        ("orders", ""),
+        ("orders", "wrong"),
+        ("billing", secret.as_str()),
+        ("Orders", &secret),
+        ("orders", &secret[1..]),
+    ] {
+        assert_ne!(key(id, wrong), "200", "{id} {wrong}");
+    }
+    assert!(!server.process().output().contains(&secret));
+}
+
+#[test]
+fn the_application_may_show_itself_in_headers() {
+    let server = AuthServer::start();
+    let client = server.anonymous();
+    let request = client
+        .request("GET", "/client/user/secret/key")
+        .line("X-App-Id: orders")
+        .line("X-App-Secret: s");
+    assert_eq!(client.send(&request).status(), 200);
+}
+
+#[test]
+fn the_key_is_the_one_that_verifies_the_tokens() {
+    let stack = Stack::start();
+    let answer = stack
+        .sidecar
+        .bearing(&stack.auth_server.login())
+        .get("/list");
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+}

@@ -1,0 +1,183 @@
+//! Nothing secret is in any output (lesson D28): every secret that a whole run used is looked for in
+//! everything that both programs wrote, at the most talkative log level.
+
+use serde_json::json;
+use tests::applications::register_in;
+use tests::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::echo_service::EchoService;
+use tests::keys::SigningType;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::sidecar::{EVERY_SECOND, SidecarPlan};
+use tests::stack::signing_flags;
+use tests::token_forge::Forge;
+use tests::{clock, wait};
+
+/// Both ways in which a log level can be asked for.
+const TALKATIVE: [(&str, &str); 2] = [("RUST_LOG", "trace"), ("POSTERN_LOG_LEVEL", "trace")];
+
+const PASSWORD: &str = "hush-password-1f9c";
+const CODE: &str = "hush-code-77";
+const TICKET: &str = "hush-ticket-83a0";
+const WRONG_SECRET: &str = "hush-wrong-secret-4d";
+
+#[test]
+fn contract_4_3_rule_3_no_secret_of_a_whole_run_is_in_any_output_of_either_program() {
+    for signing_type in SigningType::ALL {
+        let secrets_found = whole_run(signing_type);
+        assert_eq!(
+            secrets_found,
+            Vec::<String>::new(),
+            "{}",
+            signing_type.name()
+        );
+    }
+}
+
+/// Plays through everything that touches a secret; returns the secrets that were written somewhere.
+fn whole_run(signing_type: SigningType) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let app_secret = register_in(&file_store(directory.path()), "orders");
+    let plan = AuthServerPlan::new()
+        .directory(directory.path())
+        .flags(["--signing-type", signing_type.name()]);
+    let auth_server = TALKATIVE
+        .iter()
+        .fold(plan, |plan, (name, value)| plan.environment(name, value))
+        .start()
+        .ready();
+
+    let service = EchoService::start();
+    let plan = SidecarPlan::new(&service, &auth_server.url()).application("orders", &app_secret);
+    let plan = plan
+        .flags(signing_flags(signing_type).iter().copied())
+        .flags(EVERY_SECOND)
+        .flags(["--access-log", "all"]);
+    let sidecar = TALKATIVE
+        .iter()
+        .fold(plan, |plan, (name, value)| plan.environment(name, value))
+        .start()
+        .ready();
+
+    let login = json!({"username": "alice", "password": PASSWORD, "code": CODE});
+    let token = auth_server.anonymous().post(LOGIN, &login).json()["data"]["access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    auth_server.anonymous().post(
+        LOGIN,
+        &json!({"username": "alice", "password": {"x": PASSWORD}}),
+    );
+    for secret in [app_secret.as_str(), WRONG_SECRET] {
+        auth_server.anonymous().get(&format!(
+            "/client/user/secret/key?appId=orders&appSecret={secret}"
+        ));
+        auth_server
+            .anonymous()
+            .get(&format!("/client/user/secret/key?appSecret={secret}"));
+        auth_server
+            .anonymous()
+            .get(&format!("/nowhere?appSecret={secret}"));
+        sidecar
+            .anonymous()
+            .get(&format!("/list?appSecret={secret}"));
+    }
+    let forged = Forge::new(signing_type).token(clock::now(), &json!({"username": "mallory"}));
+    for token in [&token, &forged] {
+        for client in [
+            auth_server.anonymous().bearing(token),
+            sidecar.bearing(token),
+        ] {
+            client.get(USER_DETAILS);
+            client.send(
+                &client
+                    .request("GET", "/list")
+                    .line(format!("Verified-Ticket: {TICKET}")),
+            );
+        }
+    }
+    // An auth server that is gone makes the refresh fail, and failures are what gets logged.
+    let key = std::fs::read_to_string(directory.path().join("user-token.private")).unwrap();
+    let metrics =
+        [auth_server.admin(), sidecar.admin()].map(|admin| admin_get(admin, "/metrics").text());
+    let auth_server_output = auth_server.process().output();
+    drop(auth_server);
+    wait::until("a failed refresh in the log", || {
+        sidecar
+            .process()
+            .stderr()
+            .contains("WARN sidecar::keys::refresh")
+            .then_some(())
+    });
+    let outputs = [
+        auth_server_output,
+        sidecar.process().output(),
+        metrics.concat(),
+    ];
+
+    let mut secrets = vec![
+        PASSWORD.to_owned(),
+        CODE.to_owned(),
+        TICKET.to_owned(),
+        WRONG_SECRET.to_owned(),
+        app_secret,
+    ];
+    secrets.extend(
+        [&token, &forged]
+            .iter()
+            .map(|token| token.rsplit('.').next().unwrap_or_default().to_owned()),
+    );
+    secrets.extend(
+        [&token, &forged]
+            .iter()
+            .map(|token| token.split('.').nth(1).unwrap_or_default().to_owned()),
+    );
+    // The body of the PEM, or the shared secret: any line of it.
+    secrets.extend(
+        key.lines()
+            .filter(|line| !line.starts_with("-----") && line.len() > 20)
+            .map(str::to_owned),
+    );
+    secrets.retain(|secret| {
+        outputs
+            .iter()
+            .any(|output| output.contains(secret.as_str()))
+    });
+    secrets
+}
+
+#[test]
+fn check_prints_the_effective_configuration_without_the_secret() {
+    let command = CommandLine::new(Program::Sidecar.path())
+        .arguments([
+            "check",
+            "--auth-server",
+            "http://127.0.0.1:1/auth",
+            "--app-id",
+            "orders",
+            "--app-secret",
+            "hush-1",
+        ])
+        .run();
+    assert_eq!(command.code, Some(0), "{}", command.stderr);
+    assert!(
+        command.stdout.contains("app-id = \"orders\""),
+        "{}",
+        command.stdout
+    );
+    assert!(!(command.stdout + &command.stderr).contains("hush-1"));
+}
+
+#[test]
+fn a_bad_configuration_is_complained_about_without_the_secret() {
+    let end = SidecarPlan::to("ftp://x", "http://127.0.0.1:1/auth")
+        .application("orders", "hush-2")
+        .fails();
+    assert_eq!(end.code, Some(78));
+    assert!(!end.stderr.contains("hush-2"), "{}", end.stderr);
+    let end = AuthServerPlan::new()
+        .store("redis://user:hush-3@127.0.0.1:x/0")
+        .fails();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    assert!(!end.stderr.contains("hush-3"), "{}", end.stderr);
+}

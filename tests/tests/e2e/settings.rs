@@ -1,0 +1,150 @@
+//! Where settings come from – flags, variables, a file, secret files – and in which order.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tests::auth_server::AuthServerPlan;
+use tests::process::CommandLine;
+use tests::programs::Program;
+
+use super::command_line::{CONFIG, SIDECAR, run};
+
+#[test]
+fn flags_come_before_variables_before_the_file_before_defaults() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    fs::write(
+        &file,
+        "issuer = \"file\"\ntoken-lifetime = 60\nleeway = 5\n",
+    )
+    .unwrap();
+    let command = CommandLine::new(Program::AuthServer.path())
+        .arguments(["check", "--issuer", "flag", "--config"])
+        .arguments([&file])
+        .environment("POSTERN_ISSUER", "variable")
+        .environment("POSTERN_TOKEN_LIFETIME", "70");
+    let end = command.run();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    for line in [
+        "issuer = \"flag\"",
+        "token-lifetime = 70",
+        "leeway = 5",
+        "signing-type = \"rsa\"",
+    ] {
+        assert!(
+            end.stdout.lines().any(|printed| printed == line),
+            "{line} in\n{}",
+            end.stdout
+        );
+    }
+}
+
+#[test]
+fn what_check_prints_is_a_configuration_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    let first = run(
+        Program::AuthServer,
+        &["check", "--issuer", "me", "--pass", "/a/**", "--pass", "/b"],
+    );
+    fs::write(&file, &first.stdout).unwrap();
+    let second = run(
+        Program::AuthServer,
+        &["check", "--config", file.to_str().unwrap()],
+    );
+    assert_eq!(
+        (second.code, second.stdout),
+        (Some(0), first.stdout),
+        "{}",
+        second.stderr
+    );
+}
+
+#[test]
+fn an_unknown_key_of_the_file_is_fatal_and_named_with_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    for (text, mentions) in [
+        ("isuer = \"x\"\n", "isuer"),
+        ("token_lifetime = 60\n", "token_lifetime"),
+        ("token-lifetime = \"soon\"\n", "token-lifetime"),
+        ("issuer = \n", "postern.toml"),
+        ("[serve]\nissuer = \"x\"\n", "serve"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let end = run(
+            Program::AuthServer,
+            &["check", "--config", file.to_str().unwrap()],
+        );
+        assert_eq!(
+            (end.code, end.stderr.lines().count()),
+            (Some(CONFIG), 1),
+            "{text}: {}",
+            end.stderr
+        );
+        assert!(
+            end.stderr.contains(mentions) && end.stderr.contains("postern.toml"),
+            "{text}: {}",
+            end.stderr
+        );
+    }
+}
+
+#[test]
+fn an_unknown_variable_is_warned_about_and_stops_nothing() {
+    let plan = AuthServerPlan::new()
+        .environment("POSTERN_TOKEN_LIFETYME", "60")
+        .environment("AUTH_SERVER_PORT", "tcp://10.0.0.1:9000");
+    let server = plan.start().ready();
+    assert!(
+        server.process().stderr().contains("POSTERN_TOKEN_LIFETYME"),
+        "{}",
+        server.process().stderr()
+    );
+    assert!(!server.process().stderr().contains("AUTH_SERVER_PORT"));
+}
+
+#[test]
+fn a_secret_file_that_others_may_read_stops_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("secret");
+    fs::write(&file, "s3cret-of-the-file\n").unwrap();
+    let arguments = [
+        &SIDECAR[..5],
+        &["--app-secret-file", file.to_str().unwrap()],
+    ]
+    .concat();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let end = run(Program::Sidecar, &arguments);
+    assert_eq!(
+        (end.code, end.stderr.lines().count()),
+        (Some(CONFIG), 1),
+        "{}",
+        end.stderr
+    );
+    assert!(
+        end.stderr.contains(file.to_str().unwrap()) && end.stderr.contains("644"),
+        "{}",
+        end.stderr
+    );
+    assert!(!end.stderr.contains("s3cret-of-the-file"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let checked = [&["check"], &arguments[1..]].concat();
+    assert_eq!(run(Program::Sidecar, &checked).code, Some(0));
+}
+
+#[test]
+fn a_secret_may_begin_with_a_hyphen() {
+    let arguments = [&["check"], &SIDECAR[1..6], &["-looks-like-a-flag"]].concat();
+    let end = run(Program::Sidecar, &arguments);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+}
+
+#[test]
+fn contract_1_registration_is_switched_off_by_a_setting() {
+    let server = AuthServerPlan::new()
+        .flags(["--registry", "none"])
+        .start()
+        .ready();
+    assert_eq!(server.readiness(), 200);
+}

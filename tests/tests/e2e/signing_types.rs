@@ -1,0 +1,182 @@
+//! The three signing types (contract §2.4, §5.4), each through both programs.
+
+use tests::applications::{application_add, register_in};
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::keys::SigningType;
+use tests::sidecar::SidecarPlan;
+use tests::stack::signing_flags;
+use tests::token_forge::header_of;
+use tests::wait;
+
+/// An auth server of this type, and the secret of its application `orders`.
+fn auth_server(signing_type: SigningType, directory: &tempfile::TempDir) -> (AuthServer, String) {
+    let secret = register_in(&file_store(directory.path()), "orders");
+    let plan = AuthServerPlan::new()
+        .directory(directory.path())
+        .flags(["--signing-type", signing_type.name()]);
+    (plan.start().ready(), secret)
+}
+
+fn proves(signing_type: SigningType) {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, secret) = auth_server(signing_type, &directory);
+    let service = EchoService::start();
+    let plan = SidecarPlan::new(&service, &server.url()).application("orders", &secret);
+    let sidecar = plan
+        .flags(signing_flags(signing_type).iter().copied())
+        .start()
+        .ready();
+
+    let token = server.login();
+    assert_eq!(header_of(&token)["alg"], signing_type.algorithm());
+    for client in [server.anonymous(), sidecar.anonymous()] {
+        let answer = client.bearing(&token).get(USER_DETAILS);
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(service.last_request().header("X-Current-User").len(), 1);
+}
+
+#[test]
+fn contract_2_4_rsa_is_the_default() {
+    let server = AuthServer::start();
+    assert_eq!(header_of(&server.login())["alg"], "RS256");
+}
+
+#[test]
+fn contract_2_4_and_5_4_rsa_through_both_programs() {
+    proves(SigningType::Rsa);
+}
+
+#[test]
+fn contract_2_4_and_5_4_ecdsa_through_both_programs() {
+    proves(SigningType::Ecdsa);
+}
+
+#[test]
+fn contract_2_4_and_5_4_hmac_through_both_programs() {
+    proves(SigningType::Hmac);
+}
+
+#[test]
+fn contract_2_4_another_value_is_refused_by_name() {
+    for value in ["RSA", "none", "ed25519", "rs256", ""] {
+        let flag = format!("--signing-type={value}");
+        let ends = [
+            AuthServerPlan::new().flags([flag.as_str()]).fails(),
+            SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth")
+                .flags([flag.as_str()])
+                .fails(),
+        ];
+        for end in ends {
+            assert_eq!(end.code, Some(64), "{value}: {}", end.stderr);
+            assert!(end.stderr.contains("--signing-type"), "{}", end.stderr);
+        }
+    }
+}
+
+#[test]
+fn contract_5_4_a_sidecar_of_another_type_trusts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, secret) = auth_server(SigningType::Ecdsa, &directory);
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &server.url())
+        .application("orders", &secret)
+        .start();
+    wait::until("the refused key in the log", || {
+        sidecar
+            .process()
+            .stderr()
+            .contains("of the configured type")
+            .then_some(())
+    });
+    let answer = sidecar.bearing(&server.login()).get("/list");
+    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
+    assert_eq!(service.requests().len(), 0);
+}
+
+#[test]
+fn lesson_b15_hmac_without_a_registered_application_stops_the_auth_server() {
+    let end = AuthServerPlan::new()
+        .flags(["--signing-type", "hmac"])
+        .fails();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    let last = end.stderr.lines().last().unwrap_or_default();
+    assert!(
+        last.contains("application") && last.contains("hmac"),
+        "{}",
+        end.stderr
+    );
+}
+
+#[test]
+fn lesson_b15_hmac_without_trust_shared_secret_stops_the_sidecar() {
+    let plan = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth");
+    let end = plan.flags(["--signing-type", "hmac"]).fails();
+    assert_eq!(
+        (end.code, end.stderr.lines().count()),
+        (Some(78), 1),
+        "{}",
+        end.stderr
+    );
+    assert!(
+        end.stderr.contains("--trust-shared-secret"),
+        "{}",
+        end.stderr
+    );
+}
+
+#[test]
+fn lesson_b15_the_shared_secret_is_served_only_to_the_registered_application() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, secret) = auth_server(SigningType::Hmac, &directory);
+    let key = |secret: &str| {
+        server.anonymous().get(&format!(
+            "/client/user/secret/key?appId=orders&appSecret={secret}"
+        ))
+    };
+    let shared = key(&secret).json()["data"].as_str().unwrap().to_owned();
+    assert!(shared.len() >= 43, "32 random bytes in base64url");
+    for wrong in ["", "wrong", &secret[..secret.len() - 1]] {
+        let answer = key(wrong);
+        assert!(
+            answer.status() >= 400 && !answer.text().contains(&shared),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_holds_another_type_stops_the_start_and_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(
+        AuthServerPlan::new()
+            .directory(directory.path())
+            .start()
+            .ready(),
+    );
+    let file = directory.path().join("user-token.private");
+    let before = std::fs::read(&file).unwrap();
+    let end = AuthServerPlan::new()
+        .directory(directory.path())
+        .flags(["--signing-type", "ecdsa"])
+        .fails();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn an_application_is_registered_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = file_store(directory.path());
+    register_in(&store, "orders");
+    let again = application_add(&store, "orders");
+    assert_ne!(again.code, Some(0));
+    assert!(
+        again.stdout.is_empty() && again.stderr.contains("--app-id orders"),
+        "{}",
+        again.stderr
+    );
+}

@@ -1,0 +1,313 @@
+//! Identity headers sent by clients (lessons A2, A3, C22): on protected, pass-listed and
+//! user-details paths, in every spelling.
+
+use serde_json::{Value, json};
+use tests::auth_server::USER_DETAILS;
+use tests::careless_service::CarelessService;
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::raw_client::{RawClient, exchange};
+use tests::sidecar::SidecarPlan;
+use tests::stack::ForgedStack;
+use tests::token_forge::Forge;
+
+/// What a client may send to pass for somebody else.
+const FORGERIES: &[&[&str]] = &[
+    &["X-Current-User: {\"id\":\"0\",\"account\":\"root\"}"],
+    &["x-current-user: root"],
+    &["X-CURRENT-USER: root"],
+    &["X_Current_User: root"],
+    &["x_current_user: root"],
+    &["X.Current.User: root"],
+    &["X-Current_User: root"],
+    &["X!Current~User: root"],
+    &["X-Current-User: root", "X-Current-User: admin"],
+    &[
+        "X-Current-User: root",
+        "X_Current_User: root",
+        "X.Current.User: root",
+    ],
+    &["X-Current-User:"],
+    &["Connection: X-Current-User"],
+    &["Connection: close, X-Current-User", "X-Current-User: root"],
+    &["Connection: x_current_user", "X_Current_User: root"],
+    &["Connection: X-Current-User, X_Current_User, Keep-Alive"],
+    &[
+        "X-Forwarded-User: root",
+        "X-Remote-User: root",
+        "Remote-User: root",
+    ],
+];
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| plan.pass(["/public/**"]))
+}
+
+fn forged(request: Request, lines: &[&str]) -> Request {
+    lines
+        .iter()
+        .fold(request, |request, line| request.line(*line))
+}
+
+/// The lines that a CGI, WSGI or PHP service would take for the user.
+fn users_seen(request: &Message) -> Vec<String> {
+    let cgi = |name: &str| -> String {
+        name.chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_uppercase()
+                } else {
+                    '_'
+                }
+            })
+            .collect()
+    };
+    let is_user = |line: &String| {
+        line.split_once(':')
+            .is_some_and(|(name, _)| cgi(name) == "X_CURRENT_USER")
+    };
+    request.header_lines().into_iter().filter(is_user).collect()
+}
+
+#[test]
+fn lesson_a2_and_a3_on_a_protected_path_the_service_sees_the_verified_user_and_nobody_else() {
+    let stack = stack();
+    let client = stack.sidecar.bearing(&stack.token());
+    for forgery in FORGERIES {
+        let answer = client.send(&forged(client.request("GET", "/list"), forgery));
+        assert_eq!(answer.status(), 200, "{forgery:?}");
+        let [seen] = users_seen(&stack.service.last_request())
+            .try_into()
+            .unwrap_or_else(|lines| panic!("{forgery:?}: {lines:?}"));
+        let (name, value) = seen.split_once(": ").unwrap();
+        assert_eq!(name, "X-Current-User", "{forgery:?}");
+        let user: Value = serde_json::from_str(value).unwrap();
+        assert_eq!(
+            user,
+            json!({"id": "10001", "account": "alice", "nickName": "Alice", "userType": "member"}),
+            "{forgery:?}"
+        );
+    }
+}
+
+#[test]
+fn lesson_c22_on_a_pass_listed_path_the_service_sees_no_user_at_all() {
+    let stack = stack();
+    for client in [
+        stack.sidecar.anonymous(),
+        stack.sidecar.bearing(&stack.token()),
+    ] {
+        for forgery in FORGERIES {
+            let answer = client.send(&forged(client.request("GET", "/public/x"), forgery));
+            assert_eq!(answer.status(), 200, "{forgery:?}");
+            assert_eq!(
+                users_seen(&stack.service.last_request()),
+                Vec::<String>::new(),
+                "{forgery:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn contract_4_2_on_the_user_details_path_only_the_token_counts() {
+    let stack = stack();
+    let client = stack.sidecar.bearing(&stack.token());
+    for forgery in FORGERIES {
+        let answer = client.send(&forged(client.request("GET", USER_DETAILS), forgery));
+        assert_eq!(answer.json()["data"]["account"], "alice", "{forgery:?}");
+        let anonymous = stack.sidecar.anonymous();
+        let answer = anonymous.send(&forged(anonymous.request("GET", USER_DETAILS), forgery));
+        assert_eq!(verdict(&answer), "401 token_missing", "{forgery:?}");
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn a_forged_header_never_stands_for_a_token() {
+    let stack = stack();
+    let client = stack.sidecar.anonymous();
+    for forgery in FORGERIES {
+        let answer = client.send(&forged(client.request("GET", "/list"), forgery));
+        assert_eq!(verdict(&answer), "401 token_missing", "{forgery:?}");
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn lesson_c22_a_trailer_never_becomes_an_identity() {
+    let stack = stack();
+    for (path, credentials) in [
+        ("/orders/public/x", String::new()),
+        (
+            "/orders/list",
+            format!("Authorization: Bearer {}\r\n", stack.token()),
+        ),
+    ] {
+        stack.service.take_requests();
+        let mut client = RawClient::connect(stack.sidecar.address());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\n{credentials}Trailer: X-Current-User\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        client.send(head.as_bytes());
+        client.send(b"4\r\nbody\r\n0\r\nX-Current-User: root\r\nX_Current_User: root\r\n\r\n");
+        client.answer("POST");
+        for request in stack.service.take_requests() {
+            assert!(
+                !users_seen(&request)
+                    .iter()
+                    .any(|line| line.contains("root")),
+                "{path}"
+            );
+            assert!(
+                !String::from_utf8_lossy(&request.body).contains("root"),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn lesson_c25_the_header_is_ascii_whatever_the_name_of_the_user_is() {
+    let stack = stack();
+    for name in [
+        "Žofie",
+        "小明",
+        "😀",
+        "a\u{7f}b",
+        "a\r\nX-Admin: 1",
+        "quote\" and \\ backslash",
+        "\u{0}",
+        "\u{202e}right-to-left",
+    ] {
+        let token = stack.forge.token(clock::now(), &json!({"nickName": name}));
+        assert_eq!(
+            stack.sidecar.bearing(&token).get("/list").status(),
+            200,
+            "{name:?}"
+        );
+        let request = stack.service.last_request();
+        assert!(request.head.is_ascii(), "{name:?}");
+        assert_eq!(request.header("X-Admin"), Vec::<String>::new());
+        let user: Value = serde_json::from_str(&request.header("X-Current-User")[0]).unwrap();
+        assert_eq!(user["nickName"], name);
+    }
+}
+
+#[test]
+fn lesson_c25_a_user_who_does_not_fit_into_the_header_is_refused_with_a_clear_answer() {
+    let stack = stack();
+    for (name, expected) in [
+        ("a".repeat(5_000), "200"),
+        ("é".repeat(1_100), "431 identity_too_large"),
+    ] {
+        let token = stack.forge.token(clock::now(), &json!({"nickName": name}));
+        assert_eq!(
+            verdict(&stack.sidecar.bearing(&token).get("/list")),
+            expected
+        );
+    }
+    assert_eq!(stack.service.requests().len(), 1);
+}
+
+#[test]
+fn the_header_may_have_another_name_and_is_protected_under_it() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--user-header", "X-User"])
+    });
+    let client = stack.sidecar.bearing(&stack.token());
+    let request = client
+        .request("GET", "/list")
+        .line("x_user: root")
+        .line("X-User: root")
+        .line("X-Current-User: mine");
+    assert_eq!(client.send(&request).status(), 200);
+    let seen = stack.service.last_request();
+    assert_eq!(seen.header("X-User").len(), 1);
+    assert!(seen.header("X-User")[0].contains("alice"));
+    assert_eq!(seen.header("x_user"), Vec::<String>::new());
+    assert_eq!(seen.header("X-Current-User"), ["mine"], "no longer ours");
+}
+
+#[test]
+fn a_header_name_that_would_break_requests_stops_the_start() {
+    for name in [
+        "Host",
+        "Authorization",
+        "Content-Length",
+        "Connection",
+        "X Current",
+        "",
+        "X_User",
+        "X-Ü",
+    ] {
+        let end = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth")
+            .flags(["--user-header", name])
+            .fails();
+        assert_eq!(
+            (end.code, end.stderr.lines().count()),
+            (Some(78), 1),
+            "{name}: {}",
+            end.stderr
+        );
+        assert!(end.stderr.contains("--user-header"), "{}", end.stderr);
+    }
+}
+
+/// CL.0 request smuggling: the body of one request is another one, with a user of the client's own.
+#[test]
+fn a_body_that_the_service_leaves_unread_never_becomes_a_request() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let service = CarelessService::start();
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let sidecar = SidecarPlan::to(&service.url(), &auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .pass(["/public/**"])
+        .start()
+        .ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    let smuggled =
+        "GET /orders/smuggled HTTP/1.1\r\nHost: a\r\nX-Current-User: {\"id\":\"root\"}\r\n\r\n";
+    let length = smuggled.len();
+    let mut sent = 0;
+    for method in ["GET", "POST", "DELETE", "OPTIONS"] {
+        for (path, credentials) in [
+            ("list", format!("Authorization: Bearer {token}\r\n")),
+            ("public/x", String::new()),
+        ] {
+            for body in [
+                format!("Content-Length: {length}\r\n\r\n{smuggled}"),
+                format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{smuggled}\r\n0\r\n\r\n"),
+            ] {
+                let request =
+                    format!("{method} /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}{body}");
+                let answer = exchange(sidecar.address(), method, request.as_bytes());
+                assert_eq!(answer.status(), 200, "{request}");
+                sent += 1;
+            }
+        }
+    }
+    // Whatever is left on a pooled connection would be answered before this one.
+    let token = format!("Authorization: Bearer {token}");
+    let last = format!("GET /orders/last HTTP/1.1\r\nHost: a\r\n{token}\r\n\r\n");
+    assert_eq!(
+        exchange(sidecar.address(), "GET", last.as_bytes()).status(),
+        200
+    );
+    let heads = service.heads();
+    let forged: Vec<_> = heads
+        .iter()
+        .filter(|head| head.starts_with("GET /orders/smuggled"))
+        .collect();
+    assert!(forged.is_empty(), "{forged:?}");
+    assert!(
+        heads
+            .iter()
+            .filter(|head| head.contains(" HTTP/1.1"))
+            .count()
+            > sent
+    );
+}

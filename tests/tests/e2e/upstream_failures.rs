@@ -1,0 +1,78 @@
+//! A service that is away, silent or broken: the envelope with 502 or 504, and nothing sent twice.
+
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::redis_server::free_address;
+use tests::sidecar::SidecarPlan;
+
+use super::forwarding::stack;
+
+#[test]
+fn a_service_that_is_away_is_502_and_one_that_breaks_off_too() {
+    let stack = stack();
+    let away = SidecarPlan::to(
+        &format!("http://{}", free_address()),
+        &stack.auth_server.url(),
+    )
+    .flags(["--signing-type", "ecdsa"]);
+    let away = away.start().ready();
+    assert_eq!(
+        verdict(
+            &away
+                .bearing(&stack.token())
+                .get("/list?appSecret=hush-in-query")
+        ),
+        "502 upstream_unavailable"
+    );
+    assert!(
+        !away.process().output().contains("hush-in-query"),
+        "the query is in the log"
+    );
+    stack.service.answers(b"no http\r\n\r\n".to_vec());
+    assert_eq!(
+        stack.sidecar.bearing(&stack.token()).get("/list").status(),
+        502
+    );
+    assert_eq!(
+        away.readiness(),
+        200,
+        "the service's state is not the sidecar's"
+    );
+}
+
+#[test]
+fn a_service_that_does_not_answer_in_time_is_504() {
+    let silent =
+        tests::socket_server::SocketServer::start(|_| tests::socket_server::Reply::Silence);
+    let stack = stack();
+    let plan = SidecarPlan::to(
+        &format!("http://{}", silent.address()),
+        &stack.auth_server.url(),
+    );
+    let sidecar = plan
+        .flags(["--signing-type", "ecdsa", "--upstream-read-timeout", "1"])
+        .start()
+        .ready();
+    assert_eq!(
+        verdict(&sidecar.bearing(&stack.token()).get("/list")),
+        "504 upstream_timeout"
+    );
+}
+
+#[test]
+fn a_post_that_reached_the_service_is_never_sent_twice() {
+    let stack = stack();
+    let service = EchoService::start();
+    let plan =
+        SidecarPlan::new(&service, &stack.auth_server.url()).flags(["--signing-type", "ecdsa"]);
+    let sidecar = plan.start().ready();
+    service.answers(b"garbage\r\n\r\n".to_vec());
+    let client = sidecar.bearing(&stack.token());
+    assert_eq!(
+        client
+            .send(&client.request("POST", "/pay").body("1"))
+            .status(),
+        502
+    );
+    assert_eq!(service.requests().len(), 1);
+}
