@@ -50,8 +50,17 @@ pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed
     } else {
         "key_retrieval_refused"
     };
-    let app_id = LogText(app_id);
+    let app_id = LogText(shown_id(app_id));
     info!(target: TARGET, %event, %app_id, %client, %outcome, "verification key retrieval");
+}
+
+/// A client that encodes its query wrongly sends the secret inside the id.
+fn shown_id(app_id: &str) -> &str {
+    if app_id.contains(['&', ';', '=']) {
+        "[not an id]"
+    } else {
+        app_id
+    }
 }
 
 pub(crate) fn application(app_id: &AppId, event: Event) {
@@ -72,4 +81,17 @@ pub(crate) fn key(event: &KeyEvent) {
 /// Another content of the users file is in force.
 pub(crate) fn users_changed(count: usize) {
     info!(target: TARGET, event = %"users_changed", count, "users");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_went_into_the_id_is_not_shown() {
+        assert_eq!(shown_id("orders-1"), "orders-1");
+        for text in ["a;appSecret=hush", "a&appSecret=hush", "appSecret=hush"] {
+            assert_eq!(shown_id(text), "[not an id]");
+        }
+    }
 }

@@ -206,6 +206,37 @@ fn take_away(path: &Path) -> bool {
 }
 
 #[test]
+fn a_pipe_or_a_link_in_the_place_of_a_lock_stops_the_start_and_creates_nothing() {
+    for lock in ["serving.lock", "write.lock"] {
+        let store = Store::new();
+        fs::remove_file(store.path(lock)).unwrap();
+        let made = CommandLine::new(Path::new("mkfifo"))
+            .arguments([store.path(lock).to_str().unwrap()])
+            .run();
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        store.refuses(lock);
+
+        let elsewhere = tempfile::tempdir().unwrap();
+        let target = elsewhere.path().join("created");
+        fs::remove_file(store.path(lock)).unwrap();
+        std::os::unix::fs::symlink(&target, store.path(lock)).unwrap();
+        store.refuses(lock);
+        assert!(!target.exists(), "the link was followed");
+    }
+}
+
+#[test]
+fn a_directory_that_belongs_to_somebody_else_stops_the_start() {
+    let store = Store::new();
+    // Only root can give a directory away; who is not root cannot be fooled like that by a test.
+    if std::os::unix::fs::chown(store.directory.path(), Some(65_534), None).is_ok() {
+        let end = store.serve().fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(end.stderr.contains("owner uid 65534"), "{}", end.stderr);
+    }
+}
+
+#[test]
 fn a_directory_that_others_may_write_to_stops_the_start() {
     let store = Store::new();
     fs::set_permissions(store.directory.path(), Permissions::from_mode(0o777)).unwrap();

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
@@ -57,6 +58,10 @@ impl PrivateDirectory {
                 &self.0,
                 "others may write to this directory; chmod 700 it, or name a subdirectory",
             ));
+        }
+        // Its owner can remove what is in it; root can anyway.
+        if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
+            return Err(unusable(&self.0, "this directory belongs to somebody else"));
         }
         Ok(())
     }
@@ -158,13 +163,21 @@ impl PrivateDirectory {
 
     fn open_lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.0.join(name);
-        OpenOptions::new()
+        // A link would create a file elsewhere, and opening a pipe waits for its other end.
+        let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(FILE_MODE)
+            .custom_flags(careful.bits().cast_signed())
             .open(&path)
-            .map_err(|error| refused(&path, &error))
+            .map_err(|error| refused(&path, &error))?;
+        match file.metadata() {
+            Ok(metadata) if metadata.is_file() => Ok(file),
+            Ok(_) => Err(unusable(&path, "not a regular file")),
+            Err(error) => Err(refused(&path, &error)),
+        }
     }
 
     /// A rename is durable only with its directory.
