@@ -72,41 +72,41 @@ impl Claims {
     /// [`Rejection::TokenClaimMissing`] without `username` or `userId`,
     /// [`Rejection::TokenClaimInvalid`] where a claim that is read has the wrong type.
     pub fn from_json(payload: &[u8]) -> Result<Self, Rejection> {
-        let members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+        let mut members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
         Ok(Self {
-            issuer: text(&members, "iss")?,
-            subject: text(&members, "sub")?,
-            audience: audience(&members)?,
-            issued_at: numeric_date(&members, "iat", f64::floor)?,
-            not_before: numeric_date(&members, "nbf", f64::ceil)?,
-            expires_at: numeric_date(&members, "exp", f64::floor)?,
-            token_id: text(&members, "jti")?,
-            username: required_text(&members, "username")?,
-            nick_name: text(&members, "nickName")?,
-            user_id: required_text(&members, "userId")?,
-            extra_info: ExtraInfo::from_members(&members)?,
+            issuer: text(&mut members, "iss")?,
+            subject: text(&mut members, "sub")?,
+            audience: audience(&mut members)?,
+            issued_at: numeric_date(&mut members, "iat", f64::floor)?,
+            not_before: numeric_date(&mut members, "nbf", f64::ceil)?,
+            expires_at: numeric_date(&mut members, "exp", f64::floor)?,
+            token_id: text(&mut members, "jti")?,
+            username: required_text(&mut members, "username")?,
+            nick_name: text(&mut members, "nickName")?,
+            user_id: required_text(&mut members, "userId")?,
+            extra_info: ExtraInfo::from_members(&mut members)?,
         })
     }
 
     /// The user as `/current/user/details` shows it (contract §2.5).
-    pub fn user_details(&self) -> CurrentUserDetails {
+    pub fn into_user_details(self) -> CurrentUserDetails {
         CurrentUserDetails {
-            id: Some(self.user_id.clone()),
-            tenant_id: self.extra_info.tenant_id.clone(),
-            nick_name: self.nick_name.clone(),
-            avatar: self.extra_info.avatar.clone(),
-            telephone: self.extra_info.telephone.clone(),
-            account: Some(self.username.clone()),
-            user_type: self.extra_info.user_type.clone(),
-            grade: self.extra_info.grade.clone(),
+            id: Some(self.user_id),
+            tenant_id: self.extra_info.tenant_id,
+            nick_name: self.nick_name,
+            avatar: self.extra_info.avatar,
+            telephone: self.extra_info.telephone,
+            account: Some(self.username),
+            user_type: self.extra_info.user_type,
+            grade: self.extra_info.grade,
             ..CurrentUserDetails::default()
         }
     }
 }
 
 impl ExtraInfo {
-    fn from_members(members: &Map<String, Value>) -> Result<Self, Rejection> {
-        let entries = match members.get("extraInfo") {
+    fn from_members(members: &mut Map<String, Value>) -> Result<Self, Rejection> {
+        let mut entries = match members.remove("extraInfo") {
             None | Some(Value::Null) => return Ok(Self::default()),
             Some(Value::Object(entries)) => entries,
             Some(_) => return Err(Rejection::TokenClaimInvalid),
@@ -116,25 +116,25 @@ impl ExtraInfo {
             return Err(Rejection::TokenClaimInvalid);
         }
         Ok(Self {
-            avatar: text(entries, "avatar")?,
-            telephone: text(entries, "telephone")?,
-            user_type: text(entries, "userType")?,
-            tenant_id: text(entries, "tenantId")?,
-            grade: text(entries, "grade")?,
+            avatar: text(&mut entries, "avatar")?,
+            telephone: text(&mut entries, "telephone")?,
+            user_type: text(&mut entries, "userType")?,
+            tenant_id: text(&mut entries, "tenantId")?,
+            grade: text(&mut entries, "grade")?,
         })
     }
 }
 
-fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Rejection> {
-    match members.get(name) {
+fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Rejection> {
+    match members.remove(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(Rejection::TokenClaimInvalid),
     }
 }
 
 /// An empty account or id would name nobody, and so somebody else in the service behind.
-fn required_text(members: &Map<String, Value>, name: &str) -> Result<String, Rejection> {
+fn required_text(members: &mut Map<String, Value>, name: &str) -> Result<String, Rejection> {
     match text(members, name)? {
         Some(text) if text.is_empty() => Err(Rejection::TokenClaimInvalid),
         Some(text) => Ok(text),
@@ -143,17 +143,19 @@ fn required_text(members: &Map<String, Value>, name: &str) -> Result<String, Rej
 }
 
 /// `aud` is one string or an array of strings (RFC 7519 §4.1.3).
-fn audience(members: &Map<String, Value>) -> Result<Vec<String>, Rejection> {
-    match members.get("aud") {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::String(one)) => Ok(vec![one.clone()]),
-        Some(Value::Array(several)) => several
-            .iter()
-            .map(|one| one.as_str().map(str::to_owned))
-            .collect::<Option<_>>()
-            .ok_or(Rejection::TokenClaimInvalid),
-        Some(_) => Err(Rejection::TokenClaimInvalid),
-    }
+fn audience(members: &mut Map<String, Value>) -> Result<Vec<String>, Rejection> {
+    let several = match members.remove("aud") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(several)) => several,
+        Some(one) => vec![one],
+    };
+    several
+        .into_iter()
+        .map(|one| match one {
+            Value::String(audience) => Ok(audience),
+            _ => Err(Rejection::TokenClaimInvalid),
+        })
+        .collect()
 }
 
 /// The largest integer every JSON implementation agrees on (RFC 8259 §6).
@@ -161,11 +163,11 @@ const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
 
 /// A `NumericDate` may have a fraction (RFC 7519 §2); `round` takes it away on the safe side.
 fn numeric_date(
-    members: &Map<String, Value>,
+    members: &mut Map<String, Value>,
     name: &str,
     round: fn(f64) -> f64,
 ) -> Result<Option<i64>, Rejection> {
-    let number = match members.get(name) {
+    let number = match members.remove(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value.as_f64().ok_or(Rejection::TokenClaimInvalid)?,
     };
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn contract_2_5_the_user_is_resolved_from_the_token() {
-        let details = parse(full()).unwrap().user_details();
+        let details = parse(full()).unwrap().into_user_details();
         let present: Vec<_> = details.present().collect();
         assert_eq!(
             present,

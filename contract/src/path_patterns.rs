@@ -254,6 +254,9 @@ impl PassList {
 
     /// The first pattern that a canonical path, relative to the context path, matches.
     pub fn find(&self, path: &str) -> Option<&PathPattern> {
+        if self.0.is_empty() {
+            return None;
+        }
         let path: Vec<&str> = segments(path).collect();
         self.0.iter().find(|pattern| pattern.matches(&path))
     }

@@ -7,21 +7,23 @@
 use http::StatusCode;
 
 /// The `WWW-Authenticate` field of a row. The realm is fixed: an echo of the URL would let a
-/// stranger write into the header.
+/// stranger write into the header. `reason` is an attribute of ours, which RFC 6750 §3 allows.
 macro_rules! challenge {
-    (none, $message:literal) => {
+    (none, $reason:literal, $message:literal) => {
         None
     };
     // No credentials at all: RFC 6750 §3.1 wants the challenge without an error code.
-    (bare, $message:literal) => {
+    (bare, $reason:literal, $message:literal) => {
         Some("Bearer realm=\"postern\"")
     };
-    ($error:ident, $message:literal) => {
+    ($error:ident, $reason:literal, $message:literal) => {
         Some(concat!(
             "Bearer realm=\"postern\", error=\"",
             stringify!($error),
             "\", error_description=\"",
             $message,
+            "\", reason=\"",
+            $reason,
             "\""
         ))
     };
@@ -57,7 +59,7 @@ macro_rules! rejections {
 
             /// The `WWW-Authenticate` field (RFC 6750 §3), for the rows that ask for credentials.
             pub const fn www_authenticate(self) -> Option<&'static str> {
-                match self { $(Self::$name => challenge!($challenge, $message),)+ }
+                match self { $(Self::$name => challenge!($challenge, $reason, $message),)+ }
             }
         }
     };
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!(
             Rejection::TokenExpired.www_authenticate(),
             Some(
-                r#"Bearer realm="postern", error="invalid_token", error_description="the access token has expired""#
+                r#"Bearer realm="postern", error="invalid_token", error_description="the access token has expired", reason="token_expired""#
             )
         );
     }

@@ -93,7 +93,7 @@ impl AdmissionRules {
         let user = match self.interceptor.judge(method, target.path(), headers) {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {
-                let body = user_details(&self.verify(keys, token, now)?)?;
+                let body = user_details(self.verify(keys, token, now)?)?;
                 return Ok(Admission::UserDetails(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
@@ -101,7 +101,7 @@ impl AdmissionRules {
             Judgement::Pass => None,
             Judgement::NeedsToken(token) => {
                 let claims = self.verify(keys, token, now)?;
-                Some(self.user_header.value(&claims.user_details())?)
+                Some(self.user_header.value(&claims.into_user_details())?)
             }
         };
         Ok(Admission::Forward(Forward {
@@ -123,8 +123,8 @@ impl AdmissionRules {
     }
 }
 
-fn user_details(claims: &Claims) -> Result<Vec<u8>, Rejection> {
-    Envelope::ok(MSG_OPERATION_SUCCEEDED, claims.user_details())
+fn user_details(claims: Claims) -> Result<Vec<u8>, Rejection> {
+    Envelope::ok(MSG_OPERATION_SUCCEEDED, claims.into_user_details())
         .to_json()
         .map_err(|_| Rejection::Internal)
 }

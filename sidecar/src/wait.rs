@@ -15,12 +15,12 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 /// # Errors
 /// The last answer, when `timeout` is over.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
-    let deadline = Instant::now() + timeout;
+    let started = Instant::now();
     loop {
         let Err(failure) = healthcheck::ready(admin, ONE_ANSWER) else {
             return Ok(());
         };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
             return Err(failure);
         }

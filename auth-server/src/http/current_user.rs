@@ -8,9 +8,11 @@ use contract::rejection::Rejection;
 use super::answer;
 use super::interception::CurrentUser;
 
-pub(crate) async fn current_user(request: Request) -> Response {
-    match request.extensions().get() {
-        Some(CurrentUser(claims)) => answer::ok(MSG_OPERATION_SUCCEEDED, claims.user_details()),
+pub(crate) async fn current_user(mut request: Request) -> Response {
+    match request.extensions_mut().remove() {
+        Some(CurrentUser(claims)) => {
+            answer::ok(MSG_OPERATION_SUCCEEDED, claims.into_user_details())
+        }
         // Only reachable past an interception that let the path through without a token.
         None => answer::rejection(Rejection::TokenMissing),
     }

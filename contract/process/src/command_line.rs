@@ -74,8 +74,7 @@ fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
     let refused = |error| refusal(&command, &from_file, error);
-    let mut matches = command
-        .clone()
+    let mut matches = with_values_hidden(command.clone())
         .try_get_matches_from(arguments)
         .map_err(refused)?;
     C::from_arg_matches_mut(&mut matches).map_err(refused)
@@ -93,10 +92,17 @@ fn command<C: Parser>() -> Command {
     C::command().arg(config)
 }
 
+/// `--help` names the variables of the settings and shows no value: an address may hold a password.
+fn with_values_hidden(command: Command) -> Command {
+    command
+        .mut_args(|argument| argument.hide_env_values(true))
+        .mut_subcommands(with_values_hidden)
+}
+
 /// What command line and environment say by themselves. It may lack what the file will add, so
 /// nothing is refused yet: the real parse does that.
 fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, Stop> {
-    let lenient = command::<C>().ignore_errors(true);
+    let lenient = with_values_hidden(command::<C>()).ignore_errors(true);
     lenient.try_get_matches_from(arguments).map_err(Stop::Help)
 }
 

@@ -34,7 +34,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn exchange(address: SocketAddr, timeout: Duration) -> std::io::Result<String> {
-    let deadline = Instant::now() + timeout;
+    let started = Instant::now();
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_write_timeout(Some(timeout))?;
     write!(
@@ -45,7 +45,7 @@ fn exchange(address: SocketAddr, timeout: Duration) -> std::io::Result<String> {
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }

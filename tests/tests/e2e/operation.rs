@@ -32,16 +32,27 @@ fn lesson_d30_probes_and_metrics_need_no_token_and_are_on_their_own_port() {
 }
 
 #[test]
-fn the_same_reason_code_is_in_the_body_and_in_the_metrics() {
+fn lesson_d27_the_same_reason_code_is_in_body_challenge_metric_and_log() {
     let stack = ForgedStack::start();
-    stack.sidecar.bearing("a.b.c").get("/list");
-    let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+    let answer = stack.sidecar.bearing("a.b.c").get("/list");
+    assert_eq!(answer.json()["data"]["reason"], "token_malformed");
+    let challenge = answer.header("WWW-Authenticate").concat();
     assert!(
+        challenge.contains(r#"reason="token_malformed""#),
+        "{challenge}"
+    );
+    // Counted and logged once the answer is out.
+    wait::until("the reason in the metrics", || {
+        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
         metrics
             .lines()
-            .any(|line| line.contains("token_malformed") && line.trim_end().ends_with(" 1")),
-        "{metrics}"
-    );
+            .any(|line| line.contains("token_malformed") && line.trim_end().ends_with(" 1"))
+            .then_some(())
+    });
+    wait::until("the reason in the log", || {
+        let log = stack.sidecar.process().output();
+        log.contains(r#"reason="token_malformed""#).then_some(())
+    });
 }
 
 #[test]

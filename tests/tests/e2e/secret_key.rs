@@ -91,7 +91,7 @@ fn contract_4_3_only_get_is_answered() {
 #[test]
 fn contract_4_3_rule_3_a_retrieval_is_logged_with_the_app_id_and_never_with_the_secret() {
     let server = AuthServerPlan::new()
-        .environment("RUST_LOG", "trace")
+        .environment("POSTERN_LOG_LEVEL", "trace")
         .start()
         .ready();
     let answer = server
