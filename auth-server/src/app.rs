@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use contract::signing_type::SigningType;
 use process::exit::Failure;
-use process::health::Health;
-use process::{admin, listener, signals};
+use process::health::{Condition, Health};
+use process::signals::{Termination, Terminations};
+use process::{admin, listener};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -46,6 +47,9 @@ struct Shared {
 /// What stops a start; nothing does once the server listens.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::from_args(args)?;
+    // Before anybody can learn the addresses: who does may end the process the next moment.
+    let terminations = Terminations::install()
+        .map_err(|error| Failure::Software(format!("signals cannot be received: {error}")))?;
     let shared = Shared {
         current: Arc::default(),
         registrations: Arc::new(Registrations::new(config.signing_type == SigningType::Hmac)),
@@ -74,13 +78,19 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         metrics,
         &health,
     );
-    upkeep.start().await.map_err(store_failure)?;
-    follow_users(&config, &shared.metrics)?;
-
+    // First the probes: a store that stalls must not look like a process that hangs.
     let stop = watch::Sender::new(());
     let admin_task = serve_admin(admin, &health, &shared.metrics, &stop)?;
+    upkeep.start().await.map_err(store_failure)?;
+    follow_users(&config, &shared.metrics)?;
     tokio::spawn(upkeep.run(config.store_reread));
-    serve_public(public, config, shared, &health).await?;
+    let lame_duck = Duration::from_secs(args.lame_duck.into());
+    let end = end_of_service(
+        terminations,
+        health.condition("serving", "starting"),
+        lame_duck,
+    );
+    serve_public(public, config, shared, &health, end).await?;
 
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
@@ -143,11 +153,24 @@ fn serve_admin(
     }))
 }
 
+/// Resolves when no more connections are to be accepted: a while after the signal, so that whoever
+/// routes here has noticed that this server is not ready any more. Nobody routes to what is run at a
+/// terminal, and a second signal means now.
+async fn end_of_service(mut terminations: Terminations, serving: Condition, lame_duck: Duration) {
+    serving.met();
+    let first = terminations.next().await;
+    serving.unmet("stopping");
+    if first == Termination::Requested {
+        let _ = tokio::time::timeout(lame_duck, terminations.next()).await;
+    }
+}
+
 async fn serve_public(
     listener: TcpListener,
     config: Config,
     shared: Shared,
     health: &Health,
+    end: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let request_timeout = config.request_timeout;
     let limit = ConnectionLimit::new(config.max_connections);
@@ -156,9 +179,6 @@ async fn serve_public(
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
-    let end = async {
-        signals::terminated().await;
-    };
     server::serve(listener, router, request_timeout, &limit, end).await;
     Ok(())
 }

@@ -120,6 +120,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=300))]
     pub(crate) request_timeout: u32,
+    /// Seconds to go on accepting after SIGTERM while reporting not ready
+    #[arg(long, env = "POSTERN_LAME_DUCK", value_name = "SECONDS", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(0..=300))]
+    pub(crate) lame_duck: u32,
     /// Connections served at a time; further ones wait
     #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_name = "NUMBER", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -46,6 +46,7 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
         set("static-dir", root.display().to_string().into());
     }
     set("request-timeout", args.request_timeout.into());
+    set("lame-duck", args.lame_duck.into());
     set("max-connections", args.max_connections.into());
     set("users", args.users.to_string().into());
     set("login-rate", config.login_rate.into());

@@ -1,6 +1,6 @@
 //! The two signals that ask a program to end.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Which of them came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,31 +11,48 @@ pub enum Termination {
     Interrupted,
 }
 
+/// Both signals, received from the moment this is made: until then they end the process at once.
+#[derive(Debug)]
+pub struct Terminations {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Terminations {
+    /// # Errors
+    /// When a handler cannot be installed.
+    pub fn install() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Termination {
+        tokio::select! {
+            _ = self.terminate.recv() => {
+                tracing::info!("SIGTERM received");
+                Termination::Requested
+            }
+            _ = self.interrupt.recv() => {
+                tracing::info!("SIGINT received");
+                Termination::Interrupted
+            }
+        }
+    }
+}
+
 /// Resolves at the first SIGTERM or SIGINT.
 ///
 /// When a handler cannot be installed it never resolves: the kernel's default action then still
 /// ends the process, which is what the signal asked for.
 pub async fn terminated() -> Termination {
-    tokio::select! {
-        () = received(SignalKind::terminate()) => {
-            tracing::info!("SIGTERM received");
-            Termination::Requested
-        }
-        () = received(SignalKind::interrupt()) => {
-            tracing::info!("SIGINT received");
-            Termination::Interrupted
-        }
-    }
-}
-
-async fn received(kind: SignalKind) {
-    match signal(kind) {
-        Ok(mut stream) => {
-            stream.recv().await;
-        }
+    match Terminations::install() {
+        Ok(mut terminations) => terminations.next().await,
         Err(error) => {
             tracing::error!(%error, "no signal handler: the end will not be graceful");
-            std::future::pending::<()>().await;
+            std::future::pending().await
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tests::auth_server::{AuthServer, admin_get};
+use tests::auth_server::{AuthServerPlan, admin_get};
 use tests::client::Request;
 use tests::process::Process;
 use tests::programs::Program;
@@ -97,7 +97,11 @@ fn sigterm_ends_both_programs_with_exit_code_0() {
         "0",
     ]);
     let processes: [Process; 2] = [
-        AuthServer::start().into_process(),
+        AuthServerPlan::new()
+            .flags(["--lame-duck", "0"])
+            .start()
+            .ready()
+            .into_process(),
         idle.start().ready().into_process(),
     ];
     for process in processes {
@@ -121,6 +125,26 @@ fn lesson_a4_on_sigterm_readiness_falls_first_and_requests_go_on_meanwhile() {
         200,
         "still accepting"
     );
+
+    let server = AuthServerPlan::new()
+        .flags(["--lame-duck", "30"])
+        .start()
+        .ready();
+    server.process().terminate();
+    wait::until("readiness of the auth server to fall", || {
+        (admin_get(server.admin(), "/readyz").status() == 503).then_some(())
+    });
+    assert!(!server.login().is_empty(), "still accepting");
+}
+
+#[test]
+fn a_store_that_stalls_leaves_the_probes_of_the_auth_server_answering() {
+    // Accepts and never says a word.
+    let stalled = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = format!("redis://{}", stalled.local_addr().unwrap());
+    let server = AuthServerPlan::new().store(store).start();
+    assert_eq!(admin_get(server.admin(), "/livez").status(), 200);
+    assert_eq!(admin_get(server.admin(), "/readyz").status(), 503);
 }
 
 #[test]
