@@ -85,6 +85,8 @@ pub enum KeyError {
 #[derive(Clone)]
 pub struct VerificationKey {
     id: KeyId,
+    /// What the key is, whatever it is called.
+    thumbprint: KeyId,
     algorithm: Algorithm,
     key: DecodingKey,
 }
@@ -147,8 +149,10 @@ impl VerificationKey {
         let thumbprint = Jwk::from_decoding_key(&key, Some(algorithm))
             .and_then(|jwk| jwk.thumbprint(ThumbprintHash::SHA256))
             .map_err(|_| KeyError::NotAPublicKey)?;
+        let thumbprint = KeyId::new(&thumbprint).ok_or(KeyError::NotAPublicKey)?;
         Ok(Self {
-            id: KeyId::new(&thumbprint).ok_or(KeyError::NotAPublicKey)?,
+            id: thumbprint.clone(),
+            thumbprint,
             algorithm,
             key,
         })
@@ -157,6 +161,11 @@ impl VerificationKey {
     /// The key's name: the RFC 7638 thumbprint, or the `kid` of its JWK.
     pub const fn id(&self) -> &KeyId {
         &self.id
+    }
+
+    /// The RFC 7638 thumbprint: equal for equal keys, whatever they are called.
+    pub const fn thumbprint(&self) -> &KeyId {
+        &self.thumbprint
     }
 
     /// The only algorithm this key verifies.

@@ -2,5 +2,9 @@
 
 mod answer;
 pub(crate) mod current;
+mod early;
+mod jwks;
+mod link;
 pub(crate) mod refresh;
 pub(crate) mod source;
+mod transport;

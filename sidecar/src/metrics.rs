@@ -165,7 +165,7 @@ impl Collector for KeyMetrics {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::VerificationKey;
+    use contract::keys::{KeySet, VerificationKey};
     use contract::rejection::Rejection;
     use contract::signing_type::SigningType;
 
@@ -219,7 +219,7 @@ mod tests {
         assert!(!exposition(&registry).contains("key_age_seconds"));
         let secret = "0123456789abcdef0123456789abcdef";
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
-        keys.install(key, Instant::now());
+        keys.install(KeySet::nameless(key), Instant::now());
         let text = exposition(&registry);
         assert!(
             text.contains("\npostern_sidecar_key_age_seconds 0."),

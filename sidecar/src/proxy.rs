@@ -2,7 +2,7 @@
 //! [`crate::admission`], what to say about it in [`crate::answer`].
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use contract::rejection::Rejection;
@@ -139,7 +139,13 @@ impl ProxyHttp for AuthProxy {
     ) -> pingora::Result<bool> {
         set_handling(session, true);
         self.limit_connection(session);
-        let answer = match self.admit(session) {
+        let mut admission = self.admit(session);
+        if admission == Err(Rejection::TokenKeyUnknown) {
+            // The auth server may know a key that is not known here yet.
+            self.keys.early_fetch().wait(Instant::now()).await;
+            admission = self.admit(session);
+        }
+        let answer = match admission {
             Ok(Admission::Forward(forward)) => {
                 prepare(session, &forward);
                 ctx.outcome = forward.outcome();

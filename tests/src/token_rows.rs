@@ -70,7 +70,8 @@ pub struct TokenRow {
     /// The verifier's settings.
     #[serde(default)]
     pub policy: Policy,
-    /// How the key is known; `named` rows are tried on the contract crate only.
+    /// How the key is known. `named` rows are tried on the contract crate and on the auth server,
+    /// which knows its keys by name; the sidecar of the table is fed by a server without key set.
     #[serde(default)]
     pub keys: KeySetShape,
     /// The JOSE header as text; `{"alg":"<the key's>","typ":"JWT"}` where left out.
@@ -90,6 +91,8 @@ pub struct TokenRow {
     pub query: Option<String>,
     /// `accepted`, or status and reason code: `401 token_signature`.
     pub expect: String,
+    /// The verdict where keys have names, if that is another.
+    expect_named: Option<String>,
 }
 
 impl TokenRow {
@@ -103,6 +106,22 @@ impl TokenRow {
         match &self.lines {
             Some(lines) => lines.iter().map(|line| fill(line, named)).collect(),
             None => vec![fill("Authorization: Bearer {{token}}", named)],
+        }
+    }
+
+    /// The shapes in which the key is known that this row is about.
+    pub fn shapes(&self) -> Vec<KeySetShape> {
+        match (self.keys, &self.expect_named) {
+            (KeySetShape::Nameless, Some(_)) => vec![KeySetShape::Nameless, KeySetShape::Named],
+            (shape, _) => vec![shape],
+        }
+    }
+
+    /// `accepted`, or status and reason code, where keys are known so.
+    pub fn expected(&self, shape: KeySetShape) -> &str {
+        match (shape, &self.expect_named) {
+            (KeySetShape::Named, Some(expected)) => expected,
+            _ => &self.expect,
         }
     }
 

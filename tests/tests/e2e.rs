@@ -27,6 +27,7 @@ mod e2e {
     mod pass_list;
     mod paths;
     mod redis_store;
+    mod rotation;
     mod secret_key;
     mod secrets;
     mod settings;

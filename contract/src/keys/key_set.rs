@@ -66,7 +66,7 @@ impl KeySet {
     }
 
     /// Whether `kid` chooses among the keys.
-    pub(crate) const fn is_named(&self) -> bool {
+    pub const fn is_named(&self) -> bool {
         matches!(self.0, Keys::Named(_))
     }
 }
@@ -135,6 +135,10 @@ mod tests {
         let set = jwks(&json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB"}])).unwrap();
         assert_eq!(set.keys()[0].id().as_str(), RFC_7638_THUMBPRINT);
         assert_eq!(set.keys()[0].algorithm(), Algorithm::RS256);
+        let named = json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "kid": "mine"}]);
+        let named = jwks(&named).unwrap();
+        assert_eq!(named.keys()[0].id().as_str(), "mine");
+        assert_eq!(named.keys()[0].thumbprint(), set.keys()[0].thumbprint());
     }
 
     #[test]

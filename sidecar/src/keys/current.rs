@@ -1,30 +1,65 @@
 //! The keys that are trusted at this moment, shared by every request without a lock.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
 use contract::keys::{KeyId, KeySet, VerificationKey};
 
+use super::early::EarlyFetch;
+
 /// Empty until the first fetch succeeded: without a key nothing is verified, and nothing stands in
 /// for one.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
     state: ArcSwapOption<KeyState>,
+    early_fetch: EarlyFetch,
 }
 
 /// One key set and how it came to be trusted.
 #[derive(Debug)]
 pub(crate) struct KeyState {
     keys: KeySet,
-    key_id: KeyId,
+    names: Names,
     /// Moves with every change of the keys and tells apart what was verified under which.
     generation: u64,
     /// Of the last fetch that succeeded, whether or not it brought another key.
     fetched_at: Instant,
 }
 
-/// What installing a key changed.
+/// What tells one key set from another: which keys, under which names, and whether these count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    are_asked_for: bool,
+    /// Name and thumbprint, sorted.
+    keys: Vec<(KeyId, KeyId)>,
+}
+
+impl Names {
+    pub(crate) fn of(keys: &KeySet) -> Self {
+        let name = |key: &VerificationKey| (key.id().clone(), key.thumbprint().clone());
+        let mut names: Vec<_> = keys.keys().iter().map(name).collect();
+        names.sort_unstable();
+        Self {
+            are_asked_for: keys.is_named(),
+            keys: names,
+        }
+    }
+}
+
+/// For the log.
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (name, _)) in self.keys.iter().enumerate() {
+            let separator = if position == 0 { "" } else { " " };
+            write!(f, "{separator}{name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What installing keys changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     First,
@@ -38,12 +73,18 @@ impl CurrentKeys {
         self.state.load()
     }
 
-    /// Trusts `key`, fetched at `now`, and no other from now on. Only the refresh calls it.
-    pub(crate) fn install(&self, key: VerificationKey, now: Instant) -> Change {
+    /// How a request asks for newer keys than these.
+    pub(crate) const fn early_fetch(&self) -> &EarlyFetch {
+        &self.early_fetch
+    }
+
+    /// Trusts `keys`, fetched at `now`, and no others from now on. Only the refresh calls it.
+    pub(crate) fn install(&self, keys: KeySet, now: Instant) -> Change {
+        let names = Names::of(&keys);
         let former = self.state.load();
         let (change, former_generation) = match former.as_deref() {
             None => (Change::First, 0),
-            Some(former) if former.key_id == *key.id() => (Change::Unchanged, former.generation),
+            Some(former) if former.names == names => (Change::Unchanged, former.generation),
             Some(former) => (Change::Replaced, former.generation),
         };
         let generation = match change {
@@ -51,8 +92,8 @@ impl CurrentKeys {
             Change::First | Change::Replaced => former_generation + 1,
         };
         self.state.store(Some(Arc::new(KeyState {
-            key_id: key.id().clone(),
-            keys: KeySet::nameless(key),
+            keys,
+            names,
             generation,
             fetched_at: now,
         })));
@@ -65,8 +106,8 @@ impl KeyState {
         &self.keys
     }
 
-    pub(crate) fn key_id(&self) -> &KeyId {
-        &self.key_id
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(crate) fn generation(&self) -> u64 {
@@ -85,8 +126,17 @@ mod tests {
 
     use super::*;
 
-    fn key(letter: &str) -> VerificationKey {
-        VerificationKey::parse(SigningType::Hmac, &letter.repeat(32)).unwrap()
+    fn key(letter: char) -> VerificationKey {
+        VerificationKey::parse(SigningType::Hmac, &letter.to_string().repeat(32)).unwrap()
+    }
+
+    /// One letter is a key without a name, several are named keys.
+    fn key_set(letters: &str) -> KeySet {
+        let mut keys: Vec<_> = letters.trim().chars().map(key).collect();
+        match letters.len() {
+            1 => KeySet::nameless(keys.remove(0)),
+            _ => KeySet::named(keys),
+        }
     }
 
     #[test]
@@ -99,17 +149,22 @@ mod tests {
         let keys = CurrentKeys::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        for (seconds, letter, change, generation) in [
+        for (seconds, letters, change, generation) in [
             (0, "a", Change::First, 1),
             (60, "a", Change::Unchanged, 1),
             (120, "b", Change::Replaced, 2),
             (180, "a", Change::Replaced, 3),
+            (240, " a", Change::Replaced, 4),
+            (300, "ab", Change::Replaced, 5),
+            (360, "ba", Change::Unchanged, 5),
+            (420, "ab", Change::Unchanged, 5),
+            (480, " b", Change::Replaced, 6),
         ] {
-            assert_eq!(keys.install(key(letter), at(seconds)), change);
+            assert_eq!(keys.install(key_set(letters), at(seconds)), change);
             let state = keys.load();
             let state = state.as_ref().unwrap();
-            assert_eq!(state.generation(), generation);
-            assert_eq!(state.key_id(), key(letter).id());
+            assert_eq!(state.generation(), generation, "{letters}");
+            assert_eq!(state.keys().keys().len(), letters.trim().len());
             assert_eq!(state.age(at(seconds + 5)), Duration::from_secs(5));
         }
     }

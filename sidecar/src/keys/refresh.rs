@@ -1,17 +1,17 @@
-//! When the key is fetched: once at the start, then at every tick of the schedule (contract §1, §8:
-//! second 0 of every minute).
+//! When the keys are fetched: once at the start, then at every tick of the schedule (contract §1, §8:
+//! second 0 of every minute), and early when a token names a key that is not known.
 //!
 //! A failure is logged and tried again at the next tick; the last good key stays (contract §7).
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::keys::VerificationKey;
+use contract::keys::KeySet;
 use process::health::Condition;
 use tokio::sync::Mutex;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-use super::current::{Change, CurrentKeys};
+use super::current::{Change, CurrentKeys, Names};
 use super::source::{FetchError, KeySource};
 use crate::metrics::{Metrics, RefreshResult};
 
@@ -73,10 +73,10 @@ impl Refresher {
         scheduler.add(job).await?;
         scheduler.start().await?;
         self.refresh().await;
-        // The scheduler's tasks end with it.
-        std::future::pending::<()>().await;
-        drop(scheduler);
-        Ok(())
+        // The scheduler's tasks end with it, and it is never dropped.
+        loop {
+            self.refresh_early().await;
+        }
     }
 
     /// One tick. It is left out while the former one is still at work.
@@ -85,23 +85,36 @@ impl Refresher {
             tracing::debug!("the former fetch of the verification key is still under way");
             return;
         };
+        self.fetch_from(&mut source).await;
+    }
+
+    /// Waits until a request needs newer keys, and fetches them. After a tick that is under way:
+    /// it may have asked before there was anything new.
+    async fn refresh_early(&self) {
+        let early_fetch = self.keys.early_fetch();
+        early_fetch.asked_for().await;
+        self.fetch_from(&mut *self.source.lock().await).await;
+        early_fetch.ended();
+    }
+
+    async fn fetch_from(&self, source: &mut KeySource) {
         match source.fetch().await {
-            Ok(key) => self.fetched(key),
+            Ok(keys) => self.fetched(keys),
             Err(error) => self.failed(&source.asked(), &error),
         }
     }
 
-    fn fetched(&self, key: VerificationKey) {
-        let key_id = key.id().clone();
-        let change = self.keys.install(key, Instant::now());
+    fn fetched(&self, keys: KeySet) {
+        let key_ids = Names::of(&keys);
+        let change = self.keys.install(keys, Instant::now());
         self.ready.met();
         let result = match change {
             Change::First => {
-                tracing::info!(%key_id, "verification key fetched");
+                tracing::info!(%key_ids, "verification key fetched");
                 RefreshResult::Replaced
             }
             Change::Replaced => {
-                tracing::info!(%key_id, "verification key replaced");
+                tracing::info!(%key_ids, "verification key replaced");
                 RefreshResult::Replaced
             }
             Change::Unchanged => RefreshResult::Unchanged,
@@ -116,7 +129,7 @@ impl Refresher {
             Some(state) => tracing::warn!(
                 auth_server,
                 %error,
-                key_id = %state.key_id(),
+                key_ids = %state.names(),
                 age_seconds = state.age(Instant::now()).as_secs(),
                 "verification key not fetched; the last good one stays"
             ),
@@ -252,6 +265,19 @@ mod tests {
         while generation(&keys) != Some(2) {
             tokio::task::yield_now().await;
         }
+        run.abort();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_asks_does_not_wait_for_the_schedule() {
+        let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
+        let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
+        let run = tokio::spawn(async move { Arc::new(refresher).run(&yearly).await });
+        while generation(&keys).is_none() {
+            tokio::task::yield_now().await;
+        }
+        keys.early_fetch().wait(Instant::now()).await;
+        assert_eq!(generation(&keys), Some(2));
         run.abort();
     }
 }

@@ -14,17 +14,25 @@ const CONFIGURATION: &str = "docs/configuration.md";
 const UPDATE: &str = "POSTERN_UPDATE_DOCS";
 
 /// Every command that has help of its own.
-const COMMANDS: [(Program, &str); 15] = [
+const COMMANDS: [(Program, &str); 23] = [
     (Program::AuthServer, ""),
     (Program::AuthServer, "serve"),
     (Program::AuthServer, "check"),
     (Program::AuthServer, "healthcheck"),
     (Program::AuthServer, "keys"),
     (Program::AuthServer, "keys show"),
+    (Program::AuthServer, "keys rotate"),
+    (Program::AuthServer, "keys revoke"),
     (Program::AuthServer, "keys export-public"),
     (Program::AuthServer, "application"),
     (Program::AuthServer, "application add"),
     (Program::AuthServer, "application list"),
+    (Program::AuthServer, "application rotate-secret"),
+    (Program::AuthServer, "application remove"),
+    (Program::AuthServer, "user"),
+    (Program::AuthServer, "user add"),
+    (Program::AuthServer, "user list"),
+    (Program::AuthServer, "user remove"),
     (Program::Sidecar, ""),
     (Program::Sidecar, "serve"),
     (Program::Sidecar, "check"),

@@ -1,0 +1,228 @@
+//! The JWK Set beside the contract's key: where it may be, and what its answer means.
+//!
+//! An answer of the key endpoint names it in a `Link` field. Only a path on the server that was
+//! asked is followed: whoever could lead the fetch elsewhere would choose the keys.
+
+use contract::keys::{KeyError, KeySet, VerificationKey};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use reqwest::Url;
+
+use super::link;
+use super::transport::Answer;
+use crate::discovery::Instance;
+
+/// The relation type of the link.
+const RELATION: &str = "jwks";
+
+/// Why a key set is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JwksError {
+    #[error("the key set was refused with {0}")]
+    Refused(StatusCode),
+    #[error("the key set cannot be used: {0}")]
+    Unusable(#[from] KeyError),
+    #[error("the key set lacks the key of the key endpoint")]
+    Inconsistent,
+}
+
+/// A link that is not followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it leads to {0}")]
+pub(crate) struct ForeignLink(String);
+
+/// A set that was taken, for the case that the next answer says "not modified".
+#[derive(Debug, Clone)]
+pub(crate) struct KnownSet {
+    target: String,
+    version: HeaderValue,
+    keys: KeySet,
+}
+
+/// The first link to a key set in the answer to a request for `asked`: a path on `instance`.
+///
+/// # Errors
+/// [`ForeignLink`] when it leads to another scheme, host or port.
+pub(crate) fn target(
+    headers: &HeaderMap,
+    instance: &Instance,
+    asked: &str,
+) -> Result<Option<String>, ForeignLink> {
+    let Some(link) = link::targets(headers, RELATION).into_iter().next() else {
+        return Ok(None);
+    };
+    // Resolved as a browser does, so that `//host`, `/\host` and the like are seen for what they are.
+    let unreadable = |_| ForeignLink("no usable address".to_owned());
+    let base = Url::parse(&format!("http://{}{asked}", instance.host)).map_err(unreadable)?;
+    let url = base.join(&link).map_err(unreadable)?;
+    if url.origin() != base.origin() || !url.username().is_empty() || url.password().is_some() {
+        return Err(ForeignLink(url.origin().ascii_serialization()));
+    }
+    let query = url.query().map(|query| format!("?{query}"));
+    Ok(Some(url.path().to_owned() + &query.unwrap_or_default()))
+}
+
+impl KnownSet {
+    /// The version to ask for, if it is one of `target`.
+    pub(crate) fn version_of<'a>(known: Option<&'a Self>, target: &str) -> Option<&'a HeaderValue> {
+        let known = known.filter(|known| known.target == target);
+        known.map(|known| &known.version)
+    }
+}
+
+/// The keys of an answer for `target`, and what to remember of it. `known` is what the request
+/// named as known; `contract_key` comes from the key endpoint and has to be among the keys.
+///
+/// # Errors
+/// See [`JwksError`].
+pub(crate) fn accept(
+    answer: &Answer,
+    target: &str,
+    known: Option<&KnownSet>,
+    contract_key: &VerificationKey,
+) -> Result<(KeySet, Option<KnownSet>), JwksError> {
+    let known = known.filter(|known| known.target == target);
+    let (keys, known) = match (answer.status, known) {
+        (StatusCode::OK, _) => {
+            let keys = KeySet::from_jwks(&answer.body, &[contract_key.algorithm()])?;
+            let known = remembered(answer, target, &keys);
+            (keys, known)
+        }
+        (StatusCode::NOT_MODIFIED, Some(known)) => (known.keys.clone(), Some(known.clone())),
+        (status, _) => return Err(JwksError::Refused(status)),
+    };
+    let thumbprint = contract_key.thumbprint();
+    if keys.keys().iter().all(|key| key.thumbprint() != thumbprint) {
+        return Err(JwksError::Inconsistent);
+    }
+    Ok((keys, known))
+}
+
+fn remembered(answer: &Answer, target: &str, keys: &KeySet) -> Option<KnownSet> {
+    Some(KnownSet {
+        target: target.to_owned(),
+        version: answer.headers.get(header::ETAG)?.clone(),
+        keys: keys.clone(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::signing_type::SigningType;
+    use serde_json::json;
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    /// Two P-256 keys (SPKI).
+    pub(crate) const ONE: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEfMVwmU++jJT+E3CZyufERNg0tK2IdtY+UJfTh6cyCKRyZZLdYzkCF07DFHSIuAm2YyWTUWL999y7uJ1vg19ZvA==";
+    pub(crate) const OTHER: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEpqa4TBTfujEenIJcB13QS8k4MnXHn8RphvaDJWPihFTVo4Jk/x9frQLd2CjQGLal13+488b8Q1C2m1M4TVVHZw==";
+
+    fn key(text: &str) -> VerificationKey {
+        VerificationKey::parse(SigningType::Ecdsa, text).unwrap()
+    }
+
+    fn answer(status: StatusCode, body: &str, etag: Option<&'static str>) -> Answer {
+        let mut headers = HeaderMap::new();
+        if let Some(etag) = etag {
+            headers.insert(header::ETAG, HeaderValue::from_static(etag));
+        }
+        Answer {
+            status,
+            headers,
+            body: Zeroizing::new(body.as_bytes().to_vec()),
+        }
+    }
+
+    pub(crate) fn set_of(keys: &[&str]) -> String {
+        let keys: Vec<_> = keys.iter().map(|text| key(text).to_jwk()).collect();
+        json!({ "keys": keys }).to_string()
+    }
+
+    fn led_to(link: &str) -> Result<Option<String>, ForeignLink> {
+        let mut headers = HeaderMap::new();
+        headers.append(header::LINK, link.parse().unwrap());
+        let instance = Instance {
+            authority: "10.0.0.1:9000".to_owned(),
+            host: "auth.internal:9000".to_owned(),
+        };
+        target(&headers, &instance, "/auth/client/user/secret/key")
+    }
+
+    #[test]
+    fn a_path_on_the_server_that_was_asked_is_followed() {
+        for (link, target) in [
+            ("</auth/keys>; rel=jwks", "/auth/keys"),
+            ("</auth/keys?v=1#top>; rel=jwks", "/auth/keys?v=1"),
+            ("<keys>; rel=jwks", "/auth/client/user/secret/keys"),
+            ("<http://auth.internal:9000/keys>; rel=jwks", "/keys"),
+        ] {
+            assert_eq!(led_to(link), Ok(Some(target.to_owned())), "{link}");
+        }
+        assert_eq!(led_to("</auth/keys>; rel=next"), Ok(None));
+    }
+
+    #[test]
+    fn another_scheme_host_or_port_is_not() {
+        for link in [
+            "https://auth.internal:9000/keys",
+            "http://auth.internal/keys",
+            "http://10.0.0.1:9000/keys",
+            "http://evil/keys",
+            "//evil/keys",
+            r"/\evil/keys",
+            r"\\evil/keys",
+            "http://auth.internal:9000@evil/keys",
+            "http://evil@auth.internal:9000/keys",
+            "file:///etc/passwd",
+            "data:application/json,{}",
+            "http://[",
+        ] {
+            let led = led_to(&format!("<{link}>; rel=jwks"));
+            assert!(led.is_err(), "{link}: {led:?}");
+        }
+        let error = led_to("<http://evil/keys>; rel=jwks").unwrap_err();
+        assert_eq!(error.to_string(), "it leads to http://evil");
+    }
+
+    #[test]
+    fn the_set_has_to_hold_the_key_of_the_key_endpoint() {
+        let one = key(ONE);
+        let ok = |body: &str| accept(&answer(StatusCode::OK, body, None), "/keys", None, &one);
+        let (keys, known) = ok(&set_of(&[OTHER, ONE])).unwrap();
+        assert_eq!(keys.keys().len(), 2);
+        assert!(keys.is_named() && known.is_none(), "no version was named");
+        let renamed = set_of(&[ONE]).replace(one.id().as_str(), "mine");
+        assert_eq!(ok(&renamed).unwrap().0.keys()[0].id().as_str(), "mine");
+        let impostor = set_of(&[OTHER]).replace(key(OTHER).id().as_str(), one.id().as_str());
+        for body in [set_of(&[OTHER]), impostor] {
+            assert_eq!(ok(&body).unwrap_err(), JwksError::Inconsistent);
+        }
+        assert_eq!(
+            ok(r#"{"keys":[]}"#).unwrap_err(),
+            JwksError::Unusable(KeyError::NoUsableKey)
+        );
+    }
+
+    #[test]
+    fn not_modified_keeps_what_is_known_of_the_same_address() {
+        let first = answer(StatusCode::OK, &set_of(&[ONE]), Some("\"1\""));
+        let (_, known) = accept(&first, "/keys", None, &key(ONE)).unwrap();
+        let version = KnownSet::version_of(known.as_ref(), "/keys").unwrap();
+        assert_eq!(version, "\"1\"");
+        assert_eq!(KnownSet::version_of(known.as_ref(), "/other"), None);
+        let unchanged = answer(StatusCode::NOT_MODIFIED, "", None);
+        let accept = |target: &str, known, key| accept(&unchanged, target, known, &key);
+        let (keys, still_known) = accept("/keys", known.as_ref(), key(ONE)).unwrap();
+        assert_eq!(keys.keys()[0].id(), key(ONE).id());
+        assert!(still_known.is_some());
+        assert_eq!(
+            accept("/keys", known.as_ref(), key(OTHER)).unwrap_err(),
+            JwksError::Inconsistent
+        );
+        for (target, known) in [("/keys", None), ("/other", known.as_ref())] {
+            let error = accept(target, known, key(ONE)).unwrap_err();
+            assert_eq!(error, JwksError::Refused(StatusCode::NOT_MODIFIED));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Fetches from auth servers of a few lines.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+use crate::keys::jwks::tests::{ONE, OTHER, set_of};
+use crate::keys::transport::MAX_BODY_BYTES;
+
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// Answers each connection with `answer` and hands over the request's head.
+fn auth_server(answer: String) -> (SocketAddr, mpsc::Receiver<String>) {
+    answering(std::iter::repeat(answer))
+}
+
+/// The same, with one answer after the other.
+fn answering(
+    answers: impl IntoIterator<Item = String, IntoIter: Send + 'static>,
+) -> (SocketAddr, mpsc::Receiver<String>) {
+    let answers = answers.into_iter();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (heads, received) = mpsc::channel();
+    thread::spawn(move || {
+        for (stream, answer) in listener.incoming().zip(answers) {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let length = stream.read(&mut head).unwrap();
+            let _ = heads.send(String::from_utf8_lossy(&head[..length]).into_owned());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (address, received)
+}
+
+fn source(address: SocketAddr) -> KeySource {
+    source_of(address, SigningType::Hmac)
+}
+
+fn source_of(address: SocketAddr, signing_type: SigningType) -> KeySource {
+    // The first test of the process installs it, the others find it there.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let application = Application {
+        id: "orders&co".to_owned(),
+        secret: Zeroizing::new("h\u{fc}sh".to_owned()),
+    };
+    let auth_server = format!("http://{address}/auth").parse().unwrap();
+    KeySource::new(auth_server, application, signing_type).unwrap()
+}
+
+fn answer(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+fn envelope(data: &str) -> String {
+    format!(r#"{{"success":true,"status":200,"msg":"m","data":{data}}}"#)
+}
+
+#[tokio::test]
+async fn contract_4_3_the_key_is_asked_for_with_both_parameters() {
+    let (address, heads) = auth_server(answer("200 OK", &envelope(&format!("\"{KEY}\""))));
+    let mut source = source(address);
+    let keys = source.fetch().await.unwrap();
+    let expected = VerificationKey::parse(SigningType::Hmac, KEY).unwrap();
+    assert_eq!(keys.keys()[0].id(), expected.id());
+    assert!(!keys.is_named());
+    let head = heads.recv().unwrap();
+    let line = "GET /auth/client/user/secret/key?appId=orders%26co&appSecret=h%C3%BCsh HTTP/1.1";
+    assert_eq!(head.lines().next(), Some(line));
+    assert_eq!(source.asked(), address.to_string());
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_brings_no_key_and_says_why_without_the_query() {
+    for (answer, why) in [
+        (answer("200 OK", &envelope("null")), "data is not a string"),
+        (
+            answer("200 OK", &envelope("\"short\"")),
+            "the key cannot be used",
+        ),
+        // Not followed: whoever can redirect the fetch would choose the key.
+        (
+            answer("302 Found\r\nLocation: /x", ""),
+            "refused with 302 Found",
+        ),
+        (
+            answer("200 OK", &" ".repeat(MAX_BODY_BYTES + 1)),
+            "longer than 65536 bytes",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_owned(),
+            "body",
+        ),
+        ("SSH-2.0\r\n".to_owned(), "error sending request"),
+    ] {
+        let (address, _heads) = auth_server(answer.clone());
+        let error = source(address).fetch().await.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}\n{answer:.200}");
+        assert!(!error.contains("appSecret"), "{error}");
+    }
+}
+
+/// An answer with more fields.
+fn answer_with(status: &str, fields: &str, body: &str) -> String {
+    answer(&format!("{status}\r\n{fields}"), body)
+}
+
+fn linked(key: &str) -> String {
+    let link = "Link: </auth/keys>; rel=\"jwks\"";
+    answer_with("200 OK", link, &envelope(&format!("\"{key}\"")))
+}
+
+#[tokio::test]
+async fn the_key_set_is_fetched_from_the_same_server_and_only_when_it_changed() {
+    let set = |keys: &[&str]| answer_with("200 OK", "ETag: \"1\"", &set_of(keys));
+    let (address, heads) = answering([
+        linked(ONE),
+        set(&[ONE, OTHER]),
+        linked(ONE),
+        answer("304 Not Modified", ""),
+        linked(ONE),
+        answer("503 Service Unavailable", ""),
+        linked(ONE),
+        set(&[OTHER]),
+        linked(OTHER),
+        set(&[OTHER]),
+    ]);
+    let mut source = source_of(address, SigningType::Ecdsa);
+    for (expected, known) in [
+        (Ok(2), false),
+        (Ok(2), true),
+        (
+            Err("the key set was refused with 503 Service Unavailable"),
+            true,
+        ),
+        (Err("the key set lacks the key of the key endpoint"), false),
+        (Ok(1), false),
+    ] {
+        let fetched = source.fetch().await;
+        let fetched = fetched.map(|keys| keys.keys().len());
+        let fetched = fetched.map_err(|error| error.to_string());
+        assert_eq!(fetched, expected.map_err(str::to_owned));
+        assert!(heads.recv().unwrap().contains("appSecret"));
+        let asked = heads.recv().unwrap();
+        assert!(asked.starts_with("GET /auth/keys HTTP/1.1\r\n"), "{asked}");
+        assert!(
+            asked.contains(&format!("\r\nhost: {address}\r\n")),
+            "{asked}"
+        );
+        assert_eq!(asked.contains("if-none-match: \"1\"\r\n"), known, "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn a_shared_secret_is_never_looked_for_in_a_key_set() {
+    let (address, heads) = auth_server(linked(KEY));
+    let keys = source(address).fetch().await.unwrap();
+    assert!(!keys.is_named());
+    assert_eq!(heads.try_iter().count(), 1);
+}
+
+#[tokio::test]
+async fn an_auth_server_that_is_away_is_an_error_without_the_query() {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = source(address).fetch().await.unwrap_err().to_string();
+    assert!(error.contains("refused"), "{error}");
+    assert!(
+        !error.contains("app") && !error.contains("secret"),
+        "{error}"
+    );
+}

@@ -1,0 +1,283 @@
+//! Rotation and revocation of keys under load, seen from behind the sidecar (design §3 *Rotation*,
+//! *Sidecar key source*; lesson B18).
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use contract::keys::VerificationKey;
+use contract::signing_type;
+use serde_json::json;
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
+use tests::client::verdict;
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::{FakeAuthServer, json_answer};
+use tests::keys::{SigningKey, SigningType};
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::token_forge::{Forge, Signature, claims, header_of, signing_input};
+use tests::wait;
+
+use super::key_refresh::ECDSA;
+
+/// A schedule that never comes round within a test.
+const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
+
+/// A server that sees what `keys …` did within a second.
+fn auth_server(flags: &[&str]) -> AuthServer {
+    AuthServerPlan::new()
+        .flags(ECDSA)
+        .flags(["--store-reread", "1", "--rotation-lead", "2"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Sidecar {
+    SidecarPlan::new(service, auth_server)
+        .flags(ECDSA)
+        .flags(refresh)
+        .start()
+        .ready()
+}
+
+/// `auth-server keys …` on the server's store; what it printed.
+fn keys_command(server: &AuthServer, arguments: &[&str]) -> String {
+    let end = CommandLine::new(Program::AuthServer.path())
+        .arguments(["keys"])
+        .arguments(arguments)
+        .arguments(["--store", &file_store(&server.home().join("data"))])
+        .arguments(ECDSA)
+        .run();
+    assert_eq!(end.code, Some(0), "keys {arguments:?}: {}", end.stderr);
+    end.stdout
+}
+
+/// Publishes a next key and waits until the server signs with it.
+fn rotate(server: &AuthServer, lead: &str) -> String {
+    let printed = keys_command(server, &["rotate", "--rotation-lead", lead]);
+    let kid = printed.split(' ').next().unwrap().to_owned();
+    wait::until("a token of the next key", || {
+        let token = server.login();
+        (kid_of(&token) == kid).then_some(token)
+    })
+}
+
+fn kid_of(token: &str) -> String {
+    header_of(token)["kid"].as_str().unwrap().to_owned()
+}
+
+/// What the people of a running system see.
+#[derive(Default)]
+struct Traffic {
+    over: AtomicBool,
+    requests: AtomicUsize,
+    refusals: Mutex<Vec<String>>,
+}
+
+impl Traffic {
+    /// Logs in and works with each token until it is nearly over, again and again.
+    fn of_one_person(&self, server: &AuthServer, sidecar: &Sidecar, session: Duration) {
+        while !self.over.load(Ordering::Relaxed) {
+            let token = server.login();
+            let (behind_sidecar, at_auth_server) =
+                (sidecar.bearing(&token), server.anonymous().bearing(&token));
+            let begun = Instant::now();
+            while begun.elapsed() < session && !self.over.load(Ordering::Relaxed) {
+                self.see(&token, &behind_sidecar.get("/list"));
+                self.see(&token, &behind_sidecar.get(USER_DETAILS));
+                self.see(&token, &at_auth_server.get(USER_DETAILS));
+            }
+        }
+    }
+
+    fn see(&self, token: &str, answer: &Message) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if answer.status() != 200 {
+            let refusal = format!("{} ({})", verdict(answer), kid_of(token));
+            self.refusals.lock().unwrap().push(refusal);
+        }
+    }
+}
+
+/// A key is listed four seconds before it signs; the server looks every second, the sidecar too.
+#[test]
+fn five_rotations_under_load_refuse_nobody() {
+    let server = auth_server(&["--token-lifetime", "8", "--leeway", "0"]);
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
+    let traffic = Traffic::default();
+    let mut kids = vec![kid_of(&server.login())];
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| traffic.of_one_person(&server, &sidecar, Duration::from_secs(5)));
+        }
+        for _ in 0..5 {
+            kids.push(kid_of(&rotate(&server, "4")));
+        }
+        traffic.over.store(true, Ordering::Relaxed);
+    });
+    let requests = traffic.requests.into_inner();
+    assert_eq!(
+        traffic.refusals.into_inner().unwrap(),
+        [""; 0],
+        "of {requests}"
+    );
+    assert!(requests > 100, "only {requests} requests");
+    kids.sort_unstable();
+    kids.dedup();
+    assert_eq!(kids.len(), 6, "five rotations make six keys");
+}
+
+#[test]
+fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
+    let server = auth_server(&[]);
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url(), EVERY_SECOND);
+    let token = server.login();
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    keys_command(&server, &["revoke", &kid_of(&token)]);
+    // One second each; the rest is for a busy machine.
+    let refused = wait::within(Duration::from_secs(10), || {
+        let verdict = verdict(&sidecar.bearing(&token).get("/list"));
+        (verdict != "200").then_some(verdict)
+    });
+    assert_eq!(refused.as_deref(), Some("401 token_key_unknown"));
+    let user = server.anonymous().bearing(&token);
+    assert_eq!(verdict(&user.get(USER_DETAILS)), "401 token_key_unknown");
+    let again = server.login();
+    assert_eq!(sidecar.bearing(&again).get("/list").status(), 200);
+}
+
+#[test]
+fn lesson_b18_a_token_of_a_new_key_is_accepted_before_the_next_tick() {
+    let server = auth_server(&[]);
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url(), NEVER);
+    let old = server.login();
+    let new = rotate(&server, "1");
+    assert_eq!(sidecar.bearing(&new).get("/list").status(), 200);
+    assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "retired");
+}
+
+/// A server whose key set holds one key, and which can be told to hang.
+struct KeySetServer {
+    server: SocketServer,
+}
+
+impl KeySetServer {
+    fn start(key: &SigningKey, hangs: &'static AtomicBool) -> Self {
+        let key = key.served();
+        let parsed = VerificationKey::parse(signing_type::SigningType::Ecdsa, &key).unwrap();
+        let set = json!({"keys": [parsed.to_jwk()]}).to_string();
+        let server = SocketServer::start(move |request| {
+            if hangs.load(Ordering::SeqCst) {
+                Reply::Silence
+            } else if request.target().ends_with(b"/keys") {
+                json_answer("200 OK", &set)
+            } else {
+                linked_key(&key, "/auth/keys")
+            }
+        });
+        Self { server }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/auth", self.server.address())
+    }
+
+    /// Requests for the contract's key: one for each fetch.
+    fn fetches(&self) -> usize {
+        let requests = self.server.requests();
+        let of_the_key = |request: &&Message| !request.target().ends_with(b"/keys");
+        requests.iter().filter(of_the_key).count()
+    }
+}
+
+/// The contract's answer with a link to a key set.
+fn linked_key(key: &str, target: &str) -> Reply {
+    let envelope = json!({"success": true, "status": 200, "msg": "m", "data": key});
+    let link = format!("Link: <{target}>; rel=\"jwks\"");
+    let fields = ["Content-Type: application/json", &link];
+    Reply::Bytes(response("200 OK", &fields, envelope.to_string().as_bytes()))
+}
+
+fn token_naming(forge: &Forge, kid: &str) -> String {
+    let header = json!({"alg": "ES256", "typ": "JWT", "kid": kid}).to_string();
+    let payload = claims(clock::now(), &json!({})).to_string();
+    let input = signing_input(header.as_bytes(), payload.as_bytes());
+    let signature = tests::token_forge::encode(&forge.sign(Signature::Good, &input));
+    format!("{input}.{signature}")
+}
+
+#[test]
+fn lesson_b18_a_storm_of_unknown_kids_asks_the_auth_server_once() {
+    static HANGS: AtomicBool = AtomicBool::new(false);
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
+    let sidecar = sidecar(&service, &auth_server.url(), NEVER);
+    assert_eq!(auth_server.fetches(), 1, "at the start");
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let (sidecar, token) = (&sidecar, token_naming(&forge, &format!("nobody-{number}")));
+            scope.spawn(move || {
+                let answer = sidecar.bearing(&token).get("/list");
+                assert_eq!(verdict(&answer), "401 token_key_unknown");
+            });
+        }
+    });
+    let late = sidecar.bearing(&token_naming(&forge, "nobody"));
+    for _ in 0..5 {
+        assert_eq!(verdict(&late.get("/list")), "401 token_key_unknown");
+    }
+    assert_eq!(
+        auth_server.fetches(),
+        2,
+        "one early fetch, and then a pause"
+    );
+    let good = sidecar.bearing(&forge.token(clock::now(), &json!({})));
+    assert_eq!(good.get("/list").status(), 200, "good keys stay");
+}
+
+#[test]
+fn lesson_b18_requests_with_known_keys_do_not_wait_for_an_early_fetch() {
+    static HANGS: AtomicBool = AtomicBool::new(false);
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let auth_server = KeySetServer::start(forge.trusted(), &HANGS);
+    let sidecar = sidecar(&service, &auth_server.url(), NEVER);
+    let good = sidecar.bearing(&forge.token(clock::now(), &json!({})));
+    let unknown = sidecar.bearing(&token_naming(&forge, "nobody"));
+    HANGS.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| verdict(&unknown.get("/list")));
+        wait::until("the early fetch", || {
+            (auth_server.fetches() == 2).then_some(())
+        });
+        assert_eq!(good.get("/list").status(), 200);
+        assert!(!waiting.is_finished(), "the other one still waits");
+        assert_eq!(waiting.join().unwrap(), "401 token_key_unknown");
+    });
+    assert_eq!(good.get("/list").status(), 200, "good keys stay");
+}
+
+#[test]
+fn a_link_to_another_host_is_ignored_and_logged() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let elsewhere = FakeAuthServer::serving(&forge.stranger().served());
+    let link = format!("{}/keys", elsewhere.url());
+    let auth_server = FakeAuthServer::replying(linked_key(&forge.trusted().served(), &link));
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &auth_server.url(), NEVER);
+    let good = forge.token(clock::now(), &json!({}));
+    assert_eq!(sidecar.bearing(&good).get("/list").status(), 200);
+    let forged = forge.stranger_token(clock::now(), &json!({}));
+    let answer = sidecar.bearing(&forged).get("/list");
+    assert_eq!(verdict(&answer), "401 token_signature");
+    assert_eq!(elsewhere.retrievals().len(), 0);
+    let log = sidecar.process().stderr();
+    assert!(log.contains("the link to a key set is ignored"), "{log}");
+}
