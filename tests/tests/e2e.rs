@@ -19,6 +19,7 @@ mod e2e {
     mod envelope;
     mod file_store;
     mod forwarding;
+    mod greedy_clients;
     mod interop;
     mod key_faults;
     mod key_refresh;
@@ -26,6 +27,7 @@ mod e2e {
     mod operation;
     mod pass_list;
     mod paths;
+    mod pipelining;
     mod redis_store;
     mod secret_key;
     mod secrets;
