@@ -127,6 +127,8 @@ rejections! {
     IdentityTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "identity_too_large", "the user of the access token does not fit into a header", none;
     /// The service cannot be reached, or broke off before it answered.
     UpstreamUnavailable: BAD_GATEWAY, "upstream_unavailable", "the service cannot be reached", none;
+    /// The service's answer cannot be read, is too large, or opens a tunnel that nobody asked for.
+    UpstreamMalformed: BAD_GATEWAY, "upstream_malformed", "the service answered something that is not valid HTTP", none;
     /// The service did not answer in time.
     UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not answer in time", none;
 

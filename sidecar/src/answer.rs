@@ -97,10 +97,10 @@ impl Answer {
     }
 }
 
-/// The whole answer to what is no HTTP: there is no request to read anything from, and no session
-/// to write through.
-pub(crate) fn to_no_request() -> Bytes {
-    let answer = Answer::refusal(Rejection::RequestMalformed);
+/// The whole answer to what never became a request: there is none to read anything from, and no
+/// session to write through.
+pub(crate) fn to_no_request(rejection: Rejection) -> Bytes {
+    let answer = Answer::refusal(rejection);
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Cache-Control: no-store\r\nConnection: close\r\n\r\n",
@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_gets_an_envelope_too() {
-        let answer = String::from_utf8(to_no_request().to_vec()).unwrap();
+        let answer =
+            String::from_utf8(to_no_request(Rejection::RequestMalformed).to_vec()).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));

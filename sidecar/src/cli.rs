@@ -104,7 +104,7 @@ mod tests {
         assert!(!toml.contains("hush") && !format!("{args:?}").contains("hush"));
         for line in [
             "listen = \"127.0.0.1:8080\"",
-            "app-secret = \"[hidden]\"",
+            "request-header-timeout = 10",
             "signing-type = \"rsa\"",
             "access-log = \"refusals\"",
             "pass = [\"/a/**\", \"/b\"]",
@@ -120,7 +120,13 @@ mod tests {
             (["--threads", "0"], "--threads"),
             (["--signing-type", "none"], "--signing-type"),
             (["--access-log", "some"], "--access-log"),
-            (["--listen", "localhost"], "--listen"),
+            (["--listen", "localhost:8080"], "IP address"),
+            (["--admin-listen", ":8081"], "--admin-listen"),
+            (
+                ["--request-header-timeout", "60"],
+                "--request-header-timeout",
+            ),
+            (["--max-connections", "0"], "--max-connections"),
             (
                 ["--upstream-connect-timeout", "0"],
                 "--upstream-connect-timeout",

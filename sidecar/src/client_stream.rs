@@ -2,7 +2,10 @@
 //!
 //! Pingora refuses by itself what it cannot parse: without envelope, reason code, log line and
 //! metric, and in its own name. Whatever it writes while no request is being handled is such a
-//! refusal, and is replaced here by ours.
+//! refusal, and is replaced here by ours. A head that is too slow or too large is refused here
+//! as well.
+
+mod transport;
 
 use std::io;
 use std::pin::Pin;
@@ -13,13 +16,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::SslDigest;
-use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
-    Stream, TimingDigest, UniqueID, UniqueIDType,
-};
+use contract::rejection::Rejection;
+use pingora::protocols::{Shutdown, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use crate::request_head::ArrivingHead;
 
 /// How Pingora's refusal begins.
 const OWN_REFUSAL: &[u8] = b"HTTP/1.1 400 ";
@@ -27,29 +28,39 @@ const OWN_REFUSAL: &[u8] = b"HTTP/1.1 400 ";
 /// the connection under it.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Says what is sent instead of Pingora's refusal, and takes note of it.
-pub(crate) trait MalformedRequests: std::fmt::Debug + Send + Sync {
+/// Says what is sent to a client whose request never became one, and takes note of it.
+pub(crate) trait UnreadRequests: std::fmt::Debug + Send + Sync {
     /// The whole answer, head and body.
-    fn refuse(&self) -> Bytes;
+    fn refuse(&self, rejection: Rejection) -> Bytes;
 }
 
 /// Wraps the transport.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     transport: Stream,
-    malformed: Arc<dyn MalformedRequests>,
+    unread: Arc<dyn UnreadRequests>,
     /// On from the first filter of a request to its last.
     handling: AtomicBool,
+    /// On when a request was handled since `head` was begun.
+    handled: AtomicBool,
+    head: ArrivingHead,
     /// What is left to send of our refusal; `None` as long as there was no need for it.
     refusal: Option<Bytes>,
 }
 
 impl ClientStream {
-    pub(crate) fn new(transport: Stream, malformed: Arc<dyn MalformedRequests>) -> Self {
+    /// `head_timeout` is how long the head of a request may take to arrive.
+    pub(crate) fn new(
+        transport: Stream,
+        unread: Arc<dyn UnreadRequests>,
+        head_timeout: Duration,
+    ) -> Self {
         Self {
             transport,
-            malformed,
+            unread,
             handling: AtomicBool::new(false),
+            handled: AtomicBool::new(false),
+            head: ArrivingHead::first(head_timeout),
             refusal: None,
         }
     }
@@ -57,10 +68,43 @@ impl ClientStream {
     /// Tells whose answers are written from now on: a request's, or Pingora's own.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
+        if !handling {
+            self.handled.store(true, Ordering::Relaxed);
+        }
     }
 
     fn is_own_refusal(&self, written: &[u8]) -> bool {
         !self.handling.load(Ordering::Relaxed) && written.starts_with(OWN_REFUSAL)
+    }
+
+    fn poll_read_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.handled.swap(false, Ordering::Relaxed) {
+            self.head = self.head.next();
+        }
+        if self.head.is_too_large() {
+            return self.give_up(Some(Rejection::RequestHeaderTooLarge));
+        }
+        let before = buffer.filled().len();
+        if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, buffer) {
+            let received = buffer.filled().get(before..).unwrap_or_default();
+            self.head.received(received);
+            return Poll::Ready(read);
+        }
+        let rejection = ready!(self.head.poll_overdue(cx));
+        self.give_up(rejection)
+    }
+
+    /// Pingora gets to see a client that has left, and closes the connection; on the way out our
+    /// refusal is sent, if there is one.
+    fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
+        if self.refusal.is_none() {
+            self.refusal = rejection.map(|rejection| self.unread.refuse(rejection));
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -86,7 +130,7 @@ impl AsyncWrite for ClientStream {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.is_own_refusal(data) {
-            self.refusal = Some(self.malformed.refuse());
+            self.refusal = Some(self.unread.refuse(self.head.why_refused()));
             return Poll::Ready(Ok(data.len()));
         }
         ready!(self.poll_send_refusal(cx))?;
@@ -110,7 +154,10 @@ impl AsyncRead for ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_read(cx, buffer)
+        if self.handling.load(Ordering::Relaxed) {
+            return Pin::new(&mut self.transport).poll_read(cx, buffer);
+        }
+        self.poll_read_head(cx, buffer)
     }
 }
 
@@ -134,79 +181,31 @@ async fn discard(transport: &mut Stream) {
     while matches!(transport.read(&mut sink).await, Ok(1..)) {}
 }
 
-// The rest is the transport's business.
-
-impl UniqueID for ClientStream {
-    fn id(&self) -> UniqueIDType {
-        self.transport.id()
-    }
-}
-
-impl Ssl for ClientStream {
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.transport.get_ssl_digest()
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.transport.selected_alpn_proto()
-    }
-}
-
-#[async_trait]
-impl Peek for ClientStream {
-    async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        self.transport.try_peek(buffer).await
-    }
-}
-
-impl GetTimingDigest for ClientStream {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.transport.get_timing_digest()
-    }
-
-    fn get_read_pending_time(&self) -> Duration {
-        self.transport.get_read_pending_time()
-    }
-
-    fn get_write_pending_time(&self) -> Duration {
-        self.transport.get_write_pending_time()
-    }
-}
-
-impl GetProxyDigest for ClientStream {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.transport.get_proxy_digest()
-    }
-}
-
-impl GetSocketDigest for ClientStream {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.transport.get_socket_digest()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use tokio::io::DuplexStream;
 
     use super::*;
+    use crate::request_head::MAX_HEAD_BYTES;
 
     #[derive(Debug)]
     struct Ours;
 
-    impl MalformedRequests for Ours {
-        fn refuse(&self) -> Bytes {
-            Bytes::from_static(b"our refusal")
+    impl UnreadRequests for Ours {
+        fn refuse(&self, rejection: Rejection) -> Bytes {
+            format!("our refusal: {rejection}").into()
         }
     }
 
     fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
+        connection_with(capacity, Duration::from_secs(3600))
+    }
+
+    fn connection_with(capacity: usize, head_timeout: Duration) -> (ClientStream, DuplexStream) {
         let (transport, client) = tokio::io::duplex(capacity);
-        (
-            ClientStream::new(Box::new(transport), Arc::new(Ours)),
-            client,
-        )
+        let stream = ClientStream::new(Box::new(transport), Arc::new(Ours), head_timeout);
+        (stream, client)
     }
 
     async fn received(mut client: DuplexStream) -> String {
@@ -225,7 +224,7 @@ mod tests {
         stream.write_all(PINGORAS).await.unwrap();
         stream.flush().await.unwrap();
         drop(stream);
-        assert_eq!(reader.await.unwrap(), "our refusal");
+        assert_eq!(reader.await.unwrap(), "our refusal: request_malformed");
     }
 
     #[tokio::test]
@@ -245,7 +244,55 @@ mod tests {
         client.write_all(&[0; 100_000]).await.unwrap();
         assert!(!closing.is_finished());
         AsyncWriteExt::shutdown(&mut client).await.unwrap();
-        assert_eq!(received(client).await, "our refusal");
+        assert_eq!(received(client).await, "our refusal: request_malformed");
         closing.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_head_that_takes_too_long_looks_like_a_client_that_left_and_is_told_why() {
+        let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+        client.write_all(b"GET / HT").await.unwrap();
+        let mut read = [0; 16];
+        assert_eq!(stream.read(&mut read).await.unwrap(), 8);
+        assert_eq!(stream.read(&mut read).await.unwrap(), 0);
+        stream.flush().await.unwrap();
+        drop(stream);
+        assert_eq!(received(client).await, "our refusal: request_timeout");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_being_handled_may_take_its_time_and_so_may_the_next_one() {
+        let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+        let mut read = [0; 16];
+        client.write_all(b"GET / HT").await.unwrap();
+        assert_eq!(stream.read(&mut read).await.unwrap(), 8);
+        for handling in [true, false] {
+            stream.set_handling(handling);
+            let patience = Duration::from_millis(50);
+            let waiting = tokio::time::timeout(patience, stream.read(&mut read)).await;
+            assert!(waiting.is_err(), "handling: {handling}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_head_that_is_too_large_no_more_is_read() {
+        let (mut stream, mut client) = connection(2 * MAX_HEAD_BYTES);
+        client
+            .write_all(&vec![b'a'; 2 * MAX_HEAD_BYTES])
+            .await
+            .unwrap();
+        let mut read = vec![0; MAX_HEAD_BYTES + 1];
+        stream.read_exact(&mut read).await.unwrap();
+        assert_eq!(stream.read(&mut read).await.unwrap(), 0);
+        // The client goes on writing while it is told.
+        let answer = tokio::spawn(async move {
+            stream.flush().await.unwrap();
+            drop(stream);
+        });
+        assert_eq!(
+            received(client).await,
+            "our refusal: request_header_too_large"
+        );
+        answer.await.unwrap();
     }
 }

@@ -30,6 +30,7 @@ const MAX_LEEWAY_SECONDS: u32 = 300;
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin_listen: SocketAddr,
+    passes_everything: bool,
     pub(crate) rules: AdmissionRules,
     pub(crate) upstream: UpstreamAddress,
     pub(crate) upstream_timeouts: UpstreamTimeouts,
@@ -39,6 +40,9 @@ pub(crate) struct Config {
     pub(crate) application: Application,
     pub(crate) signing_type: SigningType,
     pub(crate) refresh: Schedule,
+    pub(crate) request_header_timeout: Duration,
+    /// Where it was asked for.
+    pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) stop: StopTimes,
     pub(crate) access_log: AccessLog,
@@ -48,11 +52,13 @@ impl Config {
     /// # Errors
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
+        let pass_list = pass_list(args)?;
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
-            rules: rules(args)?,
-            upstream: parsed("upstream", &args.upstream)?,
+            passes_everything: passes_everything(&pass_list),
+            rules: rules(args, pass_list)?,
+            upstream: upstream(args)?,
             upstream_timeouts: upstream_timeouts(args),
             forward_authorization: args.forward_authorization,
             reuse_after_body: args.reuse_after_body,
@@ -61,6 +67,8 @@ impl Config {
             signing_type: signing_type(args)?,
             refresh: Schedule::new(&args.refresh_cron)
                 .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
+            request_header_timeout: Duration::from_secs(args.request_header_timeout),
+            max_connections: args.max_connections,
             threads: args.threads,
             stop: StopTimes {
                 lame_duck: Duration::from_secs(args.lame_duck),
@@ -85,27 +93,40 @@ impl Config {
             warnings
                 .push("--signing-type hmac: whoever reads this process's memory can issue tokens");
         }
+        if self.passes_everything {
+            warnings.push("--pass: a pattern matches every path, so no request needs a token");
+        }
         warnings
     }
 }
 
-fn rules(args: &ServeArgs) -> Result<AdmissionRules, Failure> {
+fn rules(args: &ServeArgs, pass_list: PassList) -> Result<AdmissionRules, Failure> {
     Ok(AdmissionRules {
-        interceptor: interceptor(args)?,
+        interceptor: interceptor(args, pass_list)?,
         policy: policy(args)?,
         user_header: UserHeader::new(&args.user_header, args.max_user_header_bytes)
             .map_err(|error| refused("user-header", &args.user_header, error))?,
     })
 }
 
-fn interceptor(args: &ServeArgs) -> Result<Interceptor, Failure> {
-    let pass_list = PassList::parse(args.pass.iter().map(String::as_str))
-        .map_err(|error| refused("pass", &error.pattern, error.source))?;
+fn interceptor(args: &ServeArgs, pass_list: PassList) -> Result<Interceptor, Failure> {
     Ok(Interceptor::new(
         context_path(&args.app_name)?,
         pass_list,
         args.max_authorization_bytes,
     ))
+}
+
+fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
+    PassList::parse(args.pass.iter().map(String::as_str))
+        .map_err(|error| refused("pass", &error.pattern, error.source))
+}
+
+/// Tried on paths that nobody lists on purpose.
+fn passes_everything(pass_list: &PassList) -> bool {
+    ["/postern-probe", "/postern-probe/2/3/4.x"]
+        .iter()
+        .all(|path| pass_list.matches(path))
 }
 
 /// The context path is the application's name (contract §1).
@@ -114,9 +135,12 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
         "" => String::new(),
         name => format!("/{name}"),
     };
-    prefix
-        .parse()
-        .map_err(|error| refused("app-name", app_name, error))
+    prefix.parse().map_err(|error| match app_name {
+        name if name.starts_with('/') => {
+            refused("app-name", name, "write it without the leading '/'")
+        }
+        name => refused("app-name", name, error),
+    })
 }
 
 fn policy(args: &ServeArgs) -> Result<VerificationPolicy, Failure> {
@@ -170,6 +194,17 @@ fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
             "--app-secret and --app-secret-file exclude each other".to_owned(),
         )),
     }
+}
+
+fn upstream(args: &ServeArgs) -> Result<UpstreamAddress, Failure> {
+    let address: UpstreamAddress = parsed("upstream", &args.upstream)?;
+    for (flag, own) in [("listen", args.listen), ("admin-listen", args.admin_listen)] {
+        if address.leads_to(own) {
+            let why = format!("is this sidecar's own --{flag} {own}; it has to be the service's");
+            return Err(refused("upstream", &args.upstream, why));
+        }
+    }
+    Ok(address)
 }
 
 fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
@@ -227,6 +262,10 @@ mod tests {
             (["--upstream", ""], "--upstream"),
             (["--upstream", "https://a:1"], "--upstream"),
             (["--app-name", "a/../b"], "--app-name"),
+            (["--app-name", "/orders"], "without the leading '/'"),
+            (["--upstream", "http://127.0.0.1:8080"], "--listen"),
+            (["--upstream", "http://0.0.0.0:8080"], "--listen"),
+            (["--upstream", "http://localhost:8081"], "--admin-listen"),
             (["--pass", "static/**"], "--pass"),
             (["--leeway", "301"], "--leeway"),
             (["--issuer", ""], "--issuer"),
@@ -274,6 +313,21 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(config.warnings().len(), 3);
+    }
+
+    #[test]
+    fn a_pass_list_that_lists_everything_is_warned_about() {
+        for (pattern, warnings) in [
+            ("/**", 1),
+            ("/*/**,/a", 1),
+            ("/*,/*/**", 1),
+            ("/*", 0),
+            ("/static/**", 0),
+            ("/**/*.js", 0),
+        ] {
+            let config = with(&["--pass", pattern]).unwrap();
+            assert_eq!(config.warnings().len(), warnings, "{pattern}");
+        }
     }
 
     #[test]

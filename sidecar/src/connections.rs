@@ -1,6 +1,7 @@
-//! Every connection of a client: wraps its transport, then leaves it to the proxy.
+//! Every connection of a client: counts it, wraps its transport, then leaves it to the proxy.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +13,8 @@ use pingora::server::ShutdownWatch;
 
 use crate::access_log::{AccessLog, Line};
 use crate::answer;
-use crate::client_stream::{ClientStream, MalformedRequests};
+use crate::client_stream::{ClientStream, UnreadRequests};
+use crate::connection_limit::ConnectionLimit;
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
@@ -20,21 +22,29 @@ use crate::proxy::AuthProxy;
 /// What the listening socket hands its connections to.
 pub(crate) struct ClientConnections {
     proxy: Arc<HttpProxy<AuthProxy>>,
-    malformed: Arc<dyn MalformedRequests>,
+    unread: Arc<dyn UnreadRequests>,
+    limit: ConnectionLimit,
+    head_timeout: Duration,
+    metrics: Metrics,
 }
 
 impl ClientConnections {
     pub(crate) fn new(
         proxy: HttpProxy<AuthProxy>,
+        limit: ConnectionLimit,
+        head_timeout: Duration,
         metrics: Metrics,
         access_log: AccessLog,
     ) -> Self {
         Self {
             proxy: Arc::new(proxy),
-            malformed: Arc::new(Refusals {
-                metrics,
+            unread: Arc::new(Refusals {
+                metrics: metrics.clone(),
                 access_log,
             }),
+            limit,
+            head_timeout,
+            metrics,
         }
     }
 }
@@ -46,7 +56,12 @@ impl ServerApp for ClientConnections {
         transport: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let stream = ClientStream::new(transport, Arc::clone(&self.malformed));
+        let Some(_place) = self.limit.take(Instant::now()) else {
+            self.metrics.connection_refused();
+            return None;
+        };
+        let _open = self.metrics.connection_opened();
+        let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
         self.proxy.process_new(Box::new(stream), shutdown).await
     }
 
@@ -56,16 +71,15 @@ impl ServerApp for ClientConnections {
     }
 }
 
-/// The answer to what is no HTTP, counted and logged like any other refusal.
+/// The answer to what never became a request, counted and logged like any other refusal.
 #[derive(Debug)]
 struct Refusals {
     metrics: Metrics,
     access_log: AccessLog,
 }
 
-impl MalformedRequests for Refusals {
-    fn refuse(&self) -> Bytes {
-        let rejection = Rejection::RequestMalformed;
+impl UnreadRequests for Refusals {
+    fn refuse(&self, rejection: Rejection) -> Bytes {
         let outcome = Outcome::Refused(rejection);
         self.metrics.request_ended(outcome);
         self.access_log.record(outcome, || Line {
@@ -73,6 +87,6 @@ impl MalformedRequests for Refusals {
             status: Some(rejection.status().as_u16()),
             cause: None,
         });
-        answer::to_no_request()
+        answer::to_no_request(rejection)
     }
 }

@@ -6,12 +6,14 @@ use pingora::{Error, ErrorSource, ErrorType};
 /// How a failed request is answered; `None` where the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     use ErrorType::{
-        ConnectTimedout, ConnectionClosed, ReadError, ReadTimedout, WriteError, WriteTimedout,
+        ConnectTimedout, ConnectionClosed, InvalidHTTPHeader, ReadError, ReadTimedout, WriteError,
+        WriteTimedout,
     };
     match (error.esource(), error.etype()) {
         (ErrorSource::Upstream, ConnectTimedout | ReadTimedout | WriteTimedout) => {
             Some(Rejection::UpstreamTimeout)
         }
+        (ErrorSource::Upstream, InvalidHTTPHeader) => Some(Rejection::UpstreamMalformed),
         (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
         (ErrorSource::Downstream, ReadError | WriteError | WriteTimedout | ConnectionClosed) => {
             None
@@ -45,7 +47,7 @@ mod tests {
             ),
             (
                 Error::new_up(InvalidHTTPHeader),
-                Some(Rejection::UpstreamUnavailable),
+                Some(Rejection::UpstreamMalformed),
             ),
             (
                 Error::new_up(ReadTimedout),

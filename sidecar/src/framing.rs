@@ -7,6 +7,8 @@
 use contract::rejection::Rejection;
 use http::{HeaderMap, Method, Version, header};
 
+use crate::host;
+use crate::request_head::MAX_HEAD_BYTES;
 use crate::user_header::cgi_equal;
 
 /// Checks one request head. `raw` is the header block with its final empty line.
@@ -20,15 +22,37 @@ pub(crate) fn check(
     if matches!(*method, Method::TRACE | Method::CONNECT) {
         return Err(Rejection::MethodNotAllowed);
     }
-    if has_bare_line_feed(raw) {
+    if raw.len() > MAX_HEAD_BYTES {
+        return Err(Rejection::RequestHeaderTooLarge);
+    }
+    if has_bare_line_feed(raw) || nominates_framing(headers) {
         return Err(Rejection::RequestFraming);
     }
     check_body_framing(version, raw)?;
-    if !headers.contains_key(header::HOST) {
-        return Err(Rejection::HostMissing);
-    }
-    Ok(())
+    host::check(headers)
 }
+
+/// Whether `Connection` asks for a field to be removed on the way that says where the message ends
+/// or whom it is for: the service would read another one than was judged.
+fn nominates_framing(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::CONNECTION)
+        .into_iter()
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .any(|name| {
+            let names = |field: &header::HeaderName| {
+                name.trim_ascii()
+                    .eq_ignore_ascii_case(field.as_str().as_bytes())
+            };
+            NEVER_NOMINATED.iter().any(names)
+        })
+}
+
+const NEVER_NOMINATED: [header::HeaderName; 3] = [
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::HOST,
+];
 
 /// Whether a body follows the head. Call it on a head that passed [`check`].
 pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
@@ -201,6 +225,51 @@ mod tests {
     fn a_request_names_its_host() {
         for raw in ["GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
             assert_eq!(judged(raw), Err(Rejection::HostMissing), "{raw:?}");
+        }
+    }
+
+    fn nominating(names: &'static str) -> Result<(), Rejection> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("a"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static(names));
+        check(
+            &Method::GET,
+            Version::HTTP_11,
+            &headers,
+            b"GET / HTTP/1.1\r\n\r\n",
+        )
+    }
+
+    #[test]
+    fn what_frames_a_message_belongs_to_no_connection() {
+        for names in [
+            "close",
+            "keep-alive, Upgrade",
+            "x-hop",
+            "x-content-length",
+            "",
+        ] {
+            assert_eq!(nominating(names), Ok(()), "{names}");
+        }
+        for names in [
+            "content-length",
+            "keep-alive, Content-Length",
+            "Transfer-Encoding,close",
+            "host",
+        ] {
+            let judged = nominating(names);
+            assert_eq!(judged, Err(Rejection::RequestFraming), "{names}");
+        }
+    }
+
+    #[test]
+    fn a_header_block_has_a_limit() {
+        for (value, judged_as) in [
+            (MAX_HEAD_BYTES / 2, Ok(())),
+            (MAX_HEAD_BYTES, Err(Rejection::RequestHeaderTooLarge)),
+        ] {
+            let field = format!("X: {}\r\n", "a".repeat(value));
+            assert_eq!(judged(&with(&field)), judged_as);
         }
     }
 

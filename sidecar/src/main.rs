@@ -9,15 +9,19 @@ mod cli;
 mod client_stream;
 mod clock;
 mod config;
+mod connection_limit;
 mod connections;
 mod discovery;
 mod fault;
 mod framing;
+mod host;
 mod keys;
 mod listening;
 mod metrics;
 mod outcome;
+mod own_address;
 mod proxy;
+mod request_head;
 mod response_head;
 mod server;
 mod stop;
@@ -74,10 +78,11 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     server::serve(config)
 }
 
-/// Libraries that report each step of their start and stop at info, in words of their own; what is
-/// asked for comes last, so that it can ask for those lines too.
+/// Libraries that report each step of their start and stop at info, in words of their own, and the
+/// proxy, which calls every client that breaks off an error: the access log has those. What is asked
+/// for comes last, so that it can ask for those lines too.
 fn log_filter(asked: &str) -> String {
-    format!("pingora_core=warn,pingora_proxy=warn,tokio_cron_scheduler=warn,{asked}")
+    format!("pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,{asked}")
 }
 
 fn check(args: &ServeArgs) -> Result<(), Failure> {
@@ -85,6 +90,9 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
     let text = toml::to_string(args).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
+    // The file may not hold the secret itself: what is printed is to be a usable one.
+    let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
+    let text = text + secret.unwrap_or_default();
     // A reader who has seen enough may close the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())

@@ -43,6 +43,8 @@ pub(crate) struct Metrics {
     verified: Counter,
     passed: Counter,
     in_flight: Gauge,
+    connections: Gauge,
+    connections_refused: Counter,
     key_refreshes: Family<RefreshLabels, Counter>,
 }
 
@@ -55,6 +57,8 @@ impl Metrics {
             passed: requests.get_or_create_owned(&labels(Outcome::Passed)),
             requests,
             in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
             key_refreshes: Family::default(),
         };
         let registry = metrics.registry(keys);
@@ -72,6 +76,16 @@ impl Metrics {
             "requests_in_flight",
             "Requests that are being served",
             self.in_flight.clone(),
+        );
+        registry.register(
+            "connections",
+            "Open connections of clients",
+            self.connections.clone(),
+        );
+        registry.register(
+            "connections_refused",
+            "Connections closed at once because there were too many",
+            self.connections_refused.clone(),
         );
         registry.register(
             "key_refreshes",
@@ -96,9 +110,17 @@ impl Metrics {
     }
 
     /// Counts a request as being served until the guard is dropped.
-    pub(crate) fn request_began(&self) -> InFlight {
-        self.in_flight.inc();
-        InFlight(self.in_flight.clone())
+    pub(crate) fn request_began(&self) -> Counted {
+        Counted::among(&self.in_flight)
+    }
+
+    /// Counts a connection as being open until the guard is dropped.
+    pub(crate) fn connection_opened(&self) -> Counted {
+        Counted::among(&self.connections)
+    }
+
+    pub(crate) fn connection_refused(&self) {
+        self.connections_refused.inc();
     }
 
     pub(crate) fn in_flight(&self) -> i64 {
@@ -124,12 +146,19 @@ fn labels(outcome: Outcome) -> RequestLabels {
     }
 }
 
-/// One request in the gauge. In `Drop`, because a connection that breaks drops its request without
-/// another word.
+/// One request or connection in its gauge. In `Drop`, because a connection that breaks drops its
+/// request without another word.
 #[derive(Debug)]
-pub(crate) struct InFlight(Gauge);
+pub(crate) struct Counted(Gauge);
 
-impl Drop for InFlight {
+impl Counted {
+    fn among(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
     }

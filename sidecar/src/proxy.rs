@@ -9,6 +9,7 @@ use contract::rejection::Rejection;
 use http::{StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
+use pingora::protocols::http::ServerSession;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
@@ -19,7 +20,7 @@ use crate::answer::Answer;
 use crate::client_stream::ClientStream;
 use crate::clock::unix_seconds;
 use crate::keys::current::CurrentKeys;
-use crate::metrics::{InFlight, Metrics};
+use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
 use crate::stop::Draining;
 use crate::upstream::Upstream;
@@ -48,7 +49,7 @@ pub(crate) struct RequestContext {
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
     outcome: Outcome,
-    _in_flight: InFlight,
+    _in_flight: Counted,
 }
 
 impl RequestContext {
@@ -100,6 +101,15 @@ fn set_handling(session: &Session, handling: bool) {
     }
 }
 
+/// A client may send its next request before it has the answer (RFC 9112 §9.3.2), or an empty line
+/// after a body. Without this, Pingora takes such bytes for an error of the request at hand, which
+/// the service may have carried out by then.
+fn allow_pipelining(session: &mut Session) {
+    if let ServerSession::H1(connection) = session.as_downstream_mut() {
+        connection.set_pipelining_enabled(true);
+    }
+}
+
 /// Whether the final answer has begun, or a tunnel is open: nothing of ours may follow then.
 fn is_answered(session: &Session) -> bool {
     session.response_written().is_some_and(|head| {
@@ -138,6 +148,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<bool> {
         set_handling(session, true);
+        allow_pipelining(session);
         self.limit_connection(session);
         let mut admission = self.admit(session);
         if admission == Err(Rejection::TokenKeyUnknown) {

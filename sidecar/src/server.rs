@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::background::{AdminPort, KeyRefresh};
 use crate::config::Config;
+use crate::connection_limit::{ConnectionLimit, descriptors};
 use crate::connections::ClientConnections;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
@@ -50,9 +51,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let refresh = key_refresh(&config, &shared)?;
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
-    let access_log = config.access_log;
-    let proxy = http_proxy_app(&server.configuration, auth_proxy(config, &shared)?);
-    let clients = ClientConnections::new(proxy, shared.metrics.clone(), access_log);
+    let clients = client_connections(&server.configuration, config, &shared)?;
     server.add_service(public_service(clients, public, &shared)?);
     server.add_service(background_service("key refresh", refresh));
     server.add_service(background_service(
@@ -124,6 +123,24 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
         refresher: Arc::new(refresher),
         schedule: config.refresh.clone(),
     })
+}
+
+fn client_connections(
+    conf: &Arc<ServerConf>,
+    config: Config,
+    shared: &Shared,
+) -> Result<ClientConnections, Failure> {
+    let limit = ConnectionLimit::new(config.max_connections, descriptors());
+    let (head_timeout, access_log) = (config.request_header_timeout, config.access_log);
+    let proxy = http_proxy_app(conf, auth_proxy(config, shared)?);
+    let metrics = shared.metrics.clone();
+    Ok(ClientConnections::new(
+        proxy,
+        limit,
+        head_timeout,
+        metrics,
+        access_log,
+    ))
 }
 
 fn auth_proxy(config: Config, shared: &Shared) -> Result<AuthProxy, Failure> {

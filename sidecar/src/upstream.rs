@@ -9,6 +9,8 @@ use std::time::Duration;
 use http::Uri;
 use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer};
 
+use crate::own_address::{is_of_this_host, leads_to};
+
 /// Below the 5 s after which Node closes an idle connection: of the common servers it is the
 /// quickest, and a POST on a connection that is just being closed fails.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -55,6 +57,19 @@ impl FromStr for UpstreamAddress {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(80),
         })
+    }
+}
+
+impl UpstreamAddress {
+    /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port
+    /// is the same is resolved for that.
+    pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {
+        match self {
+            Self::Tcp { host, port } if *port == listen.port() => (host.as_str(), *port)
+                .to_socket_addrs()
+                .is_ok_and(|mut all| all.any(|one| leads_to(one, listen, is_of_this_host))),
+            _ => false,
+        }
     }
 }
 

@@ -38,6 +38,14 @@ impl RawClient {
         let _ = self.writer.write_all(bytes);
     }
 
+    /// The connection once more, for who writes beside us.
+    ///
+    /// # Panics
+    /// When the system has no handle left.
+    pub fn handle(&self) -> TcpStream {
+        self.writer.try_clone().expect("another handle")
+    }
+
     /// Says that no more bytes follow.
     pub fn finish(&self) {
         let _ = self.writer.shutdown(Shutdown::Write);

@@ -1,7 +1,7 @@
 //! The end-to-end tests: real binaries, real sockets, actors around them.
 //!
 //! One module for each area; names are sentences and begin with the row of the contract they prove
-//! (`contract_4_1_rule_1_…`). `tests/README.md` lists row → test.
+//! (`contract_4_1_rule_1_…`). The README lists row → test.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -19,6 +19,7 @@ mod e2e {
     mod envelope;
     mod file_store;
     mod forwarding;
+    mod greedy_clients;
     mod interop;
     mod key_faults;
     mod key_refresh;
@@ -26,6 +27,7 @@ mod e2e {
     mod operation;
     mod pass_list;
     mod paths;
+    mod pipelining;
     mod redis_store;
     mod rotation;
     mod secret_key;

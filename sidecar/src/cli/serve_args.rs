@@ -24,6 +24,7 @@ pub(crate) struct ServeArgs {
         long,
         env = "POSTERN_LISTEN",
         default_value = "127.0.0.1:8080",
+        value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]
     pub(crate) listen: SocketAddr,
@@ -33,6 +34,7 @@ pub(crate) struct ServeArgs {
         long,
         env = "POSTERN_ADMIN_LISTEN",
         default_value = "127.0.0.1:8081",
+        value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]
     pub(crate) admin_listen: SocketAddr,
@@ -73,7 +75,7 @@ pub(crate) struct ServeArgs {
         allow_hyphen_values = true,
         value_name = "SECRET"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub(crate) app_secret: Option<Secret>,
 
     /// File that holds the application secret
@@ -187,6 +189,17 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) upstream_read_timeout: u64,
 
+    /// Seconds from the first byte of a request to the end of its header, at most 59; a new
+    /// connection may be silent for as long
+    #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..60), value_name = "SECONDS")]
+    pub(crate) request_header_timeout: u64,
+
+    /// Most connections of clients at once; more are closed. Default: half of the file descriptors
+    /// that the process may have, less a few, and at most 16384
+    #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_parser = connections, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_connections: Option<usize>,
+
     /// Threads that serve requests
     #[arg(long, env = "POSTERN_THREADS", default_value_t = 1, value_parser = threads, value_name = "COUNT")]
     pub(crate) threads: usize,
@@ -239,6 +252,19 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
+fn connections(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("expected 1 or more".to_owned()),
+    }
+}
+
+/// Not a name: which address of several would it be?
+fn ip_address_and_port(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080".to_owned())
+}
+
 /// A value of the command line that is shown nowhere.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) Zeroizing<String>);
@@ -254,12 +280,6 @@ impl FromStr for Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hidden]")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("[hidden]")
     }
 }
 

@@ -12,7 +12,7 @@ use super::forwarding::stack;
 fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
     let stack = stack();
     let token = stack.token();
-    let rows: [(&str, &str, &str); 17] = [
+    let rows: [(&str, &str, &str); 19] = [
         (
             "both lengths",
             "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -77,6 +77,16 @@ fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
             "an odd spelling of chunked",
             "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
             "400 request_",
+        ),
+        (
+            "a nominated length",
+            "Connection: content-length\r\nContent-Length: 4\r\n\r\nbody",
+            "400 request_framing",
+        ),
+        (
+            "a nominated coding",
+            "Connection: close, Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400 request_framing",
         ),
         (
             "a bare line feed",
@@ -145,6 +155,12 @@ fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service
             "400 request_malformed",
         ),
         ("GET /orders/list HTTP/1.0", "", "400 host_missing"),
+        ("GET /orders/list HTTP/1.1", "Host:\r\n", "400 host_missing"),
+        (
+            "GET /orders/list HTTP/1.1",
+            "Host: a/../b c\r\n",
+            "400 request_malformed",
+        ),
         (
             "GET orders/list HTTP/1.1",
             "Host: a\r\n",

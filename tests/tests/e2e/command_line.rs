@@ -166,6 +166,31 @@ fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
         (&["--upstream", ""], &[CONFIG], "--upstream"),
         (&["--upstream", "127.0.0.1:3000"], &[CONFIG], "--upstream"),
         (&["--upstream", "ftp://127.0.0.1"], &[CONFIG], "--upstream"),
+        (
+            &["--upstream", "http://localhost:8080"],
+            &[CONFIG],
+            "--upstream",
+        ),
+        (
+            &[
+                "--listen",
+                "0.0.0.0:8099",
+                "--upstream",
+                "http://127.0.0.1:8099",
+            ],
+            &[CONFIG],
+            "--upstream",
+        ),
+        (
+            &["--listen", "localhost:8080"],
+            &[USAGE, CONFIG],
+            "IP address",
+        ),
+        (
+            &["--app-name", "/orders"],
+            &[CONFIG],
+            "without the leading '/'",
+        ),
         (&["--app-name", "a b"], &[CONFIG], "--app-name"),
         (&["--app-name", ".."], &[CONFIG], "--app-name"),
         (&["--leeway", "301"], &[USAGE, CONFIG], "--leeway"),

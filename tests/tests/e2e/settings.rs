@@ -61,6 +61,28 @@ fn what_check_prints_is_a_configuration_file() {
 }
 
 #[test]
+fn what_the_sidecar_s_check_prints_is_one_too_and_holds_no_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    let arguments = [&["check"], &SIDECAR[1..]].concat();
+    let first = run(Program::Sidecar, &arguments);
+    fs::write(&file, &first.stdout).unwrap();
+    assert!(first.stdout.contains("# app-secret is set\n"));
+    assert!(!first.stdout.contains("hidden"), "{}", first.stdout);
+    let second = CommandLine::new(Program::Sidecar.path())
+        .arguments(["check", "--config"])
+        .arguments([&file])
+        .environment("POSTERN_APP_SECRET", "s")
+        .run();
+    assert_eq!(
+        (second.code, second.stdout),
+        (Some(0), first.stdout),
+        "{}",
+        second.stderr
+    );
+}
+
+#[test]
 fn an_unknown_key_of_the_file_is_fatal_and_named_with_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");

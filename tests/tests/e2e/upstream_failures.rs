@@ -8,7 +8,7 @@ use tests::sidecar::SidecarPlan;
 use super::forwarding::stack;
 
 #[test]
-fn a_service_that_is_away_is_502_and_one_that_breaks_off_too() {
+fn a_service_that_is_away_is_502() {
     let stack = stack();
     let away = SidecarPlan::to(
         &format!("http://{}", free_address()),
@@ -28,16 +28,28 @@ fn a_service_that_is_away_is_502_and_one_that_breaks_off_too() {
         !away.process().output().contains("hush-in-query"),
         "the query is in the log"
     );
-    stack.service.answers(b"no http\r\n\r\n".to_vec());
-    assert_eq!(
-        stack.sidecar.bearing(&stack.token()).get("/list").status(),
-        502
-    );
     assert_eq!(
         away.readiness(),
         200,
         "the service's state is not the sidecar's"
     );
+}
+
+#[test]
+fn an_answer_that_is_none_is_502_with_a_reason_of_its_own() {
+    let stack = stack();
+    for answer in [
+        "no http\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(2_000_000)),
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n".to_owned(),
+    ] {
+        stack.service.answers(answer.clone().into_bytes());
+        assert_eq!(
+            verdict(&stack.sidecar.bearing(&stack.token()).get("/list")),
+            "502 upstream_malformed",
+            "{answer:.40}"
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! What Pingora asks of a connection besides its bytes: the transport's business.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::SslDigest;
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, SocketDigest, Ssl, TimingDigest,
+    UniqueID, UniqueIDType,
+};
+
+use super::ClientStream;
+
+impl UniqueID for ClientStream {
+    fn id(&self) -> UniqueIDType {
+        self.transport.id()
+    }
+}
+
+impl Ssl for ClientStream {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.transport.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.transport.selected_alpn_proto()
+    }
+}
+
+#[async_trait]
+impl Peek for ClientStream {
+    async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        self.transport.try_peek(buffer).await
+    }
+}
+
+impl GetTimingDigest for ClientStream {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.transport.get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.transport.get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.transport.get_write_pending_time()
+    }
+}
+
+impl GetProxyDigest for ClientStream {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.transport.get_proxy_digest()
+    }
+}
+
+impl GetSocketDigest for ClientStream {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.transport.get_socket_digest()
+    }
+}

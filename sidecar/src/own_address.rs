@@ -1,0 +1,73 @@
+//! Whether an address leads back to ourselves: a sidecar that is its own upstream forwards a request
+//! to itself until nothing is left to forward it with.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+/// Whether who connects to `target` reaches a socket that listens on `listen`. `is_ours` tells the
+/// addresses of this host.
+pub(crate) fn leads_to(
+    target: SocketAddr,
+    listen: SocketAddr,
+    is_ours: impl FnOnce(IpAddr) -> bool,
+) -> bool {
+    if target.port() != listen.port() {
+        return false;
+    }
+    let (target, listen) = (target.ip().to_canonical(), listen.ip().to_canonical());
+    if listen.is_unspecified() {
+        // On Linux `[::]` takes IPv4 as well.
+        let hears = listen.is_ipv6() || target.is_ipv4();
+        return hears && (target.is_unspecified() || is_ours(target));
+    }
+    // Connecting to the unspecified address means this host.
+    let loopback = if target.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    } else {
+        IpAddr::V6(Ipv6Addr::LOCALHOST)
+    };
+    target == listen || (target.is_unspecified() && listen == loopback)
+}
+
+/// Whether `address` is one of this host: only then can a socket be bound to it.
+pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
+    TcpListener::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_an_own_address_is_seen_through() {
+        for (target, listen, leads) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "127.0.0.1:2", false),
+            ("127.0.0.2:1", "127.0.0.1:1", false),
+            ("0.0.0.0:1", "127.0.0.1:1", true),
+            ("0.0.0.0:1", "0.0.0.0:1", true),
+            ("127.0.0.1:1", "0.0.0.0:1", true),
+            ("192.0.2.1:1", "0.0.0.0:1", true),
+            ("198.51.100.1:1", "0.0.0.0:1", false),
+            ("192.0.2.1:1", "127.0.0.1:1", false),
+            ("[::1]:1", "0.0.0.0:1", false),
+            ("127.0.0.1:1", "[::]:1", true),
+            ("[::1]:1", "[::]:1", true),
+            ("[::]:1", "[::1]:1", true),
+            ("[::]:1", "127.0.0.1:1", false),
+            ("[::ffff:127.0.0.1]:1", "127.0.0.1:1", true),
+        ] {
+            let is_ours =
+                |address: IpAddr| address.is_loopback() || address == IpAddr::from([192, 0, 2, 1]);
+            let judged = leads_to(target.parse().unwrap(), listen.parse().unwrap(), is_ours);
+            assert_eq!(judged, leads, "{target} → {listen}");
+        }
+    }
+
+    #[test]
+    fn this_host_knows_its_addresses() {
+        assert!(is_of_this_host([127, 0, 0, 1].into()));
+        // TEST-NET-1 is nobody's (RFC 5737).
+        assert!(!is_of_this_host([192, 0, 2, 1].into()));
+    }
+}

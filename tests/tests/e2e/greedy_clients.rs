@@ -1,0 +1,170 @@
+//! Clients that take what they do not need: time, connections, memory. None of them takes anything
+//! from the others.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tests::auth_server::admin_get;
+use tests::client::verdict;
+use tests::keys::SigningType;
+use tests::raw_client::{RawClient, exchange};
+use tests::stack::ForgedStack;
+use tests::wait;
+
+fn stack_with(flags: &'static [&'static str]) -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.pass(["/public/**"]).flags(flags.iter().copied())
+    })
+}
+
+/// Sends `byte` over and over until the peer has closed.
+fn drip(mut connection: TcpStream, byte: &'static [u8]) {
+    std::thread::spawn(move || {
+        while connection.write_all(byte).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+fn is_closed_without_a_word(answer: &io::Result<tests::message::Message>) -> bool {
+    answer.as_ref().is_err_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        )
+    })
+}
+
+#[test]
+fn a_header_that_does_not_end_in_time_is_408_however_steadily_it_drips() {
+    let stack = stack_with(&["--request-header-timeout", "1"]);
+    for (begun, dripped) in [
+        (&b"GET / HTTP/1.1\r\nHo"[..], &b""[..]),
+        (b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\nX: ", b"a"),
+        (b"G", b"G"),
+    ] {
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client.send(begun);
+        if !dripped.is_empty() {
+            drip(client.handle(), dripped);
+        }
+        let answer = client.answer("GET");
+        assert_eq!(verdict(&answer), "408 request_timeout", "{begun:?}");
+        assert_eq!(answer.header("connection"), ["close"]);
+    }
+    let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+    assert!(
+        metrics.contains(r#"reason="request_timeout"} 3"#),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn the_header_of_a_later_request_has_to_end_in_time_as_well() {
+    let stack = stack_with(&["--request-header-timeout", "1"]);
+    let mut client = RawClient::connect(stack.sidecar.address());
+    client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer("GET").status(), 200);
+    client.send(b"GET /orders/public/y HTTP/1.1\r\n");
+    assert_eq!(verdict(&client.answer("GET")), "408 request_timeout");
+}
+
+#[test]
+fn who_says_nothing_is_closed_without_a_word() {
+    let stack = stack_with(&["--request-header-timeout", "1"]);
+    let mut silent = RawClient::connect(stack.sidecar.address());
+    assert!(is_closed_without_a_word(&silent.try_answer("GET")));
+    let mut blank = RawClient::connect(stack.sidecar.address());
+    drip(blank.handle(), b"\r\n");
+    assert!(is_closed_without_a_word(&blank.try_answer("GET")));
+}
+
+#[test]
+fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
+    let stack = stack_with(&["--max-connections", "2"]);
+    let address = stack.sidecar.address();
+    let open = || {
+        let mut client = RawClient::connect(address);
+        client.send(b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        client
+            .try_answer("GET")
+            .map(|answer| (answer.status(), client))
+    };
+    let first = open().unwrap();
+    let second = open().unwrap();
+    assert_eq!((first.0, second.0), (200, 200));
+    for _ in 0..3 {
+        assert!(open().is_err());
+    }
+    let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+    for line in [
+        "postern_sidecar_connections 2",
+        "postern_sidecar_connections_refused_total 3",
+    ] {
+        assert!(metrics.lines().any(|other| other == line), "{metrics}");
+    }
+    let warnings = || {
+        let log = stack.sidecar.process().stderr();
+        log.matches("too many connections").count()
+    };
+    wait::until("a warning", || (warnings() > 0).then_some(()));
+    drop(first);
+    wait::until("a free place", || open().ok());
+    assert_eq!(warnings(), 1);
+}
+
+#[test]
+fn a_header_that_is_too_large_is_431() {
+    let stack = stack_with(&[]);
+    let fields = |count: usize, length: usize| -> String {
+        (0..count)
+            .map(|number| format!("X-{number}: {}\r\n", "a".repeat(length)))
+            .collect()
+    };
+    let query = "q".repeat(70_000);
+    for (name, target, more) in [
+        (
+            "a long target",
+            format!("/orders/public/x?{query}"),
+            String::new(),
+        ),
+        ("many fields", "/orders/public/x".to_owned(), fields(300, 1)),
+        (
+            "a long field",
+            "/orders/public/x".to_owned(),
+            fields(1, 300_000),
+        ),
+        (
+            "a megabyte",
+            "/orders/public/x".to_owned(),
+            fields(12, 100_000),
+        ),
+        (
+            "just too much",
+            "/orders/public/x".to_owned(),
+            fields(1, 65_536),
+        ),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+        let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+        assert_eq!(verdict(&answer), "431 request_header_too_large", "{name}");
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn who_breaks_off_within_a_header_is_no_error_of_ours() {
+    let stack = stack_with(&[]);
+    let mut client = RawClient::connect(stack.sidecar.address());
+    client.send(b"GET / HTTP/1.1\r\nHos");
+    client.finish();
+    assert!(is_closed_without_a_word(&client.try_answer("GET")));
+    // A later line, so that an earlier one would be there.
+    stack.sidecar.anonymous().get("/later");
+    let log = wait::until("the later line", || {
+        let log = stack.sidecar.process().stderr();
+        log.contains("/orders/later").then_some(log)
+    });
+    assert!(!log.contains("ERROR"), "{log}");
+}

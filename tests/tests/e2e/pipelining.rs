@@ -1,0 +1,74 @@
+//! Bytes that arrive before the answer is there: the next request, or an empty line after a body.
+//! The service may have carried out the first request by then, so it gets its answer.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+
+use tests::echo_service::MARK;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::raw_client::RawClient;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::stack::signing_flags;
+use tests::token_forge::Forge;
+use tests::wait;
+
+/// A service that answers, with the target it was asked for, when it is told to.
+fn patient_service() -> (SocketServer, Sender<()>) {
+    let (go, told) = channel();
+    let told = Mutex::new(told);
+    let service = SocketServer::start(move |request| {
+        told.lock().unwrap().recv().unwrap();
+        Reply::Bytes(response(
+            "200 OK",
+            &[&format!("{MARK}: 1")],
+            &request.target(),
+        ))
+    });
+    (service, go)
+}
+
+fn sidecar_before(service: &SocketServer) -> (Sidecar, FakeAuthServer) {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let upstream = format!("http://{}", service.address());
+    let plan = SidecarPlan::to(&upstream, &auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .pass(["/public/**"]);
+    (plan.start().ready(), auth_server)
+}
+
+#[test]
+fn what_arrives_early_costs_no_answer_and_pipelined_requests_are_answered_in_order() {
+    let (service, go) = patient_service();
+    let (sidecar, _auth_server) = sidecar_before(&service);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(b"POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
+    wait::until("the first request", || service.requests().pop());
+    // While the service is at work: an empty line (RFC 9112 §2.2), then two requests.
+    client.send(b"\r\n");
+    client.send(b"GET /orders/public/2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send(b"GET /orders/public/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    for number in 1..=3 {
+        go.send(()).unwrap();
+        let answer = client.answer("GET");
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        assert_eq!(answer.text(), format!("/orders/public/{number}"));
+    }
+}
+
+#[test]
+fn every_pipelined_request_is_judged_by_itself() {
+    let (service, go) = patient_service();
+    let (sidecar, _auth_server) = sidecar_before(&service);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(
+        b"GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n\
+          GET /orders/secret HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    go.send(()).unwrap();
+    assert_eq!(client.answer("GET").status(), 200);
+    assert_eq!(client.answer("GET").status(), 401);
+    assert_eq!(service.requests().len(), 1);
+}
