@@ -26,7 +26,7 @@ use crate::users::file::FileUsers;
 
 /// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
-/// Before a token is split: far above any token of ours (lessons B13).
+/// Before a token is split: far above any token of ours (lesson B13).
 const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 
 /// A minute's logins of one address that checks passwords: an office behind one address gets through,

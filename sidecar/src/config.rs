@@ -93,6 +93,11 @@ impl Config {
             warnings
                 .push("--signing-type hmac: whoever reads this process's memory can issue tokens");
         }
+        if !self.auth_server.is_on_loopback() {
+            warnings.push(
+                "--auth-server: the application secret and the key travel there in plain HTTP",
+            );
+        }
         if self.passes_everything {
             warnings.push("--pass: a pattern matches every path, so no request needs a token");
         }

@@ -7,6 +7,7 @@ mod dns;
 mod fixed;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use contract::path_patterns::ContextPath;
@@ -71,6 +72,16 @@ impl AuthServer {
             Location::Fixed(address) => Ok(address.instance()),
             Location::Dns(name) => name.next_instance(previous).await,
         }
+    }
+
+    /// Whether what is sent there stays on this host.
+    pub(crate) fn is_on_loopback(&self) -> bool {
+        let host = match &self.location {
+            Location::Fixed(address) => address.host(),
+            Location::Dns(name) => &name.host,
+        };
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
     }
 
     /// The auth server's context path.
@@ -160,6 +171,22 @@ mod tests {
             );
         }
         assert_eq!(refused("dns://auth/auth"), AuthServerError::PortMissing);
+    }
+
+    #[test]
+    fn loopback_is_known_by_address_and_by_name() {
+        for (text, on_loopback) in [
+            ("http://127.0.0.1:9000/auth", true),
+            ("http://[::1]:9000/auth", true),
+            ("http://localhost/auth", true),
+            ("dns://localhost:9000/auth", true),
+            ("http://auth:9000/auth", false),
+            ("http://10.0.0.1:9000/auth", false),
+            ("dns://127.evil:9000/auth", false),
+        ] {
+            let server: AuthServer = text.parse().unwrap();
+            assert_eq!(server.is_on_loopback(), on_loopback, "{text}");
+        }
     }
 
     #[tokio::test]

@@ -18,10 +18,6 @@ pub(crate) fn check(
     headers: &HeaderMap,
     raw: &[u8],
 ) -> Result<(), Rejection> {
-    // TRACE would echo the token; CONNECT asks for another kind of proxy.
-    if matches!(*method, Method::TRACE | Method::CONNECT) {
-        return Err(Rejection::MethodNotAllowed);
-    }
     if raw.len() > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
@@ -29,7 +25,13 @@ pub(crate) fn check(
         return Err(Rejection::RequestFraming);
     }
     check_body_framing(version, raw)?;
-    host::check(headers)
+    host::check(headers)?;
+    // Last, because the connection lives on: TRACE would echo the token, CONNECT asks for another
+    // kind of proxy and its target is no path.
+    if matches!(*method, Method::TRACE | Method::CONNECT) {
+        return Err(Rejection::MethodNotAllowed);
+    }
+    Ok(())
 }
 
 /// Whether `Connection` asks for a field to be removed on the way that says where the message ends
@@ -275,10 +277,15 @@ mod tests {
 
     #[test]
     fn trace_and_connect_are_never_allowed() {
+        let headers = [(header::HOST, HeaderValue::from_static("a"))]
+            .into_iter()
+            .collect();
         for method in [Method::TRACE, Method::CONNECT] {
+            let checked = |raw: &[u8]| check(&method, Version::HTTP_11, &headers, raw);
+            assert_eq!(checked(b"\r\n"), Err(Rejection::MethodNotAllowed));
             assert_eq!(
-                check(&method, Version::HTTP_11, &HeaderMap::new(), b"\r\n"),
-                Err(Rejection::MethodNotAllowed)
+                checked(b"T / HTTP/1.1\r\nContent_Length: 3\r\n\r\n"),
+                Err(Rejection::RequestFraming)
             );
         }
     }

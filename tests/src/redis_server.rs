@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::process::{CommandLine, Process};
 use crate::{skip, wait};
 
-/// The key of the contract's private value (design §3 *Key store*).
+/// The key of the contract's private value (ADR 0006).
 pub const PRIVATE_KEY: &str = "{auth:user-token}:private";
 /// The key of the contract's public value.
 pub const PUBLIC_KEY: &str = "{auth:user-token}:public";

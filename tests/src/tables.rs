@@ -17,7 +17,7 @@ pub fn load<T: DeserializeOwned>(file: &str) -> T {
     toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What becomes of a path (design §3 *Paths*).
+/// What becomes of a path (ADR 0003).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathClass {

@@ -9,20 +9,24 @@ use super::Instance;
 /// `host` or `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FixedAddress {
-    authority: String,
+    authority: Authority,
 }
 
 impl FixedAddress {
     pub(crate) fn new(authority: &Authority) -> Self {
         Self {
-            authority: authority.as_str().to_owned(),
+            authority: authority.clone(),
         }
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        self.authority.host()
     }
 
     pub(crate) fn instance(&self) -> Instance {
         Instance {
-            authority: self.authority.clone(),
-            host: self.authority.clone(),
+            authority: self.authority.to_string(),
+            host: self.authority.to_string(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bad flags and configuration (issue 2, lesson D29): one line that names the flag, exit 64 or 78.
+//! Bad flags and configuration (lesson D29): one line that names the flag, exit 64 or 78.
 
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;

@@ -1,4 +1,4 @@
-//! Everything else is forwarded unchanged, in both directions (design §3 *Contract paths*).
+//! Everything else is forwarded unchanged, in both directions.
 
 use tests::client::{Request, verdict};
 use tests::echo_service::MARK;

@@ -1,4 +1,4 @@
-//! Interop with PyJWT, in both directions (issue 2 item 7).
+//! Interop with PyJWT, in both directions.
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServerPlan, USER_DETAILS};

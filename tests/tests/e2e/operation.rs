@@ -1,4 +1,4 @@
-//! Probes, memory and the end of a process (lessons A4, D30; issue 2 *It is done when*).
+//! Probes, memory and the end of a process (lessons A4, D27, D30).
 
 use std::io::Write;
 

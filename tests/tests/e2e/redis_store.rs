@@ -1,4 +1,4 @@
-//! The shared store (contract §1, §2.6; design §3 *Key store*): several auth servers on one Redis.
+//! The shared store (contract §1, §2.6; ADR 0006): several auth servers on one Redis.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! Rotation and revocation of keys under load, seen from behind the sidecar (design §3 *Rotation*,
-//! *Sidecar key source*; lesson B18).
+//! Rotation and revocation of keys under load, seen from behind the sidecar (ADR 0006,
+//! lesson B18).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
