@@ -54,49 +54,49 @@ impl Metrics {
     /// Adds every metric to the registry that the admin port shows.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("auth_server_build", "The running program", build);
+        registry.register("postern_auth_server_build", "The running program", build);
         registry.register(
-            "auth_server_logins",
+            "postern_auth_server_logins",
             "Logins by outcome",
             self.logins.clone(),
         );
         registry.register(
-            "auth_server_key_retrievals",
+            "postern_auth_server_key_retrievals",
             "Retrievals of the verification key by registered application and outcome",
             self.key_retrievals.clone(),
         );
         registry.register(
-            "auth_server_store_up",
+            "postern_auth_server_store_up",
             "Whether the last look into the key store succeeded",
             self.store_up.clone(),
         );
         registry.register(
-            "auth_server_key_info",
+            "postern_auth_server_key_info",
             "The listed keys by name and role (current, next, retired); always 1",
             self.listed_keys.clone(),
         );
         registry.register(
-            "auth_server_key_rotations",
+            "postern_auth_server_key_rotations",
             "Times that this server saw a next key become the current one",
             self.key_rotations.clone(),
         );
         registry.register(
-            "auth_server_key_revocations",
+            "postern_auth_server_key_revocations",
             "Revoked keys that this server heard of while it ran",
             self.key_revocations.clone(),
         );
         registry.register(
-            "auth_server_builtin_users",
+            "postern_auth_server_builtin_users",
             "Whether any name with any password logs in as the built-in user",
             self.builtin_users.clone(),
         );
         registry.register(
-            "auth_server_users",
+            "postern_auth_server_users",
             "Users in the users file",
             self.users.clone(),
         );
         registry.register(
-            "auth_server_users_file_usable",
+            "postern_auth_server_users_file_usable",
             "Whether the users file could be used at the last look",
             self.users_file_usable.clone(),
         );
@@ -182,18 +182,18 @@ mod tests {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
-            r#"auth_server_logins_total{outcome="ok"} 1"#,
-            r#"auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
-            r#"auth_server_key_retrievals_total{app_id="",outcome="application_unknown"} 1"#,
-            "auth_server_store_up 1",
-            &format!(r#"auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
-            "auth_server_key_rotations_total 1",
-            "auth_server_key_revocations_total 1",
-            "auth_server_builtin_users 1",
-            "auth_server_users 3",
-            "auth_server_users_file_usable 1",
+            r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
+            r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
+            r#"postern_auth_server_key_retrievals_total{app_id="",outcome="application_unknown"} 1"#,
+            "postern_auth_server_store_up 1",
+            &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
+            "postern_auth_server_key_rotations_total 1",
+            "postern_auth_server_key_revocations_total 1",
+            "postern_auth_server_builtin_users 1",
+            "postern_auth_server_users 3",
+            "postern_auth_server_users_file_usable 1",
             concat!(
-                r#"auth_server_build_info{version=""#,
+                r#"postern_auth_server_build_info{version=""#,
                 env!("CARGO_PKG_VERSION"),
                 r#""} 1"#
             ),

@@ -12,7 +12,7 @@ use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
-use http::{Version, header};
+use http::{HeaderName, Version, header};
 use tracing::debug;
 
 use super::answer;
@@ -58,10 +58,8 @@ impl Interception {
 
     /// The user where there is a token; `None` where the path needs none.
     fn admit(&self, request: &Request, now: i64) -> Result<Option<CurrentUser>, Rejection> {
+        check_message(request)?;
         let path = request.uri().path();
-        if request.version() == Version::HTTP_11 && !request.headers().contains_key(header::HOST) {
-            return Err(Rejection::HostMissing);
-        }
         if self.exempt_paths.iter().any(|exempt| exempt == path) {
             return Ok(None);
         }
@@ -98,6 +96,26 @@ impl Interception {
         }
         answer::rejection(rejection)
     }
+}
+
+/// What a proxy in front could have read differently, as far as hyper lets it be seen: it removes a
+/// Content-Length beside a Transfer-Encoding by itself, as RFC 9112 §6.3 allows, and closes after it.
+fn check_message(request: &Request) -> Result<(), Rejection> {
+    let headers = request.headers();
+    let several = |name: HeaderName| headers.get_all(name).iter().count() > 1;
+    if several(header::HOST) {
+        return Err(Rejection::RequestMalformed);
+    }
+    if request.version() == Version::HTTP_11 && !headers.contains_key(header::HOST) {
+        return Err(Rejection::HostMissing);
+    }
+    let plain = headers
+        .get(header::TRANSFER_ENCODING)
+        .is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !plain || several(header::CONTENT_LENGTH) || several(header::TRANSFER_ENCODING) {
+        return Err(Rejection::RequestFraming);
+    }
+    Ok(())
 }
 
 /// The middleware in front of every route.

@@ -353,11 +353,40 @@ async fn with_an_application_registered_pairs_are_checked() {
 }
 
 #[tokio::test]
-async fn http_1_1_without_a_host_is_refused() {
-    let bare = Request::get("/auth/static/").body(Body::empty()).unwrap();
-    let (status, envelope) = answer(&serving(), bare).await;
-    assert_eq!(
-        (status, envelope["data"]["reason"].as_str()),
-        (400, Some("host_missing"))
-    );
+async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
+    let rows: [(&[(&str, &str)], Option<&str>); 7] = [
+        (&[], Some("host_missing")),
+        (&[("host", "a"), ("host", "a")], Some("request_malformed")),
+        (
+            &[
+                ("host", "a"),
+                ("content-length", "3"),
+                ("content-length", "3"),
+            ],
+            Some("request_framing"),
+        ),
+        (
+            &[("host", "a"), ("transfer-encoding", "gzip, chunked")],
+            Some("request_framing"),
+        ),
+        (
+            &[
+                ("host", "a"),
+                ("transfer-encoding", "chunked"),
+                ("transfer-encoding", "chunked"),
+            ],
+            Some("request_framing"),
+        ),
+        (&[("host", "a"), ("transfer-encoding", "Chunked")], None),
+        (&[("host", "a"), ("content-length", "3")], None),
+    ];
+    for (fields, reason) in rows {
+        let mut request = Request::get("/auth/static/nothing");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let (_, envelope) = answer(&serving(), request.body(Body::empty()).unwrap()).await;
+        let expected = reason.unwrap_or("not_found");
+        assert_eq!(envelope["data"]["reason"], expected, "{fields:?}");
+    }
 }
