@@ -148,7 +148,8 @@ start_everything() {
     local admin
     start auth-server "$target/debug/auth-server" serve \
         --listen "127.0.0.1:${AUTH_PORT:-0}" --admin-listen "127.0.0.1:${AUTH_ADMIN_PORT:-0}" \
-        --store "file:$work/keys" --issuer postern-demo
+        --store "file:$work/keys" --issuer postern-demo \
+        --lame-duck 0
     auth=$(address auth-server "listening on" $!)
     auth_admin=$(address auth-server "admin listening on" $!)
 
