@@ -354,7 +354,8 @@ async fn with_an_application_registered_pairs_are_checked() {
 
 #[tokio::test]
 async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
-    let rows: [(&[(&str, &str)], Option<&str>); 7] = [
+    type Fields = [(&'static str, &'static str)];
+    let rows: [(&Fields, Option<&str>); 7] = [
         (&[], Some("host_missing")),
         (&[("host", "a"), ("host", "a")], Some("request_malformed")),
         (
