@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
@@ -186,7 +187,19 @@ impl PrivateDirectory {
     }
 }
 
+/// What may be over at the next look is no reason to give up a store that was good until now.
 fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    const PASSING: [Errno; 6] = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::IO,
+        Errno::NOMEM,
+    ];
+    if Errno::from_io_error(error).is_some_and(|errno| PASSING.contains(&errno)) {
+        return StoreError::Unavailable(format!("{}: {error}", describe(path)));
+    }
     unusable(path, &error.to_string())
 }
 
@@ -214,4 +227,24 @@ fn read_text(file: File) -> std::io::Result<Zeroizing<String>> {
         return Err(std::io::Error::other("larger than any file of ours"));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_store_that_is_away_and_a_missing_right_one_that_must_not_be_used() {
+        for (errno, away) in [
+            (Errno::NOSPC, true),
+            (Errno::MFILE, true),
+            (Errno::IO, true),
+            (Errno::ACCESS, false),
+            (Errno::LOOP, false),
+        ] {
+            let failure = refused(Path::new("/nowhere"), &errno.into());
+            let is_away = matches!(failure, StoreError::Unavailable(_));
+            assert_eq!(is_away, away, "{errno}");
+        }
+    }
 }
