@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
-use process::telemetry::LogFormat;
+use process::telemetry::LogArgs;
 
 use self::application::ApplicationCommand;
 use self::user::UserCommand;
@@ -190,26 +190,6 @@ pub(crate) struct LeadArgs {
     #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "SECONDS", default_value_t = 150,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) rotation_lead: u32,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LogArgs {
-    /// How a log line is written, on standard error
-    #[arg(
-        long,
-        env = "POSTERN_LOG_FORMAT",
-        value_name = "FORMAT",
-        default_value = "text"
-    )]
-    pub(crate) log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, or directives such as info,auth_server=debug
-    #[arg(
-        long,
-        env = "POSTERN_LOG_LEVEL",
-        value_name = "LEVEL",
-        default_value = "info"
-    )]
-    pub(crate) log_level: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

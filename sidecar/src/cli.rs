@@ -28,8 +28,9 @@ pub(crate) enum Command {
     Wait(WaitArgs),
 }
 
+/// Which sidecar a command asks.
 #[derive(Debug, Args)]
-pub(crate) struct HealthcheckArgs {
+pub(crate) struct AdminArgs {
     /// Admin address of the sidecar
     #[arg(
         long,
@@ -38,6 +39,12 @@ pub(crate) struct HealthcheckArgs {
         value_name = "ADDRESS"
     )]
     pub(crate) admin_listen: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HealthcheckArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
     /// Seconds to wait for the answer
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     pub(crate) timeout: u64,
@@ -45,14 +52,8 @@ pub(crate) struct HealthcheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// Admin address of the sidecar
-    #[arg(
-        long,
-        env = "POSTERN_ADMIN_LISTEN",
-        default_value = "127.0.0.1:8081",
-        value_name = "ADDRESS"
-    )]
-    pub(crate) admin_listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
     /// Seconds after which to give up
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     pub(crate) timeout: u64,

@@ -50,10 +50,10 @@ fn run() -> Result<(), Failure> {
         Command::Serve(args) => serve(&args),
         Command::Check(args) => check(&args),
         Command::Healthcheck(args) => {
-            healthcheck::ready(args.admin_listen, Duration::from_secs(args.timeout))
+            healthcheck::ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
         }
         Command::Wait(args) => {
-            wait::until_ready(args.admin_listen, Duration::from_secs(args.timeout))
+            wait::until_ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
         }
     }
 }
@@ -63,7 +63,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::Software("another TLS provider is installed already".to_owned()))?;
-    telemetry::init(args.log_format, &log_filter(&args.log_level))?;
+    telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let config = Config::new(args)?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");

@@ -4,6 +4,7 @@
 
 use std::io::IsTerminal;
 
+use serde::Serialize;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -14,12 +15,35 @@ use tracing_subscriber::{Layer, fmt};
 use crate::exit::Failure;
 
 /// How a log line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     Text,
     /// One JSON object per line, for collectors.
     Json,
+}
+
+/// What both programs let one say about their logs. Serialised, it is part of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LogArgs {
+    /// How a log line is written, on standard error
+    #[arg(
+        long,
+        env = "POSTERN_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    pub log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, or a filter as of RUST_LOG
+    #[arg(
+        long,
+        env = "POSTERN_LOG_LEVEL",
+        value_name = "FILTER",
+        default_value = "info"
+    )]
+    pub log_level: String,
 }
 
 /// Libraries whose debug lines print requests, headers or connection addresses as they are:

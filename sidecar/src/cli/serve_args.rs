@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum};
 use contract::signing_type::SigningType;
-use process::telemetry::LogFormat;
+use process::telemetry::LogArgs;
 use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
@@ -227,19 +227,9 @@ pub(crate) struct ServeArgs {
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
 
-    /// How log lines are written
-    #[arg(long, env = "POSTERN_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
-    #[serde(serialize_with = "word")]
-    pub(crate) log_format: LogFormat,
-
-    /// Least important level that is logged, or a filter as of RUST_LOG
-    #[arg(
-        long,
-        env = "POSTERN_LOG_LEVEL",
-        default_value = "info",
-        value_name = "FILTER"
-    )]
-    pub(crate) log_level: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) logs: LogArgs,
 }
 
 /// Each thread has its own memory and connection pool; past this it is a typing mistake.
