@@ -260,11 +260,6 @@ impl PassList {
         let path: Vec<&str> = segments(path).collect();
         self.0.iter().find(|pattern| pattern.matches(&path))
     }
-
-    /// The patterns, in order.
-    pub fn patterns(&self) -> &[PathPattern] {
-        &self.0
-    }
 }
 
 #[cfg(test)]
