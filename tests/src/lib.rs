@@ -32,4 +32,5 @@ pub mod tables;
 pub mod template;
 pub mod token_forge;
 pub mod token_rows;
+pub mod users_file;
 pub mod wait;

@@ -15,6 +15,7 @@ pub struct CommandLine {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: BTreeMap<String, OsString>,
+    input: Vec<u8>,
 }
 
 impl CommandLine {
@@ -26,7 +27,15 @@ impl CommandLine {
             program: program.into(),
             arguments: Vec::new(),
             environment: environment.into_iter().collect(),
+            input: Vec::new(),
         }
+    }
+
+    /// What it reads from its stdin; nothing by default.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.input = input.into();
+        self
     }
 
     /// Adds arguments.
@@ -52,6 +61,11 @@ impl CommandLine {
             .command()
             .spawn()
             .unwrap_or_else(|error| panic!("{} does not start: {error}", self.program.display()));
+        // A program that does not read it all has closed the pipe: its affair. An empty input is
+        // its end at once.
+        if let Some(mut stdin) = child.stdin.take() {
+            let _ = stdin.write_all(&self.input);
+        }
         let stdout = Capture::of(child.stdout.take().expect("a piped stdout"));
         let stderr = Capture::of(child.stderr.take().expect("a piped stderr"));
         Process {
@@ -76,7 +90,7 @@ impl CommandLine {
             .args(&self.arguments)
             .env_clear()
             .envs(&self.environment)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command

@@ -37,4 +37,5 @@ mod e2e {
     mod spoofing;
     mod spring;
     mod upstream_failures;
+    mod users;
 }

@@ -10,8 +10,14 @@ pub(crate) enum UserCommand {
     Add(Box<UserAddArgs>),
     /// Print the users: account, id, state and name
     List(UsersFileArgs),
+    /// Ask for a new password of a user
+    SetPassword(UserSetPasswordArgs),
+    /// Keep a user from logging in; tokens that are out stay valid until they expire
+    Disable(UserAccountArgs),
+    /// Let a disabled user log in again
+    Enable(UserAccountArgs),
     /// Remove a user
-    Remove(UserRemoveArgs),
+    Remove(UserAccountArgs),
 }
 
 #[derive(Debug, Args)]
@@ -61,7 +67,16 @@ pub(crate) struct UserPasswordArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct UserRemoveArgs {
+pub(crate) struct UserSetPasswordArgs {
+    #[command(flatten)]
+    pub(crate) user: UserAccountArgs,
+    #[command(flatten)]
+    pub(crate) password: UserPasswordArgs,
+}
+
+/// One user of the file.
+#[derive(Debug, Args)]
+pub(crate) struct UserAccountArgs {
     #[command(flatten)]
     pub(crate) file: UsersFileArgs,
     /// The user's account

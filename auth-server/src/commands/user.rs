@@ -10,10 +10,12 @@ use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use super::print;
-use crate::cli::user::{UserAddArgs, UserCommand, UserPasswordArgs, UsersFileArgs};
+use crate::cli::user::{
+    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UsersFileArgs,
+};
 use crate::random;
 use crate::users::document::{UserEntry, UsersDocument};
-use crate::users::edit::{EditError, with_user, without_user};
+use crate::users::edit::{EditError, with_disabled, with_password, with_user, without_user};
 use crate::users::users_file;
 use crate::users::{UsersLocation, password};
 
@@ -25,6 +27,13 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add(args) => add(args),
         UserCommand::List(args) => list(args),
+        UserCommand::SetPassword(args) => set_password(args),
+        UserCommand::Disable(args) => {
+            edit(&args.file, |text| with_disabled(text, &args.account, true))
+        }
+        UserCommand::Enable(args) => {
+            edit(&args.file, |text| with_disabled(text, &args.account, false))
+        }
         UserCommand::Remove(args) => edit(&args.file, |text| without_user(text, &args.account)),
     }
 }
@@ -36,11 +45,9 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
     if there.iter().any(|user| user.account == args.account) {
         return Err(refused(&path, &EditError::Taken(args.account.clone())));
     }
-    let password = new_password(&args.password)?;
     let entry = UserEntry {
         account: args.account.clone(),
-        password: password::hash(&password)
-            .map_err(|error| Failure::Software(error.to_string()))?,
+        password: hash_of_new_password(&args.password)?,
         id: match &args.id {
             Some(id) => id.clone(),
             None => random::token_id()
@@ -55,6 +62,20 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
         disabled: false,
     };
     edit(&args.file, |text| with_user(text, entry))
+}
+
+fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
+    let UserAccountArgs { file, account } = &args.user;
+    let path = path(file)?;
+    if !document(&path)?
+        .users
+        .iter()
+        .any(|user| user.account == *account)
+    {
+        return Err(refused(&path, &EditError::NotThere(account.clone())));
+    }
+    let hash = hash_of_new_password(&args.password)?;
+    edit(file, |text| with_password(text, account, &hash))
 }
 
 fn list(args: &UsersFileArgs) -> Result<(), Failure> {
@@ -98,7 +119,7 @@ fn refused(path: &Path, error: &EditError) -> Failure {
     match error {
         EditError::Taken(_) | EditError::NotThere(_) => Failure::Usage(line),
         EditError::Invalid(_) => Failure::Config(line),
-        EditError::Toml(_) => Failure::Software(line),
+        EditError::Toml(_) | EditError::NoList => Failure::Software(line),
     }
 }
 
@@ -141,6 +162,11 @@ fn replace(path: &Path, directory: &Path, content: &str) -> std::io::Result<()> 
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())
+}
+
+/// A PHC string.
+fn hash_of_new_password(args: &UserPasswordArgs) -> Result<String, Failure> {
+    password::hash(&new_password(args)?).map_err(|error| Failure::Software(error.to_string()))
 }
 
 fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {

@@ -1,12 +1,13 @@
-//! Changes to the file of users that keep what people wrote around the entries. Where that cannot be
-//! done (users as one inline array, say) the file is written anew, without its comments.
+//! Changes to the file of users that keep what people wrote around the entries.
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 
 use super::document::{UserEntry, UsersDocument};
 use super::users_file::{InvalidUsersFile, Users};
 
 /// What keeps a file without users from looking like one that was cut off.
 const NOBODY: &str = "# no users\n";
-const HEADER: &str = "[[user]]";
+const USERS: &str = "user";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
@@ -18,85 +19,122 @@ pub(crate) enum EditError {
     Invalid(#[from] InvalidUsersFile),
     #[error("the file cannot be written as TOML: {0}")]
     Toml(#[from] toml::ser::Error),
+    #[error("the file holds no list of users that can be edited")]
+    NoList,
 }
 
 /// The file with one more user.
 pub(crate) fn with_user(text: &str, entry: UserEntry) -> Result<String, EditError> {
-    let mut document = UsersDocument::parse(text)?;
-    if document
-        .users
-        .iter()
-        .any(|user| user.account == entry.account)
-    {
+    if position(text, &entry.account)?.is_some() {
         return Err(EditError::Taken(entry.account));
     }
-    let one = UsersDocument {
-        users: vec![entry.clone()],
-    };
-    let separator = if text.trim().is_empty() { "" } else { "\n" };
-    let appended = format!(
-        "{}{separator}{}",
-        on_its_own_line(text),
-        toml::to_string(&one)?
-    );
-    document.users.push(entry);
-    checked(appended, &document)
+    let mut new = table(entry)?;
+    edited(text, |users| {
+        if !users.is_empty() {
+            new.decor_mut().set_prefix("\n");
+        }
+        users.push(new);
+    })
 }
 
-/// The file without one of its users.
+/// The file without one of its users. The comment in front of the user stays: it may well be the
+/// heading of the file or of all that follow.
 pub(crate) fn without_user(text: &str, account: &str) -> Result<String, EditError> {
-    let mut document = UsersDocument::parse(text)?;
-    let Some(index) = document
-        .users
-        .iter()
-        .position(|user| user.account == account)
-    else {
-        return Err(EditError::NotThere(account.to_owned()));
-    };
-    document.users.remove(index);
-    checked(without_table(text, index), &document)
+    let index = known(text, account)?;
+    let mut kept = String::new();
+    let rest = edited(text, |users| {
+        kept = comment_before(users.get(index));
+        users.remove(index);
+        if let Some(next) = users.get_mut(index) {
+            let prefix = kept.split_off(0) + &comment_before(Some(next));
+            next.decor_mut().set_prefix(prefix);
+        }
+    })?;
+    nobody_left_out(rest + &kept)
 }
 
-/// The edited text where it says what it should, and otherwise the document written anew.
-fn checked(edited: String, document: &UsersDocument) -> Result<String, EditError> {
-    let mut text = match UsersDocument::parse(&edited) {
-        Ok(parsed) if parsed == *document => edited,
-        _ => toml::to_string(document)?,
-    };
-    if text.trim().is_empty() || document.users.is_empty() && !text.contains('#') {
-        text = NOBODY.to_owned();
+/// The file in which this user has another password: a PHC string.
+pub(crate) fn with_password(text: &str, account: &str, phc: &str) -> Result<String, EditError> {
+    with_field(text, account, "password", toml_edit::value(phc))
+}
+
+/// The file in which this user may log in, or may not.
+pub(crate) fn with_disabled(
+    text: &str,
+    account: &str,
+    disabled: bool,
+) -> Result<String, EditError> {
+    with_field(text, account, "disabled", toml_edit::value(disabled))
+}
+
+fn with_field(text: &str, account: &str, key: &str, value: Item) -> Result<String, EditError> {
+    let index = known(text, account)?;
+    edited(text, |users| {
+        if let Some(user) = users.get_mut(index) {
+            set(user, key, value);
+        }
+    })
+}
+
+/// Keeps the comment behind the value.
+fn set(user: &mut Table, key: &str, mut value: Item) {
+    let former = user.get(key).and_then(Item::as_value);
+    if let (Some(former), Some(new)) = (former, value.as_value_mut()) {
+        *new.decor_mut() = former.decor().clone();
     }
-    // Two users of one id, a hash that is none: nothing is written that a server would refuse.
+    user.insert(key, value);
+}
+
+/// The text after a change of its users. Nothing comes out that a server would refuse: two users of
+/// one id, a hash that is none.
+fn edited(text: &str, change: impl FnOnce(&mut ArrayOfTables)) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse().map_err(|_| EditError::NoList)?;
+    let mut users = match document.remove(USERS) {
+        None => ArrayOfTables::new(),
+        // An inline array becomes tables, too.
+        Some(item) => item.into_array_of_tables().map_err(|_| EditError::NoList)?,
+    };
+    change(&mut users);
+    document.insert(USERS, Item::ArrayOfTables(users));
+    let text = document.to_string();
     Users::parse(&text)?;
     Ok(text)
 }
 
-fn on_its_own_line(text: &str) -> String {
-    let line_break = if text.is_empty() || text.ends_with('\n') {
-        ""
+fn nobody_left_out(text: String) -> Result<String, EditError> {
+    let nobody = UsersDocument::parse(&text)?.users.is_empty();
+    Ok(if nobody && !text.contains('#') {
+        NOBODY.to_owned()
     } else {
-        "\n"
-    };
-    format!("{text}{line_break}")
+        text
+    })
 }
 
-/// Cuts out one table, but not the comment in front of the next one.
-fn without_table(text: &str, index: usize) -> String {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let is_header = |line: &&str| line.trim_start().starts_with(HEADER);
-    let mut headers = (0..lines.len()).filter(|line| lines.get(*line).is_some_and(is_header));
-    let Some(start) = headers.nth(index) else {
-        return text.to_owned();
-    };
-    let end = headers.next().unwrap_or(lines.len());
-    let says_something = |line: &usize| {
-        let line = lines.get(*line).map_or("", |line| line.trim());
-        !line.is_empty() && !line.starts_with('#')
-    };
-    let last = (start..end).rev().find(says_something).unwrap_or(start);
-    let (before, rest) = lines.split_at(start);
-    let after = rest.get(last + 1 - start..).unwrap_or_default();
-    [before, after].concat().concat()
+fn comment_before(user: Option<&Table>) -> String {
+    user.and_then(|user| user.decor().prefix()?.as_str())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn table(entry: UserEntry) -> Result<Table, EditError> {
+    let one = UsersDocument { users: vec![entry] };
+    let document: DocumentMut = toml::to_string(&one)?
+        .parse()
+        .map_err(|_| EditError::NoList)?;
+    document
+        .get(USERS)
+        .and_then(|users| users.as_array_of_tables()?.get(0))
+        .cloned()
+        .ok_or(EditError::NoList)
+}
+
+fn known(text: &str, account: &str) -> Result<usize, EditError> {
+    position(text, account)?.ok_or_else(|| EditError::NotThere(account.to_owned()))
+}
+
+fn position(text: &str, account: &str) -> Result<Option<usize>, EditError> {
+    let users = UsersDocument::parse(text)?.users;
+    Ok(users.iter().position(|user| user.account == account))
 }
 
 #[cfg(test)]
@@ -145,6 +183,29 @@ mod tests {
             .fold(text, |text, account| without_user(&text, account).unwrap());
         assert_eq!(accounts(&none), [""; 0]);
         assert!(none.contains("# the third"), "{none}");
+    }
+
+    #[test]
+    fn one_field_changes_and_everything_around_it_stays() {
+        let (ada, bob) = (table("ada", "p"), table("bob", "p"));
+        let text = format!("# ours\n{ada}disabled = true # on leave\n\n{bob}# end\n");
+        let enabled = with_disabled(&text, "ada", false).unwrap();
+        assert_eq!(enabled, text.replace("disabled = true", "disabled = false"));
+
+        let phc = cheap("another");
+        let changed = with_password(&text, "bob", &phc).unwrap();
+        let users = UsersDocument::parse(&changed).unwrap().users;
+        assert_eq!(users[1].password, phc);
+        assert!(
+            changed.starts_with(&text[..text.len() - bob.len() - 6]),
+            "{changed}"
+        );
+        assert!(changed.ends_with("# end\n"), "{changed}");
+
+        let anew = with_disabled(&bob, "bob", true).unwrap();
+        assert!(UsersDocument::parse(&anew).unwrap().users[0].disabled);
+        assert!(with_password(&text, "bob", "no hash").is_err());
+        assert!(with_disabled(&text, "eve", true).is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ const CONFIGURATION: &str = "docs/configuration.md";
 const UPDATE: &str = "POSTERN_UPDATE_DOCS";
 
 /// Every command that has help of its own.
-const COMMANDS: [(Program, &str); 23] = [
+const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, ""),
     (Program::AuthServer, "serve"),
     (Program::AuthServer, "check"),
@@ -32,6 +32,9 @@ const COMMANDS: [(Program, &str); 23] = [
     (Program::AuthServer, "user"),
     (Program::AuthServer, "user add"),
     (Program::AuthServer, "user list"),
+    (Program::AuthServer, "user set-password"),
+    (Program::AuthServer, "user disable"),
+    (Program::AuthServer, "user enable"),
     (Program::AuthServer, "user remove"),
     (Program::Sidecar, ""),
     (Program::Sidecar, "serve"),
@@ -112,7 +115,7 @@ fn replace_block(text: &str, name: &str, help: &str) -> String {
 
 #[test]
 fn no_command_is_missing_from_the_configuration_reference() {
-    for (program, command) in COMMANDS {
+    for &(program, command) in COMMANDS {
         for below in subcommands(&help(program, command)) {
             let full = format!("{command} {below}").trim_start().to_owned();
             let known = COMMANDS.contains(&(program, full.as_str()));

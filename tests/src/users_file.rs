@@ -1,0 +1,79 @@
+//! A file of users, kept as an operator does: with the auth server's own commands.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::process::{CommandLine, Finished};
+use crate::programs::Program;
+
+/// The file, in a directory of its own.
+#[derive(Debug)]
+pub struct UsersFile {
+    directory: TempDir,
+}
+
+impl UsersFile {
+    /// A file that is not there yet.
+    ///
+    /// # Panics
+    /// When there is no temporary directory.
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// A file with one user.
+    pub fn with(account: &str, password: &str) -> Self {
+        let file = Self::new();
+        file.add(account, password, &[]);
+        file
+    }
+
+    /// As `--users` wants it.
+    pub fn location(&self) -> String {
+        format!("file:{}", self.path().display())
+    }
+
+    /// The file itself.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("users.toml")
+    }
+
+    /// Adds a user.
+    ///
+    /// # Panics
+    /// When the command fails.
+    pub fn add(&self, account: &str, password: &str, flags: &[&str]) {
+        let finished = self.command(
+            "add",
+            account,
+            &[flags, &["--password-stdin"]].concat(),
+            password,
+        );
+        assert_eq!(finished.code, Some(0), "user add: {}", finished.stderr);
+    }
+
+    /// `user COMMAND --account ACCOUNT`, with a password on its stdin.
+    pub fn command(
+        &self,
+        command: &str,
+        account: &str,
+        flags: &[&str],
+        password: &str,
+    ) -> Finished {
+        CommandLine::new(Program::AuthServer.path())
+            .arguments(["user", command, "--users", &self.location()])
+            .arguments(["--account", account])
+            .arguments(flags)
+            .input(format!("{password}\n"))
+            .run()
+    }
+}
+
+impl Default for UsersFile {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,158 @@
+//! Users of a file: who may log in, and how often one may try.
+
+use serde_json::json;
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::message::Message;
+use tests::sidecar::SidecarPlan;
+use tests::users_file::UsersFile;
+use tests::wait;
+
+fn server_of(users: &UsersFile, flags: &[&str]) -> AuthServer {
+    AuthServerPlan::new()
+        .flags(["--users", &users.location()])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn login(server: &AuthServer, account: &str, password: &str) -> Message {
+    let credentials = json!({"username": account, "password": password});
+    server.anonymous().post(LOGIN, &credentials)
+}
+
+fn token(answer: &Message) -> String {
+    let token = answer.json()["data"]["access_token"]
+        .as_str()
+        .map(str::to_owned);
+    token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+}
+
+/// Waits until the server has taken over the file for the `times`-th time. It looks by itself every
+/// two seconds.
+fn until_reread(server: &AuthServer, times: usize) {
+    wait::until("the server to take over the file", || {
+        let output = server.process().output();
+        (output.matches("event=users_changed").count() >= times).then_some(())
+    });
+}
+
+/// Waits for the end of a lock-out.
+fn until_let_in(server: &AuthServer) -> Message {
+    wait::until("the end of the lock-out", || {
+        let answer = login(server, "ada", "enchantress");
+        (answer.status() == 200).then_some(answer)
+    })
+}
+
+#[test]
+fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
+    let users = UsersFile::new();
+    users.add(
+        "ada",
+        "enchantress",
+        &["--id", "42", "--nick-name", "Ada Löwe"],
+    );
+    let server = server_of(&users, &[]);
+    for (account, password) in [
+        ("ada", "wrong"),
+        ("bob", "enchantress"),
+        ("ADA", "enchantress"),
+    ] {
+        let refused = verdict(&login(&server, account, password));
+        assert_eq!(refused, "401 login_failed", "{account} with {password}");
+        // Each account is locked for a moment now.
+    }
+    let answer = until_let_in(&server);
+    assert_eq!(answer.json()["data"]["info"]["nickName"], "Ada Löwe");
+
+    let user = server
+        .anonymous()
+        .bearing(&token(&answer))
+        .get(USER_DETAILS)
+        .json();
+    assert_eq!(user["data"]["id"], "42");
+    assert_eq!(user["data"]["account"], "ada");
+}
+
+#[test]
+fn the_service_behind_the_sidecar_is_told_the_user_of_the_file() {
+    let users = UsersFile::new();
+    users.add("ada", "enchantress", &["--id", "42", "--tenant-id", "t1"]);
+    let server = server_of(&users, &[]);
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &server.url()).start().ready();
+    let token = token(&login(&server, "ada", "enchantress"));
+    sidecar.anonymous().bearing(&token).get("/hello");
+    let seen = service.last_request();
+    let user: serde_json::Value = serde_json::from_str(&seen.header("x-current-user")[0]).unwrap();
+    assert_eq!(
+        (&user["id"], &user["tenantId"]),
+        (&json!("42"), &json!("t1"))
+    );
+}
+
+#[test]
+fn a_new_password_counts_while_the_server_runs_and_the_old_one_no_longer() {
+    let users = UsersFile::with("ada", "first");
+    let server = server_of(&users, &[]);
+    assert_eq!(login(&server, "ada", "first").status(), 200);
+
+    let finished = users.command("set-password", "ada", &["--password-stdin"], "second");
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    until_reread(&server, 1);
+    assert_eq!(login(&server, "ada", "second").status(), 200);
+    assert_eq!(verdict(&login(&server, "ada", "first")), "401 login_failed");
+}
+
+#[test]
+fn a_disabled_user_cannot_log_in_until_enabled_again() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = server_of(&users, &[]);
+    assert_eq!(users.command("disable", "ada", &[], "").code, Some(0));
+    until_reread(&server, 1);
+    let refused = login(&server, "ada", "enchantress");
+    assert_eq!(verdict(&refused), "401 login_failed");
+    assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
+    until_reread(&server, 2);
+    until_let_in(&server);
+}
+
+#[test]
+fn a_command_for_an_account_that_is_not_there_fails_before_it_asks() {
+    let users = UsersFile::with("ada", "enchantress");
+    for command in ["set-password", "disable", "enable", "remove"] {
+        let finished = users.command(command, "bob", &[], "");
+        assert_eq!(finished.code, Some(64), "{command}");
+        assert!(
+            finished.stderr.contains("bob"),
+            "{command}: {}",
+            finished.stderr
+        );
+    }
+    let again = users.command("add", "ada", &["--password-stdin"], "other");
+    assert_eq!(again.code, Some(64), "{}", again.stderr);
+}
+
+#[test]
+fn many_failures_lock_an_account_for_a_moment_and_never_longer() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = server_of(&users, &[]);
+    assert_eq!(verdict(&login(&server, "ada", "wrong")), "401 login_failed");
+    let locked = login(&server, "ada", "enchantress");
+    assert_eq!(locked.status(), 429, "{}", locked.text());
+    let wait: u64 = locked.header("retry-after")[0].parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    until_let_in(&server);
+}
+
+#[test]
+fn one_address_has_so_many_logins_a_minute() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = server_of(&users, &["--login-rate", "2"]);
+    let statuses: Vec<u16> = (0..3)
+        .map(|n| login(&server, &format!("nobody-{n}"), "x").status())
+        .collect();
+    assert_eq!(statuses, [401, 401, 429]);
+}
