@@ -1,5 +1,5 @@
 //! What both programs do alike as processes: command line and configuration file, secret files,
-//! logs, health, admin port, listeners, signals, exit codes.
+//! TLS certificates, logs, health, admin port, listeners, signals, exit codes.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
@@ -12,3 +12,4 @@ pub mod listener;
 pub mod secret_file;
 pub mod signals;
 pub mod telemetry;
+pub mod tls;

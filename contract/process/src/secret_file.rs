@@ -47,6 +47,18 @@ pub enum SecretFileError {
     },
 }
 
+impl SecretFileError {
+    /// The file as configured.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Unreadable { path, .. }
+            | Self::Exposed { path, .. }
+            | Self::Unusable { path, .. } => path,
+        }
+    }
+}
+
 impl From<SecretFileError> for Failure {
     fn from(error: SecretFileError) -> Self {
         Self::Config(error.to_string())

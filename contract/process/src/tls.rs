@@ -1,0 +1,94 @@
+//! TLS for a listening port: the two settings, the certificate behind them, and how it is followed
+//! while its files change.
+//!
+//! [`ServerCertificate`] is what a TLS library asks at each handshake; who accepts the connections is
+//! the program's business. [`http1`] is the configuration for a port that speaks HTTP/1.1.
+
+mod certificate;
+mod following;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use clap::Args;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::version::{TLS12, TLS13};
+
+pub use self::certificate::{CertificateFault, ServerCertificate};
+pub use self::following::{Seen, follow};
+use crate::exit::Failure;
+
+/// The TLS settings of a server, alike in both programs.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TlsArgs {
+    /// File of the certificate to serve TLS with: PEM, the server's own first, then its issuers;
+    /// followed when it changes
+    #[arg(
+        long,
+        env = "POSTERN_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    pub tls_cert: Option<PathBuf>,
+    /// File of the certificate's private key: PEM, not encrypted
+    #[arg(
+        long,
+        env = "POSTERN_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The configured certificate, read and found right; `None` where the port is to speak plainly.
+    ///
+    /// An expired one is no failure: it would keep a server down that is about to get a fresh one.
+    ///
+    /// # Errors
+    /// [`Failure::Config`] naming the flag and the file.
+    pub fn certificate(&self) -> Result<Option<Arc<ServerCertificate>>, Failure> {
+        let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        ServerCertificate::open(cert.clone(), key.clone())
+            .map(|certificate| Some(Arc::new(certificate)))
+            .map_err(|fault| Failure::Config(format!("{}: {fault}", flag_of(&fault, key))))
+    }
+}
+
+fn flag_of(fault: &CertificateFault, key: &Path) -> &'static str {
+    if fault.path() == key {
+        "--tls-key"
+    } else {
+        "--tls-cert"
+    }
+}
+
+/// TLS 1.2 and 1.3 for HTTP/1.1, with `certificate`, whatever name the client asks for. Clients may
+/// resume a session without the server keeping anything.
+///
+/// # Errors
+/// [`Failure::Software`] when the cryptographic library refuses its own defaults.
+pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, Failure> {
+    let refused = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(refused)?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.ticketer = Ticketer::new().map_err(refused)?;
+    Ok(Arc::new(config))
+}
+
+/// Seconds since 1970.
+fn unix_now() -> i64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_secs()).ok())
+        .unwrap_or_default()
+}

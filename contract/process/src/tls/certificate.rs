@@ -1,0 +1,320 @@
+//! A certificate chain and its private key, from two files. What is handed out is always a pair that
+//! belongs together.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use x509_parser::parse_x509_certificate;
+
+use crate::secret_file::{self, SecretFileError};
+
+/// A chain is a few KiB; a wrong path must not fill the memory.
+const MAX_CERTIFICATE_BYTES: u64 = 256 * 1024;
+
+/// Why two files are no certificate to serve with. Each text names its file; none quotes a key.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateFault {
+    /// The file of the chain.
+    #[error("{}: {problem}", path.display())]
+    Certificate {
+        /// The file as configured.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The file of the key cannot be read, or others can read it too.
+    #[error(transparent)]
+    KeyFile(#[from] SecretFileError),
+    /// The file of the key holds none for this certificate.
+    #[error("{}: {problem}", path.display())]
+    Key {
+        /// The file as configured.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl CertificateFault {
+    /// The file at fault.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Certificate { path, .. } | Self::Key { path, .. } => path,
+            Self::KeyFile(error) => error.path(),
+        }
+    }
+}
+
+/// The certificate of a server, to be shown at each handshake. It changes as a whole, and only for
+/// another that is right; handshakes and connections under way keep the one they began with.
+pub struct ServerCertificate {
+    cert: PathBuf,
+    key: PathBuf,
+    shown: ArcSwap<Shown>,
+}
+
+/// Neither key nor chain.
+impl fmt::Debug for ServerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCertificate")
+            .field("cert", &self.cert)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Shown {
+    certified: Arc<CertifiedKey>,
+    not_after: i64,
+}
+
+impl ServerCertificate {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// [`CertificateFault`] for files that are not a chain and its key.
+    pub fn open(cert: PathBuf, key: PathBuf) -> Result<Self, CertificateFault> {
+        let shown = ArcSwap::from_pointee(Shown::read(&cert, &key)?);
+        Ok(Self { cert, key, shown })
+    }
+
+    /// When the certificate that is shown ends, in seconds since 1970.
+    #[must_use]
+    pub fn not_after(&self) -> i64 {
+        self.shown.load().not_after
+    }
+
+    /// Reads both files again; `now` is in seconds since 1970. `true` where another certificate is
+    /// shown from now on.
+    ///
+    /// # Errors
+    /// [`CertificateFault`] for files that are not a chain and its key, and for a new certificate that
+    /// has ended already. The one of before stays.
+    pub fn reload(&self, now: i64) -> Result<bool, CertificateFault> {
+        let read = Shown::read(&self.cert, &self.key)?;
+        // The key belongs to the chain: another key is another chain.
+        if read.certified.cert == self.shown.load().certified.cert {
+            return Ok(false);
+        }
+        if read.not_after < now {
+            return Err(CertificateFault::Certificate {
+                path: self.cert.clone(),
+                problem: "the certificate has expired".to_owned(),
+            });
+        }
+        self.shown.store(Arc::new(read));
+        Ok(true)
+    }
+
+    /// The file of the chain.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.cert
+    }
+}
+
+impl ResolvesServerCert for ServerCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.shown.load().certified))
+    }
+}
+
+impl Shown {
+    fn read(cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+        let (chain, not_after) = read_chain(cert).map_err(|problem| {
+            let path = cert.to_owned();
+            CertificateFault::Certificate { path, problem }
+        })?;
+        let text = secret_file::read(key)?;
+        let problem = |problem: String| CertificateFault::Key {
+            path: key.to_owned(),
+            problem,
+        };
+        let der = PrivateKeyDer::from_pem_slice(text.as_bytes())
+            .map_err(|_| problem("holds no private key in PEM without encryption".to_owned()))?;
+        let certified = CertifiedKey::from_der(chain, der, &default_provider())
+            .map_err(|error| problem(mismatch(&error, cert)))?;
+        Ok(Self {
+            certified: Arc::new(certified),
+            not_after,
+        })
+    }
+}
+
+fn mismatch(error: &rustls::Error, cert: &Path) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => format!(
+            "the private key does not belong to the first certificate of {}",
+            cert.display()
+        ),
+        other => format!("no usable private key: {other}"),
+    }
+}
+
+/// The chain, and when its first certificate ends.
+fn read_chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
+    let pem = read_bounded(path)?;
+    let chain = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| "is not PEM".to_owned())?;
+    let ends = chain
+        .iter()
+        .map(not_after)
+        .collect::<Option<Vec<_>>>()
+        .ok_or("holds a certificate that cannot be parsed")?;
+    let first = ends.first().ok_or("holds no certificate in PEM")?;
+    Ok((chain, *first))
+}
+
+fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (rest, parsed) = parse_x509_certificate(certificate).ok()?;
+    rest.is_empty()
+        .then(|| parsed.validity().not_after.timestamp())
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
+    let mut pem = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(MAX_CERTIFICATE_BYTES + 1).read_to_end(&mut pem))
+        .map_err(|error| error.to_string())?;
+    if read as u64 > MAX_CERTIFICATE_BYTES {
+        return Err(format!(
+            "is longer than {} KiB",
+            MAX_CERTIFICATE_BYTES / 1024
+        ));
+    }
+    Ok(pem)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(super) mod tests {
+    use std::fs::{Permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// Two files in a directory of their own.
+    pub(crate) struct Files(tempfile::TempDir);
+
+    /// A self-signed certificate and its key, as PEM.
+    pub(crate) fn pair(end: i32) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["auth.test".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(end, 1, 1);
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    impl Files {
+        pub(crate) fn with(cert: &str, key: &str) -> Self {
+            let files = Self(tempfile::tempdir().unwrap());
+            files.write(cert, key);
+            files
+        }
+
+        pub(crate) fn write(&self, cert: &str, key: &str) {
+            write(self.cert(), cert).unwrap();
+            write(self.key(), key).unwrap();
+            std::fs::set_permissions(self.key(), Permissions::from_mode(0o600)).unwrap();
+        }
+
+        pub(crate) fn cert(&self) -> PathBuf {
+            self.0.path().join("tls.crt")
+        }
+
+        pub(crate) fn key(&self) -> PathBuf {
+            self.0.path().join("tls.key")
+        }
+
+        pub(crate) fn open(&self) -> Result<ServerCertificate, CertificateFault> {
+            ServerCertificate::open(self.cert(), self.key())
+        }
+    }
+
+    const NOW: i64 = 1_800_000_000;
+
+    #[test]
+    fn a_pair_is_read_with_its_end_and_both_files_may_be_one() {
+        let (cert, key) = pair(2100);
+        let files = Files::with(&cert, &key);
+        assert_eq!(files.open().unwrap().not_after(), 4_102_444_800);
+        let both = format!("{cert}{key}");
+        let files = Files::with(&both, &both);
+        assert!(files.open().is_ok());
+    }
+
+    #[test]
+    fn what_is_no_pair_is_refused_with_the_file_at_fault() {
+        let ((cert, key), (_, other_key)) = (pair(2100), pair(2100));
+        let broken = cert.replacen("\nMII", "\nMIJ", 1);
+        for (cert, key, of_key, problem) in [
+            ("", &*key, false, "holds no certificate in PEM"),
+            ("hello", &key, false, "holds no certificate in PEM"),
+            (&*key, &*key, false, "holds no certificate in PEM"),
+            (
+                &broken,
+                &key,
+                false,
+                "holds a certificate that cannot be parsed",
+            ),
+            (
+                &cert,
+                &other_key,
+                true,
+                "does not belong to the first certificate",
+            ),
+            (&cert, &cert, true, "holds no private key in PEM"),
+            (&cert, "", true, "is empty"),
+        ] {
+            let files = Files::with(cert, key);
+            let fault = files.open().unwrap_err();
+            let at_fault = if of_key { files.key() } else { files.cert() };
+            assert_eq!(fault.path(), at_fault, "{fault}");
+            assert!(fault.to_string().contains(problem), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let (cert, key) = pair(2100);
+        let files = Files::with(&cert, &key);
+        std::fs::set_permissions(files.key(), Permissions::from_mode(0o644)).unwrap();
+        let line = files.open().unwrap_err().to_string();
+        assert!(line.contains("is open to others"), "{line}");
+    }
+
+    #[test]
+    fn another_pair_takes_its_place_and_a_bad_one_does_not() {
+        let (cert, key) = pair(2100);
+        let files = Files::with(&cert, &key);
+        let certificate = files.open().unwrap();
+        assert!(!certificate.reload(NOW).unwrap(), "nothing changed");
+
+        let (cert, key) = pair(2099);
+        files.write(&cert, "half");
+        assert!(certificate.reload(NOW).is_err());
+        assert_eq!(certificate.not_after(), 4_102_444_800);
+
+        files.write(&cert, &key);
+        assert!(certificate.reload(NOW).unwrap());
+        assert_eq!(certificate.not_after(), 4_070_908_800);
+
+        let (expired, key) = pair(2020);
+        files.write(&expired, &key);
+        let line = certificate.reload(NOW).unwrap_err().to_string();
+        assert!(line.contains("has expired"), "{line}");
+        assert_eq!(certificate.not_after(), 4_070_908_800);
+    }
+}
