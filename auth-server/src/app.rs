@@ -1,6 +1,6 @@
 //! `serve`: puts the parts together and runs them until a signal.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use contract::signing_type::SigningType;
 use process::exit::Failure;
 use process::health::{Condition, Health};
 use process::signals::{Termination, Terminations};
-use process::{admin, listener};
+use process::{admin, listener, tls};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -28,7 +28,7 @@ use crate::http::static_files::StaticFiles;
 use crate::keys::current::CurrentKey;
 use crate::keys::upkeep::Upkeep;
 use crate::metrics::Metrics;
-use crate::server::{self, ConnectionLimit};
+use crate::server::{self, ConnectionLimit, Served};
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -83,6 +83,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let admin_task = serve_admin(admin, &health, &shared.metrics, &stop)?;
     upkeep.start().await.map_err(store_failure)?;
     follow_users(&config, &shared.metrics)?;
+    follow_certificate(&config, args.listen, &shared.metrics)?;
     tokio::spawn(upkeep.run(config.store_reread));
     let lame_duck = Duration::from_secs(args.lame_duck.into());
     let end = end_of_service(
@@ -121,6 +122,32 @@ fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
     let reload = UsersReload::new(Arc::clone(users), metrics.clone());
     let following = reload
         .watch()
+        .map_err(|error| Failure::Software(format!("SIGHUP cannot be received: {error}")))?;
+    tokio::spawn(following);
+    Ok(())
+}
+
+fn follow_certificate(
+    config: &Config,
+    listen: SocketAddr,
+    metrics: &Metrics,
+) -> Result<(), Failure> {
+    let Some(certificate) = &config.certificate else {
+        if !listen.ip().is_loopback() {
+            warn!(
+                "--listen {listen} without --tls-cert: passwords and application secrets travel \
+                 unencrypted unless something in front of this server sees to it"
+            );
+        }
+        return Ok(());
+    };
+    let metrics = metrics.clone();
+    metrics.tls_certificate(certificate.not_after(), None);
+    let shown = Arc::clone(certificate);
+    let following = tls::follow(Arc::clone(certificate), move |seen| {
+        metrics.tls_certificate(shown.not_after(), Some(seen));
+    });
+    let following = following
         .map_err(|error| Failure::Software(format!("SIGHUP cannot be received: {error}")))?;
     tokio::spawn(following);
     Ok(())
@@ -172,14 +199,18 @@ async fn serve_public(
     health: &Health,
     end: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let request_timeout = config.request_timeout;
     let limit = ConnectionLimit::new(config.max_connections);
-    let router = routes(config, shared).into_router();
+    let tls = config.certificate.clone().map(tls::http1).transpose()?;
+    let served = Served {
+        tls,
+        request_timeout: config.request_timeout,
+        router: routes(config, shared).into_router(),
+    };
     listener::announce("listening on ", &listener)?;
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
-    server::serve(listener, router, request_timeout, &limit, end).await;
+    server::serve(listener, served, &limit, end).await;
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::telemetry::LogArgs;
+use process::tls::TlsArgs;
 
 use self::application::ApplicationCommand;
 use self::user::UserCommand;
@@ -56,6 +57,8 @@ pub(crate) struct ServeArgs {
         default_value = "127.0.0.1:9000"
     )]
     pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Address of the admin port: /livez, /readyz, /startupz, /metrics
     #[arg(
         long,
@@ -116,7 +119,7 @@ pub(crate) struct ServeArgs {
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
     pub(crate) static_dir: Option<PathBuf>,
-    /// Seconds for a request's header to arrive, and again for its body
+    /// Seconds for a TLS handshake, for a request's header to arrive, and again for its body
     #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=300))]
     pub(crate) request_timeout: u32,

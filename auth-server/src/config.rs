@@ -12,6 +12,7 @@ use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
 use http::HeaderValue;
 use process::exit::Failure;
+use process::tls::ServerCertificate;
 use zeroize::Zeroizing;
 
 use crate::cli::{ServeArgs, StoreArgs};
@@ -35,6 +36,8 @@ const LOGINS_PER_MINUTE: u32 = 300;
 
 /// What `serve` runs with, besides its addresses and logs.
 pub(crate) struct Config {
+    /// `None`: the port speaks plainly.
+    pub(crate) certificate: Option<Arc<ServerCertificate>>,
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,
     pub(crate) store_reread: Duration,
@@ -62,6 +65,7 @@ impl Config {
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
         let context_path = args.context_path.clone();
         Ok(Self {
+            certificate: args.tls.certificate()?,
             interceptor: Interceptor::new(
                 context_path.clone(),
                 pass_list(args)?,

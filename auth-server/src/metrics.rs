@@ -1,6 +1,7 @@
 //! Every metric of this program, by name.
 
 use contract::keys::VerificationKey;
+use process::tls::Seen;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -48,6 +49,9 @@ pub(crate) struct Metrics {
     builtin_users: Gauge,
     users: Gauge,
     users_file_usable: Gauge,
+    tls_certificate_not_after: Gauge,
+    tls_reloads: Family<Outcome, Counter>,
+    tls_files_usable: Gauge,
 }
 
 impl Metrics {
@@ -100,6 +104,21 @@ impl Metrics {
             "Whether the users file could be used at the last look",
             self.users_file_usable.clone(),
         );
+        registry.register(
+            "postern_auth_server_tls_certificate_not_after_seconds",
+            "When the TLS certificate that is shown ends, in seconds since 1970; 0 without TLS",
+            self.tls_certificate_not_after.clone(),
+        );
+        registry.register(
+            "postern_auth_server_tls_certificate_reloads",
+            "Changes of the TLS certificate's files by outcome (replaced, refused)",
+            self.tls_reloads.clone(),
+        );
+        registry.register(
+            "postern_auth_server_tls_files_usable",
+            "Whether the TLS certificate's files could be used at the last look; 0 without TLS",
+            self.tls_files_usable.clone(),
+        );
     }
 
     pub(crate) fn login(&self, outcome: &'static str) {
@@ -141,6 +160,19 @@ impl Metrics {
         self.users.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// The certificate of the start, or what a look into its files saw.
+    pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
+        self.tls_certificate_not_after.set(not_after);
+        self.tls_files_usable
+            .set(i64::from(seen != Some(Seen::Refused)));
+        let outcome = match seen {
+            Some(Seen::Replaced) => "replaced",
+            Some(Seen::Refused) => "refused",
+            Some(Seen::Recovered) | None => return,
+        };
+        self.tls_reloads.get_or_create(&Outcome { outcome }).inc();
+    }
+
     pub(crate) fn users_file_usable(&self, usable: bool) {
         self.users_file_usable.set(i64::from(usable));
     }
@@ -178,6 +210,8 @@ mod tests {
         metrics.builtin_users();
         metrics.users(3);
         metrics.users_file_usable(true);
+        metrics.tls_certificate(7, Some(Seen::Refused));
+        metrics.tls_certificate(8, Some(Seen::Replaced));
 
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
@@ -192,6 +226,10 @@ mod tests {
             "postern_auth_server_builtin_users 1",
             "postern_auth_server_users 3",
             "postern_auth_server_users_file_usable 1",
+            "postern_auth_server_tls_certificate_not_after_seconds 8",
+            r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#,
+            r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#,
+            "postern_auth_server_tls_files_usable 1",
             concat!(
                 r#"postern_auth_server_build_info{version=""#,
                 env!("CARGO_PKG_VERSION"),

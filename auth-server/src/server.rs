@@ -5,13 +5,17 @@ mod connection;
 mod connection_limit;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
+use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
 
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
@@ -20,24 +24,38 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What is served, and how.
+pub(crate) struct Served {
+    pub(crate) router: Router,
+    /// `None`: the port speaks plainly.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// For a TLS handshake, for a request's header, and again for its body.
+    pub(crate) request_timeout: Duration,
+}
+
 /// Serves until `shutdown` resolves, then finishes what is in flight.
 pub(crate) async fn serve(
     listener: TcpListener,
-    router: Router,
-    request_timeout: Duration,
+    served: Served,
     limit: &ConnectionLimit,
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopped) = watch::channel(());
+    let serving = Serving {
+        router: served.router,
+        tls: served.tls.map(TlsAcceptor::from),
+        request_timeout: served.request_timeout,
+        stop: stopped,
+    };
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             accepted = accept(&listener, limit) => match accepted {
                 Ok((stream, peer, place)) => {
-                    let served = connection::serve(stream, peer, router.clone(), request_timeout, stopped.clone());
+                    let serving = serving.clone();
                     tokio::spawn(async move {
-                        served.await;
+                        serving.serve(stream, peer).await;
                         drop(place);
                     });
                 }
@@ -48,7 +66,7 @@ pub(crate) async fn serve(
             },
         }
     }
-    drop((listener, stopped));
+    drop((listener, serving));
     stop.send_replace(());
     // Each connection holds a receiver to its end.
     if tokio::time::timeout(DRAIN_TIMEOUT, stop.closed())

@@ -20,12 +20,18 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
         settings.insert(name.to_owned(), value);
     };
     set("listen", args.listen.to_string().into());
+    for (name, file) in [
+        ("tls-cert", &args.tls.tls_cert),
+        ("tls-key", &args.tls.tls_key),
+        ("store-password-file", &args.store.store_password_file),
+    ] {
+        if let Some(file) = file {
+            set(name, file.display().to_string().into());
+        }
+    }
     set("admin-listen", args.admin_listen.to_string().into());
     set("context-path", args.context_path.as_str().into());
     set("store", config.store.to_string().into());
-    if let Some(file) = &args.store.store_password_file {
-        set("store-password-file", file.display().to_string().into());
-    }
     set("signing-type", config.signing_type.as_str().into());
     set("store-reread", args.store_reread.into());
     set("rotation-lead", args.lead.rotation_lead.into());
@@ -99,7 +105,7 @@ mod tests {
             .get_arguments()
             .filter_map(|argument| argument.get_long())
         {
-            let optional = flag == "store-password-file";
+            let optional = ["store-password-file", "tls-cert", "tls-key"].contains(&flag);
             assert!(
                 optional || shown.contains_key(flag),
                 "--{flag} is not shown"

@@ -7,13 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use contract::rejection::Rejection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::http::rejection_on_the_wire;
 
-/// The socket under hyper.
-pub(super) struct AutomaticAnswers {
-    stream: TcpStream,
+/// The socket, or TLS on it, under hyper.
+pub(super) struct AutomaticAnswers<S> {
+    stream: S,
     /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
     replacement: Option<Replacement>,
 }
@@ -23,15 +22,15 @@ struct Replacement {
     sent: usize,
 }
 
-impl AutomaticAnswers {
-    pub(super) fn new(stream: TcpStream) -> Self {
+impl<S> AutomaticAnswers<S> {
+    pub(super) fn new(stream: S) -> Self {
         Self {
             stream,
             replacement: None,
         }
     }
 
-    pub(super) fn into_inner(self) -> TcpStream {
+    pub(super) fn into_inner(self) -> S {
         self.stream
     }
 }
@@ -53,7 +52,7 @@ fn replacement(written: &[u8]) -> Option<Rejection> {
         .then_some(rejection)
 }
 
-impl AsyncWrite for AutomaticAnswers {
+impl<S: AsyncWrite + Unpin> AsyncWrite for AutomaticAnswers<S> {
     // Not vectored: hyper then hands over a head in one piece.
     fn poll_write(
         self: Pin<&mut Self>,
@@ -89,7 +88,7 @@ impl AsyncWrite for AutomaticAnswers {
     }
 }
 
-impl AsyncRead for AutomaticAnswers {
+impl<S: AsyncRead + Unpin> AsyncRead for AutomaticAnswers<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

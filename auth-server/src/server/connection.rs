@@ -2,6 +2,7 @@
 //! read the answer.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use contract::rejection::Rejection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tracing::debug;
 
@@ -30,16 +33,56 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Serves the connection until it ends, or after `stop` changed until its last answer is out.
-pub(super) async fn serve(
-    stream: TcpStream,
-    peer: IpAddr,
-    router: Router,
-    request_timeout: Duration,
-    mut stop: watch::Receiver<()>,
-) {
-    // An answer may be two writes; the second must not wait for the first one's acknowledgement.
-    let _ = stream.set_nodelay(true);
+/// What every connection is served with.
+#[derive(Clone)]
+pub(super) struct Serving {
+    pub(super) router: Router,
+    /// `None`: the port speaks plainly.
+    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) request_timeout: Duration,
+    pub(super) stop: watch::Receiver<()>,
+}
+
+impl Serving {
+    /// Serves the connection until it ends, or after `stop` changed until its last answer is out.
+    pub(super) async fn serve(self, stream: TcpStream, peer: IpAddr) {
+        // An answer may be two writes; the second must not wait for the first one's acknowledgement.
+        let _ = stream.set_nodelay(true);
+        match self.tls.clone() {
+            None => serve(stream, peer, self).await,
+            Some(tls) => match self.handshake(&tls, stream).await {
+                Ok(stream) => serve(stream, peer, self).await,
+                Err(error) => debug!(%error, %peer, "no TLS connection"),
+            },
+        }
+    }
+
+    /// As long as a header may take; who has not said anything of HTTP yet is not waited for at the end.
+    async fn handshake(
+        &self,
+        tls: &TlsAcceptor,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            handshake = tokio::time::timeout(self.request_timeout, tls.accept(stream)) => {
+                handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            }
+            _ = stop.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+}
+
+async fn serve<S>(stream: S, peer: IpAddr, serving: Serving)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Serving {
+        router,
+        request_timeout,
+        mut stop,
+        ..
+    } = serving;
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
@@ -90,7 +133,7 @@ fn unanswered(error: &hyper::Error, unread: &[u8]) -> Option<Rejection> {
 
 /// Closes for writing and reads on for a moment: closing with unread bytes resets the connection,
 /// and the client loses an answer that it has not read yet.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     if stream.shutdown().await.is_err() {
         return;
     }

@@ -33,7 +33,12 @@ async fn running(request_timeout: Duration) -> Running {
     };
     let server = tokio::spawn(async move {
         let limit = ConnectionLimit::new(2);
-        serve(listener, router, request_timeout, &limit, stopped).await;
+        let served = Served {
+            router,
+            tls: None,
+            request_timeout,
+        };
+        serve(listener, served, &limit, stopped).await;
     });
     Running {
         address,
