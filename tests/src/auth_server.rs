@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::process::{CommandLine, Process};
 use crate::programs::Program;
+use crate::tls::{Authority, Certificate, Trust};
 use crate::wait;
 
 /// The login path, relative to the context path (contract §4.1).
@@ -25,6 +26,7 @@ pub struct AuthServerPlan {
     context: String,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
+    trust: Option<Trust>,
 }
 
 impl AuthServerPlan {
@@ -35,6 +37,7 @@ impl AuthServerPlan {
             context: "/auth".to_owned(),
             flags: Vec::new(),
             environment: Vec::new(),
+            trust: None,
         }
     }
 
@@ -65,6 +68,14 @@ impl AuthServerPlan {
         self
     }
 
+    /// Serves TLS with this certificate of `authority`.
+    #[must_use]
+    pub fn tls(mut self, authority: &Authority, certificate: &Certificate) -> Self {
+        self.flags.extend(certificate.flags());
+        self.trust = Some(authority.client());
+        self
+    }
+
     /// An environment variable.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
@@ -86,6 +97,7 @@ impl AuthServerPlan {
             address,
             admin,
             context: self.context,
+            trust: self.trust,
             home,
         }
     }
@@ -132,6 +144,7 @@ pub struct AuthServer {
     address: SocketAddr,
     admin: SocketAddr,
     context: String,
+    trust: Option<Trust>,
     home: TempDir,
 }
 
@@ -162,7 +175,12 @@ impl AuthServer {
 
     /// As the sidecar's `--auth-server` wants it.
     pub fn url(&self) -> String {
-        format!("http://{}{}", self.address, self.context)
+        let scheme = if self.trust.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}{}", self.address, self.context)
     }
 
     /// Where it listens.
@@ -177,7 +195,11 @@ impl AuthServer {
 
     /// Somebody without a token.
     pub fn anonymous(&self) -> Client {
-        Client::anonymous(Program::AuthServer, self.address, &self.context)
+        let client = Client::anonymous(Program::AuthServer, self.address, &self.context);
+        match &self.trust {
+            Some(trust) => client.over_tls(trust),
+            None => client,
+        }
     }
 
     /// Somebody who has logged in.

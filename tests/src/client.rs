@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::openapi;
 use crate::programs::Program;
 use crate::raw_client::exchange;
+use crate::tls::Trust;
 
 /// One HTTP/1.1 request; header lines go out in the order and case in which they were given.
 #[derive(Debug, Clone)]
@@ -77,6 +78,7 @@ pub struct Client {
     address: SocketAddr,
     context: String,
     token: Option<String>,
+    trust: Option<Trust>,
 }
 
 impl Client {
@@ -87,6 +89,7 @@ impl Client {
             address,
             context: context.to_owned(),
             token: None,
+            trust: None,
         }
     }
 
@@ -95,6 +98,15 @@ impl Client {
     pub fn bearing(&self, token: &str) -> Self {
         Self {
             token: Some(token.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// The same one over TLS.
+    #[must_use]
+    pub fn over_tls(&self, trust: &Trust) -> Self {
+        Self {
+            trust: Some(trust.clone()),
             ..self.clone()
         }
     }
@@ -123,11 +135,17 @@ impl Client {
     /// # Panics
     /// When there is no answer, or not one that the OpenAPI document describes.
     pub fn send(&self, request: &Request) -> Message {
-        let answer = exchange(
-            self.address,
-            &request.method,
-            &request.bytes(&self.address.to_string()),
-        );
+        let bytes = request.bytes(&self.address.to_string());
+        let answer = match &self.trust {
+            None => exchange(self.address, &request.method, &bytes),
+            Some(trust) => {
+                let connected = trust.connect(self.address);
+                let mut client =
+                    connected.unwrap_or_else(|error| panic!("TLS to {}: {error}", self.address));
+                client.send(&bytes);
+                client.answer(&request.method)
+            }
+        };
         if answer.header(echo_service::MARK).is_empty() {
             let target = String::from_utf8_lossy(&request.target);
             let path = target

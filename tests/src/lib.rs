@@ -30,6 +30,7 @@ pub mod socket_server;
 pub mod stack;
 pub mod tables;
 pub mod template;
+pub mod tls;
 pub mod token_forge;
 pub mod token_rows;
 pub mod users_file;

@@ -36,6 +36,7 @@ mod e2e {
     mod signing_types;
     mod spoofing;
     mod spring;
+    mod tls;
     mod upstream_failures;
     mod users;
 }

@@ -1,0 +1,244 @@
+//! TLS on the auth server: who is served, what is refused, and certificates that change under way.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use rustls::version::{TLS12, TLS13};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, credentials};
+use tests::client::Request;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::tls::{Authority, Certificate};
+use tests::wait;
+
+fn login() -> Vec<u8> {
+    let request = Request::new("POST", format!("/auth{LOGIN}")).json(&credentials());
+    request.bytes("localhost")
+}
+
+fn metric(server: &AuthServer, line: &str) -> bool {
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    metrics.lines().any(|found| found == line)
+}
+
+/// Serves TLS with a certificate of `authority`.
+fn server(authority: &Authority, certificate: &Certificate) -> AuthServer {
+    let plan = AuthServerPlan::new().tls(authority, certificate);
+    plan.start().ready()
+}
+
+#[test]
+fn a_login_and_its_token_travel_over_tls_and_the_probes_stay_plain() {
+    let authority = Authority::new();
+    let server = server(&authority, &authority.issue("auth"));
+    assert!(server.url().starts_with("https://"));
+    let details = server.logged_in().get(USER_DETAILS);
+    assert_eq!(details.status(), 200);
+
+    let admin = server.admin().to_string();
+    let healthcheck = CommandLine::new(Program::AuthServer.path())
+        .arguments(["healthcheck", "--admin-listen", &admin])
+        .run();
+    assert_eq!(healthcheck.code, Some(0), "{}", healthcheck.stderr);
+}
+
+#[test]
+fn versions_1_2_and_1_3_speak_http_1_1_and_nothing_else_is_agreed_on() {
+    let authority = Authority::new();
+    let server = server(&authority, &authority.issue("auth"));
+    for (version, offered, agreed) in [
+        (&TLS12, &["http/1.1"][..], Some("http/1.1")),
+        (&TLS13, &["h2", "http/1.1"], Some("http/1.1")),
+        (&TLS13, &[], None),
+    ] {
+        let trust = authority.client_with(&[version], offered);
+        let mut client = trust.connect(server.address()).unwrap();
+        assert_eq!(client.protocol().as_deref(), agreed);
+        client.send(&login());
+        assert_eq!(client.answer("POST").status(), 200);
+    }
+    let only_h2 = authority.client_with(&[&TLS13], &["h2"]);
+    assert!(only_h2.connect(server.address()).is_err());
+}
+
+#[test]
+fn whoever_trusts_another_authority_does_not_send_a_password() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = server(&authority, &authority.issue("auth"));
+    let refused = other.client().connect(server.address());
+    assert!(refused.is_err_and(|error| error.to_string().contains("invalid peer certificate")));
+}
+
+#[test]
+fn plain_http_on_the_tls_port_gets_no_http_answer() {
+    let authority = Authority::new();
+    let server = server(&authority, &authority.issue("auth"));
+    let mut plain = TcpStream::connect(server.address()).unwrap();
+    plain.write_all(&login()).unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    // A TLS alert at most.
+    assert!(answer.first().is_none_or(|byte| *byte == 21), "{answer:?}");
+    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+}
+
+#[test]
+fn refusals_reach_the_client_over_tls_too_and_the_end_is_told() {
+    let authority = Authority::new();
+    let server = server(&authority, &authority.issue("auth"));
+    let mut client = authority.client().connect(server.address()).unwrap();
+    let mut upload = b"POST /auth/oauth/jwt/token HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 4194304\r\n\r\n".to_vec();
+    upload.resize(upload.len() + 4_194_304, b'x');
+    client.send(&upload);
+    assert_eq!(client.answer("POST").status(), 413);
+
+    let mut client = authority.client().connect(server.address()).unwrap();
+    client.send(b"GET /auth HTTP/1.1\r\nA B: c\r\n\r\n");
+    let answer = client.answer("GET");
+    assert_eq!(answer.json()["data"]["reason"], "request_malformed");
+    assert_eq!(client.rest().unwrap(), b"", "no truncation");
+}
+
+#[test]
+fn a_handshake_that_does_not_end_gives_its_place_back() {
+    let authority = Authority::new();
+    let certificate = authority.issue("auth");
+    let server = AuthServerPlan::new()
+        .tls(&authority, &certificate)
+        .flags(["--request-timeout", "1", "--max-connections", "1"])
+        .start()
+        .ready();
+    // It takes the only place, and says nothing.
+    let mut silent = TcpStream::connect(server.address()).unwrap();
+    silent.set_read_timeout(Some(wait::PATIENCE)).unwrap();
+    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+    let ended = silent.read(&mut [0; 64]);
+    assert!(
+        ended.as_ref().is_ok_and(|read| *read == 0)
+            || ended
+                .as_ref()
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionReset),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_new_certificate_is_shown_without_a_restart_and_open_connections_go_on() {
+    let authority = Authority::new();
+    let certificate = authority.issue("auth");
+    let server = server(&authority, &certificate);
+    let trust = authority.client();
+    let mut open = trust.connect(server.address()).unwrap();
+    let before = open.shown();
+
+    authority.issue("auth");
+    wait::until("the new certificate", || {
+        let shown = trust.connect(server.address()).unwrap().shown();
+        (shown != before).then_some(())
+    });
+    open.send(&login());
+    assert_eq!(open.answer("POST").status(), 200);
+    let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#;
+    assert!(metric(&server, line));
+}
+
+#[test]
+fn a_bad_new_pair_is_refused_counted_and_named_while_the_old_one_stays() {
+    let authority = Authority::new();
+    let certificate = authority.issue("auth");
+    let server = server(&authority, &certificate);
+    let trust = authority.client();
+    let before = trust.connect(server.address()).unwrap().shown();
+
+    let other = authority.issue("other");
+    fs::copy(&other.cert, &certificate.cert).unwrap();
+    let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#;
+    wait::until("the refusal", || metric(&server, line).then_some(()));
+    assert!(metric(&server, "postern_auth_server_tls_files_usable 0"));
+    let log = server.process().stderr();
+    assert!(
+        log.contains("does not belong to the first certificate"),
+        "{log}"
+    );
+    let shown = trust.connect(server.address()).unwrap().shown();
+    assert_eq!(shown, before);
+    assert_eq!(server.readiness(), 200);
+
+    // Its key follows: now it is a pair.
+    fs::copy(&other.key, &certificate.key).unwrap();
+    wait::until("the other certificate", || {
+        let shown = trust.connect(server.address()).unwrap().shown();
+        (shown != before).then_some(())
+    });
+    assert!(metric(&server, "postern_auth_server_tls_files_usable 1"));
+}
+
+#[test]
+fn what_cannot_be_served_with_stops_start_and_check_with_one_line() {
+    let authority = Authority::new();
+    let (certificate, other) = (authority.issue("auth"), authority.issue("other"));
+    let open_key = authority.issue("open").key;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    fs::set_permissions(&open_key, mode).unwrap();
+    let nowhere = Path::new("/nonexistent/tls.pem");
+    for (cert, key, line) in [
+        (
+            nowhere,
+            &*certificate.key,
+            "--tls-cert: /nonexistent/tls.pem: ",
+        ),
+        (
+            &certificate.cert,
+            nowhere,
+            "--tls-key: secret file /nonexistent/tls.pem: ",
+        ),
+        (
+            &certificate.cert,
+            &other.key,
+            "the private key does not belong to",
+        ),
+        (
+            &certificate.key,
+            &certificate.key,
+            "holds no certificate in PEM",
+        ),
+        (&certificate.cert, &open_key, "is open to others"),
+    ] {
+        let flags = [
+            "--tls-cert",
+            cert.to_str().unwrap(),
+            "--tls-key",
+            key.to_str().unwrap(),
+        ];
+        let check = CommandLine::new(Program::AuthServer.path());
+        let check = check.arguments(["check"]).arguments(flags).run();
+        for end in [AuthServerPlan::new().flags(flags).fails(), check] {
+            assert_eq!(end.code, Some(78), "{}", end.stderr);
+            assert!(end.stderr.contains(line), "{}", end.stderr);
+            assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
+        }
+    }
+    let alone = ["--tls-cert", certificate.cert.to_str().unwrap()];
+    let end = AuthServerPlan::new().flags(alone).fails();
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    assert!(end.stderr.contains("--tls-key"), "{}", end.stderr);
+}
+
+#[test]
+fn the_end_is_graceful_over_tls() {
+    let authority = Authority::new();
+    let plan = AuthServerPlan::new().flags(["--lame-duck", "0"]);
+    let server = plan
+        .tls(&authority, &authority.issue("auth"))
+        .start()
+        .ready();
+    let mut idle = authority.client().connect(server.address()).unwrap();
+    idle.send(&login());
+    assert_eq!(idle.answer("POST").status(), 200);
+    let _half = TcpStream::connect(server.address()).unwrap();
+    server.process().terminate();
+    assert_eq!(idle.rest().unwrap(), b"");
+    assert_eq!(server.into_process().finished().code, Some(0));
+}
