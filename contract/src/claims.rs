@@ -43,6 +43,16 @@ pub struct Claims {
     pub extra_info: ExtraInfo,
 }
 
+/// The part of the claims that has to be looked at each time the token is used: the signature of a
+/// token lasts, its time does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// `nbf` in seconds since the epoch.
+    pub not_before: Option<i64>,
+    /// `exp` in seconds since the epoch.
+    pub expires_at: Option<i64>,
+}
+
 /// The extra-info map, string to string; absent values are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,6 +96,14 @@ impl Claims {
             user_id: required_text(&mut members, "userId")?,
             extra_info: ExtraInfo::from_members(&mut members)?,
         })
+    }
+
+    /// When the token may be used.
+    pub const fn validity(&self) -> Validity {
+        Validity {
+            not_before: self.not_before,
+            expires_at: self.expires_at,
+        }
     }
 
     /// The user as `/current/user/details` shows it (contract §2.5).

@@ -4,8 +4,11 @@
 
 use std::fmt;
 
+use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, ParsedPublicKey,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters,
     VerificationAlgorithm,
 };
 use jsonwebtoken::{
@@ -88,6 +91,8 @@ pub struct VerificationKey {
     /// What the key is, whatever it is called.
     thumbprint: KeyId,
     algorithm: Algorithm,
+    verifier: Verifier,
+    /// To show it as a JWK.
     key: DecodingKey,
 }
 
@@ -145,7 +150,7 @@ impl VerificationKey {
     }
 
     fn named_by_thumbprint(algorithm: Algorithm, key: DecodingKey) -> Result<Self, KeyError> {
-        check(algorithm, &key)?;
+        let verifier = Verifier::new(algorithm, &key)?;
         let thumbprint = Jwk::from_decoding_key(&key, Some(algorithm))
             .and_then(|jwk| jwk.thumbprint(ThumbprintHash::SHA256))
             .map_err(|_| KeyError::NotAPublicKey)?;
@@ -154,6 +159,7 @@ impl VerificationKey {
             id: thumbprint.clone(),
             thumbprint,
             algorithm,
+            verifier,
             key,
         })
     }
@@ -185,10 +191,9 @@ impl VerificationKey {
         Some(jwk)
     }
 
-    /// Whether `signature` (base64url) is this key's over `message`; `None` where it is not
-    /// base64url at all.
-    pub(crate) fn verifies(&self, message: &[u8], signature: &str) -> Option<bool> {
-        jsonwebtoken::crypto::verify(signature, message, &self.key, self.algorithm).ok()
+    /// Whether `signature` is this key's over `message`.
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        self.verifier.verifies(message, signature)
     }
 }
 
@@ -228,30 +233,52 @@ fn is_private_der(base64: &str) -> bool {
     content.first() == Some(&INTEGER)
 }
 
-/// Proves that the key can be used: the right size, a point on the right curve.
-fn check(algorithm: Algorithm, key: &DecodingKey) -> Result<(), KeyError> {
-    let parse_as = |verification: &'static dyn VerificationAlgorithm| {
-        let bytes = key
-            .try_get_as_bytes()
-            .map_err(|_| KeyError::NotAPublicKey)?;
-        ParsedPublicKey::new(verification, bytes).map_err(|_| KeyError::NotAPublicKey)
-    };
-    match algorithm.family() {
-        AlgorithmFamily::Hmac => Ok(()),
-        AlgorithmFamily::Rsa => check_rsa(key),
-        AlgorithmFamily::Ec if algorithm == Algorithm::ES384 => {
-            parse_as(&ECDSA_P384_SHA384_FIXED).map(drop)
+/// Checks signatures with one key, which is parsed once: doing so costs as much as a third of a
+/// verification.
+#[derive(Clone)]
+enum Verifier {
+    Public(ParsedPublicKey),
+    Secret(hmac::Key),
+}
+
+impl Verifier {
+    /// Proves that the key can be used: the right size, a point on the right curve.
+    fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, KeyError> {
+        let bytes = || key.try_get_as_bytes().map_err(|_| KeyError::NotAPublicKey);
+        let parsed = |verification: &'static dyn VerificationAlgorithm| {
+            ParsedPublicKey::new(verification, bytes()?).map_err(|_| KeyError::NotAPublicKey)
+        };
+        match algorithm {
+            Algorithm::HS256 => Ok(Self::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes()?))),
+            Algorithm::HS384 => Ok(Self::Secret(hmac::Key::new(hmac::HMAC_SHA384, bytes()?))),
+            Algorithm::HS512 => Ok(Self::Secret(hmac::Key::new(hmac::HMAC_SHA512, bytes()?))),
+            Algorithm::RS256 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => parsed(&ECDSA_P256_SHA256_FIXED).map(Self::Public),
+            Algorithm::ES384 => parsed(&ECDSA_P384_SHA384_FIXED).map(Self::Public),
+            Algorithm::EdDSA => parsed(&ED25519).map(Self::Public),
+            // The list is `jsonwebtoken`'s and may grow.
+            _ => Err(KeyError::NotAPublicKey),
         }
-        AlgorithmFamily::Ec => parse_as(&ECDSA_P256_SHA256_FIXED).map(drop),
-        AlgorithmFamily::Ed => parse_as(&aws_lc_rs::signature::ED25519).map(drop),
+    }
+
+    fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Public(key) => key.verify_sig(message, signature).is_ok(),
+            Self::Secret(key) => hmac::verify(key, message, signature).is_ok(),
+        }
     }
 }
 
-fn check_rsa(key: &DecodingKey) -> Result<(), KeyError> {
+fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<Verifier, KeyError> {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
     let jwk = Jwk::from_decoding_key(key, None).map_err(|_| KeyError::NotAPublicKey)?;
-    let AlgorithmParameters::RSA(parameters) = jwk.algorithm else {
+    let AlgorithmParameters::RSA(numbers) = jwk.algorithm else {
         return Err(KeyError::NotAPublicKey);
     };
     let decode = |text: &str| {
@@ -259,7 +286,7 @@ fn check_rsa(key: &DecodingKey) -> Result<(), KeyError> {
             .decode(text)
             .map_err(|_| KeyError::NotAPublicKey)
     };
-    let (modulus, exponent) = (decode(&parameters.n)?, decode(&parameters.e)?);
+    let (modulus, exponent) = (decode(&numbers.n)?, decode(&numbers.e)?);
     let bits = bit_length(&modulus);
     if bits < MIN_RSA_BITS {
         return Err(KeyError::RsaTooSmall { bits });
@@ -269,8 +296,8 @@ fn check_rsa(key: &DecodingKey) -> Result<(), KeyError> {
         n: modulus.as_slice(),
         e: exponent.as_slice(),
     }
-    .to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256)
-    .map(drop)
+    .to_parsed_public_key(parameters)
+    .map(Verifier::Public)
     .map_err(|_| KeyError::NotAPublicKey)
 }
 

@@ -1,12 +1,13 @@
 //! The current user as controllers and clients see it (contract §2.5).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Declares the struct from the contract's list, so that names, order and count cannot drift.
 macro_rules! user_details {
     ($($field:ident: $name:literal),+ $(,)?) => {
-        /// All 27 fields of contract §2.5. Serialised, every one is present, null without a value.
-        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+        /// All 27 fields of contract §2.5. Serialised, every one is present, null without a value; read, those may be absent.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[serde(default)]
         #[expect(missing_docs, reason = "the contract gives the fields no other meaning than their names")]
         pub struct CurrentUserDetails {
             $(#[serde(rename = $name)] pub $field: Option<String>,)+
@@ -64,6 +65,19 @@ mod tests {
         let members = json.as_object().unwrap();
         assert_eq!(members.len(), 27);
         assert!(members.values().all(serde_json::Value::is_null));
+    }
+
+    #[test]
+    fn what_is_left_out_is_read_as_null() {
+        let read: CurrentUserDetails = serde_json::from_str(r#"{"id":"1"}"#).unwrap();
+        let id = Some("1".to_owned());
+        assert_eq!(
+            read,
+            CurrentUserDetails {
+                id,
+                ..CurrentUserDetails::default()
+            }
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Verification of one token: a pure function of keys, policy, token and time.
 //!
-//! Wraps `jsonwebtoken`'s signature check; header and payload are parsed here, because the rules
-//! are stricter than its own (duplicate members, `crit`, required types) and no knob may be open.
+//! Header and payload are parsed here, because the rules are stricter than those of `jsonwebtoken`
+//! (duplicate members, `crit`, required types) and no knob may be open. The key checks the signature.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     bearer::Bearer,
-    claims::Claims,
+    claims::{Claims, Validity},
     keys::{KeyId, KeySet, VerificationKey},
     rejection::Rejection,
     strict_json,
@@ -51,25 +51,25 @@ impl VerificationPolicy {
         let header = Header::parse(token.header)?;
         check_signature(keys, &header, &token)?;
         let claims = Claims::from_json(&decode(token.payload)?)?;
-        self.check_times(&claims, now)?;
+        self.check_times(claims.validity(), now)?;
         self.check_parties(&claims)?;
         Ok(claims)
     }
 
-    /// Whether the times of a token that was verified before still hold.
+    /// Whether a token that was verified before may be used at `now`, in seconds since the epoch.
     ///
     /// # Errors
     /// [`Rejection::TokenClaimMissing`] without a required `exp`, [`Rejection::TokenExpired`],
     /// [`Rejection::TokenNotYetValid`].
-    pub fn check_times(&self, claims: &Claims, now: i64) -> Result<(), Rejection> {
+    pub fn check_times(&self, validity: Validity, now: i64) -> Result<(), Rejection> {
         let leeway = i64::from(self.leeway_seconds);
-        match claims.expires_at {
+        match validity.expires_at {
             None if self.require_expiry => return Err(Rejection::TokenClaimMissing),
             // "On or after" (RFC 7519 §4.1.4).
             Some(exp) if now >= exp.saturating_add(leeway) => return Err(Rejection::TokenExpired),
             _ => {}
         }
-        match claims.not_before {
+        match validity.not_before {
             Some(nbf) if now < nbf.saturating_sub(leeway) => Err(Rejection::TokenNotYetValid),
             _ => Ok(()),
         }
@@ -193,14 +193,9 @@ fn check_signature(
     if candidates.peek().is_none() {
         return Err(Rejection::TokenAlgorithm);
     }
-    for key in candidates {
-        match key.verifies(token.signed, token.signature) {
-            Some(true) => return Ok(()),
-            Some(false) => {}
-            None => return Err(Rejection::TokenMalformed),
-        }
-    }
-    Err(Rejection::TokenSignature)
+    let signature = decode(token.signature)?;
+    let mut verifying = candidates.filter(|key| key.verifies(token.signed, &signature));
+    verifying.next().map(drop).ok_or(Rejection::TokenSignature)
 }
 
 #[cfg(test)]
