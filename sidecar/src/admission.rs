@@ -3,18 +3,20 @@
 //! Pure: the request's head, the keys and the time come in as arguments. What is decided here is
 //! carried out by [`crate::proxy`].
 
+use std::sync::Arc;
+
 use contract::bearer::Bearer;
-use contract::claims::Claims;
 use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::interceptor::{Interceptor, Judgement};
-use contract::keys::KeySet;
 use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 
+use crate::keys::current::KeyState;
 use crate::target::Target;
 use crate::upgrade::asks_for_websocket;
 use crate::user_header::UserHeader;
+use crate::verified_tokens::VerifiedToken;
 use crate::{framing, outcome::Outcome};
 
 /// One request as it arrived.
@@ -71,14 +73,15 @@ pub(crate) struct AdmissionRules {
 
 impl AdmissionRules {
     /// Decides about `request` at `now` (seconds since the epoch). `keys` is `None` until the
-    /// first key was fetched; there is no placeholder that could be mistaken for one.
+    /// first key was fetched; there is no placeholder that could be mistaken for one. What they
+    /// verified before is not verified again, but held to its times.
     ///
     /// # Errors
     /// Why it is refused.
     pub(crate) fn admit(
         &self,
         request: RequestHead<'_>,
-        keys: Option<&KeySet>,
+        keys: Option<&KeyState>,
         now: i64,
     ) -> Result<Admission, Rejection> {
         let RequestHead {
@@ -93,16 +96,13 @@ impl AdmissionRules {
         let user = match self.interceptor.judge(method, target.path(), headers) {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {
-                let body = user_details(self.verify(keys, token, now)?)?;
+                let body = self.user_details(keys, token, now)?;
                 return Ok(Admission::UserDetails(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
             Judgement::Pass if websocket => return Err(Rejection::UpgradeNotAllowed),
             Judgement::Pass => None,
-            Judgement::NeedsToken(token) => {
-                let claims = self.verify(keys, token, now)?;
-                Some(self.user_header.value(&claims.into_user_details())?)
-            }
+            Judgement::NeedsToken(token) => Some(self.user(keys, token, now)?),
         };
         Ok(Admission::Forward(Forward {
             user,
@@ -112,28 +112,71 @@ impl AdmissionRules {
         }))
     }
 
-    fn verify(
+    /// The value of the user header.
+    fn user(
         &self,
-        keys: Option<&KeySet>,
+        keys: Option<&KeyState>,
         token: Bearer<'_>,
         now: i64,
-    ) -> Result<Claims, Rejection> {
+    ) -> Result<HeaderValue, Rejection> {
         let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
-        self.policy.verify_at(keys, token, now)
+        if let Some(known) = self.known(keys, token, now)? {
+            return Ok(known.user.clone());
+        }
+        let claims = self.policy.verify_at(keys.keys(), token, now)?;
+        let validity = claims.validity();
+        let user = self.user_header.value(&claims.into_user_details())?;
+        let verified = VerifiedToken {
+            user: user.clone(),
+            validity,
+        };
+        keys.verified_tokens().remember(token, verified);
+        Ok(user)
     }
-}
 
-fn user_details(claims: Claims) -> Result<Vec<u8>, Rejection> {
-    Envelope::ok(MSG_OPERATION_SUCCEEDED, claims.into_user_details())
-        .to_json()
-        .map_err(|_| Rejection::Internal)
+    /// The answer's body.
+    fn user_details(
+        &self,
+        keys: Option<&KeyState>,
+        token: Bearer<'_>,
+        now: i64,
+    ) -> Result<Vec<u8>, Rejection> {
+        let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
+        let details = match self.known(keys, token, now)? {
+            Some(known) => self.user_header.user(&known.user)?,
+            // Not remembered: the user may be too large for the header that is remembered.
+            None => self
+                .policy
+                .verify_at(keys.keys(), token, now)?
+                .into_user_details(),
+        };
+        Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
+            .to_json()
+            .map_err(|_| Rejection::Internal)
+    }
+
+    /// What the keys at hand have verified before, if it may still be used.
+    fn known(
+        &self,
+        keys: &KeyState,
+        token: Bearer<'_>,
+        now: i64,
+    ) -> Result<Option<Arc<VerifiedToken>>, Rejection> {
+        let Some(known) = keys.verified_tokens().find(token) else {
+            return Ok(None);
+        };
+        self.policy.check_times(known.validity, now)?;
+        Ok(Some(known))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
-    use contract::keys::VerificationKey;
+    use std::time::Instant;
+
+    use contract::keys::{KeySet, VerificationKey};
     use contract::path_patterns::PassList;
     use contract::signing_type::SigningType;
     use http::HeaderName;
@@ -141,6 +184,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::keys::current::CurrentKeys;
+    use crate::verified_tokens::TokenCache;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
     const NOW: i64 = 1_800_000_000;
@@ -162,25 +207,46 @@ mod tests {
         }
     }
 
-    fn keys() -> KeySet {
-        KeySet::nameless(VerificationKey::parse(SigningType::Hmac, SECRET).unwrap())
+    fn keys() -> CurrentKeys {
+        let keys = CurrentKeys::new(TokenCache {
+            bytes: 1_000_000,
+            ..TokenCache::default()
+        });
+        install(&keys, SECRET);
+        keys
+    }
+
+    fn install(keys: &CurrentKeys, secret: &str) {
+        let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+        keys.install(KeySet::nameless(key), Instant::now());
     }
 
     fn token(nick_name: &str) -> String {
-        let claims =
-            json!({"username": "ada", "nickName": nick_name, "userId": "1", "exp": NOW + 60});
+        token_of(&json!({"username": "ada", "nickName": nick_name, "userId": "1", "exp": NOW + 60}))
+    }
+
+    fn token_of(claims: &Value) -> String {
         let key = EncodingKey::from_secret(SECRET.as_bytes());
         let header = Header::new(jsonwebtoken::Algorithm::HS256);
         format!(
             "Bearer {}",
-            jsonwebtoken::encode(&header, &claims, &key).unwrap()
+            jsonwebtoken::encode(&header, claims, &key).unwrap()
         )
     }
 
     fn admit(
         target: &str,
         fields: &[(&str, &str)],
-        keys: Option<&KeySet>,
+        keys: Option<&CurrentKeys>,
+    ) -> Result<Admission, Rejection> {
+        admit_at(NOW, target, fields, keys)
+    }
+
+    fn admit_at(
+        now: i64,
+        target: &str,
+        fields: &[(&str, &str)],
+        keys: Option<&CurrentKeys>,
     ) -> Result<Admission, Rejection> {
         let mut raw = format!("GET {target} HTTP/1.1\r\nHost: a\r\n");
         let mut headers = HeaderMap::new();
@@ -198,7 +264,8 @@ mod tests {
             raw: raw.as_bytes(),
             target_to_send: target.as_bytes(),
         };
-        rules().admit(head, keys, NOW)
+        let keys = keys.map(CurrentKeys::load);
+        rules().admit(head, keys.as_ref().and_then(|keys| keys.as_deref()), now)
     }
 
     const WEBSOCKET: [(&str, &str); 3] = [
@@ -317,5 +384,73 @@ mod tests {
             admit("http://a/orders/1", &[], None),
             Err(Rejection::TokenMissing)
         );
+    }
+
+    const PATHS: [&str; 2] = ["/orders/1", "/orders/current/user/details"];
+
+    #[test]
+    fn a_repeated_token_is_found_and_gives_the_same_answers() {
+        let (keys, token) = (keys(), token("Ad\u{e4}"));
+        let fields = [("Authorization", token.as_str())];
+        let [fresh, details] = PATHS.map(|path| admit(path, &fields, Some(&keys)));
+        let hits = || keys.token_cache().counters.hits.get();
+        assert_eq!(hits(), 1, "the second path");
+        for (path, first) in PATHS.into_iter().zip([fresh, details]) {
+            assert_eq!(admit(path, &fields, Some(&keys)), first, "{path}");
+        }
+        assert_eq!(hits(), 3);
+    }
+
+    #[test]
+    fn a_remembered_token_is_held_to_its_times() {
+        let keys = keys();
+        let token =
+            token_of(&json!({"username": "ada", "userId": "1", "nbf": NOW - 60, "exp": NOW + 60}));
+        let fields = [("Authorization", token.as_str())];
+        for (now, expected) in [
+            (NOW, None),
+            (NOW + 89, None),
+            (NOW + 90, Some(Rejection::TokenExpired)),
+            (NOW - 90, None),
+            (NOW - 91, Some(Rejection::TokenNotYetValid)),
+        ] {
+            for path in PATHS {
+                let admission = admit_at(now, path, &fields, Some(&keys));
+                assert_eq!(admission.err(), expected, "{now} {path}");
+            }
+        }
+        assert_eq!(keys.token_cache().counters.misses.get(), 1);
+    }
+
+    #[test]
+    fn what_other_keys_have_verified_does_not_count() {
+        let (keys, token) = (keys(), token("Ada"));
+        let fields = [("Authorization", token.as_str())];
+        let admitted = |keys| admit("/orders/1", &fields, Some(keys)).err();
+        assert_eq!(admitted(&keys), None);
+        install(&keys, SECRET);
+        assert_eq!(admitted(&keys), None);
+        assert_eq!(keys.token_cache().counters.hits.get(), 1, "the same key");
+        install(&keys, &"x".repeat(32));
+        assert_eq!(admitted(&keys), Some(Rejection::TokenSignature));
+        install(&keys, SECRET);
+        assert_eq!(admitted(&keys), None);
+        assert_eq!(keys.token_cache().counters.misses.get(), 3);
+    }
+
+    #[test]
+    fn a_refused_token_is_not_remembered() {
+        let keys = keys();
+        let expired = token_of(&json!({"username": "ada", "userId": "1", "exp": NOW - 60}));
+        let too_large = token(&"\u{7ba1}".repeat(20));
+        let forged = format!("{}x", token("Ada"));
+        for token in [expired, too_large, forged] {
+            for _ in 0..2 {
+                let fields = [("Authorization", token.as_str())];
+                assert!(admit("/orders/1", &fields, Some(&keys)).is_err());
+            }
+        }
+        assert_eq!(keys.token_cache().counters.hits.get(), 0);
+        assert_eq!(keys.load().as_deref().unwrap().verified_tokens().bytes(), 0);
     }
 }

@@ -21,6 +21,7 @@ use crate::keys::source::Application;
 use crate::stop::StopTimes;
 use crate::upstream::{UpstreamAddress, UpstreamTimeouts};
 use crate::user_header::UserHeader;
+use crate::verified_tokens::TokenCache;
 
 /// More would accept tokens long after they expired.
 const MAX_LEEWAY_SECONDS: u32 = 300;
@@ -39,6 +40,7 @@ pub(crate) struct Config {
     pub(crate) auth_server: AuthServer,
     pub(crate) application: Application,
     pub(crate) signing_type: SigningType,
+    pub(crate) token_cache: TokenCache,
     pub(crate) refresh: Schedule,
     pub(crate) request_header_timeout: Duration,
     /// Where it was asked for.
@@ -65,6 +67,10 @@ impl Config {
             auth_server: parsed("auth-server", &args.auth_server)?,
             application: application(args)?,
             signing_type: signing_type(args)?,
+            token_cache: TokenCache {
+                bytes: args.token_cache_bytes,
+                ..TokenCache::default()
+            },
             refresh: Schedule::new(&args.refresh_cron)
                 .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
             request_header_timeout: Duration::from_secs(args.request_header_timeout),

@@ -29,6 +29,7 @@ mod target;
 mod upgrade;
 mod upstream;
 mod user_header;
+mod verified_tokens;
 mod wait;
 
 use std::io::Write;

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 
 use crate::keys::current::CurrentKeys;
 use crate::outcome::Outcome;
+use crate::verified_tokens::Counters;
 
 const PREFIX: &str = "postern_sidecar";
 
@@ -92,6 +93,7 @@ impl Metrics {
             "Fetches of the verification key by result",
             self.key_refreshes.clone(),
         );
+        register_token_cache(&mut registry, keys.token_cache().counters.clone());
         registry.register(
             "build",
             "The running version",
@@ -139,6 +141,24 @@ impl Metrics {
     }
 }
 
+fn register_token_cache(registry: &mut Registry, counters: Counters) {
+    registry.register(
+        "token_cache_hits",
+        "Tokens that had been verified before with the keys of the moment",
+        counters.hits,
+    );
+    registry.register(
+        "token_cache_misses",
+        "Tokens that were not in the cache",
+        counters.misses,
+    );
+    registry.register(
+        "token_cache_evictions",
+        "Verified tokens that made room for others",
+        counters.evictions,
+    );
+}
+
 fn labels(outcome: Outcome) -> RequestLabels {
     RequestLabels {
         outcome: outcome.as_str(),
@@ -176,6 +196,7 @@ impl Collector for KeyMetrics {
         };
         let age = ConstGauge::new(state.age(Instant::now()).as_secs_f64());
         let generation = ConstGauge::new(state.generation());
+        let cached = ConstGauge::new(state.verified_tokens().bytes());
         age.encode(encoder.encode_descriptor(
             "key_age_seconds",
             "Seconds since the verification key was last fetched",
@@ -187,6 +208,12 @@ impl Collector for KeyMetrics {
             "How often the verification key has changed since the start",
             None,
             generation.metric_type(),
+        )?)?;
+        cached.encode(encoder.encode_descriptor(
+            "token_cache_bytes",
+            "Memory that the verified tokens take",
+            None,
+            cached.metric_type(),
         )?)
     }
 }

@@ -75,9 +75,8 @@ impl AuthProxy {
             target_to_send: request.raw_path(),
         };
         let keys = self.keys.load();
-        let keys = keys.as_ref().map(|state| state.keys());
         self.rules
-            .admit(head, keys, unix_seconds(SystemTime::now()))
+            .admit(head, keys.as_deref(), unix_seconds(SystemTime::now()))
     }
 
     /// Bounds how long the connection may stay open between requests.

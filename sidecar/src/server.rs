@@ -44,7 +44,7 @@ struct Shared {
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let public = listener::bind(config.listen)?;
     let admin = listener::bind(config.admin_listen)?;
-    let (shared, registry) = shared();
+    let (shared, registry) = shared(&config);
     let announcement = announcement(&public, &admin)
         .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
     let stop = graceful_stop(announcement, &config, &shared);
@@ -70,8 +70,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shared() -> (Shared, Registry) {
-    let keys = Arc::new(CurrentKeys::default());
+fn shared(config: &Config) -> (Shared, Registry) {
+    let keys = Arc::new(CurrentKeys::new(config.token_cache.clone()));
     let (metrics, registry) = Metrics::new(Arc::clone(&keys));
     let shared = Shared {
         keys,

@@ -75,7 +75,17 @@ impl UserHeader {
         if json.len() > self.max_value_bytes {
             return Err(Rejection::IdentityTooLarge);
         }
-        HeaderValue::from_maybe_shared(Bytes::from(json)).map_err(|_| Rejection::Internal)
+        // Without the room that the text did not need: the value may be kept for long.
+        HeaderValue::from_maybe_shared(Bytes::from(json.into_boxed_slice()))
+            .map_err(|_| Rejection::Internal)
+    }
+
+    /// The user whom a value of [`UserHeader::value`] stands for.
+    ///
+    /// # Errors
+    /// [`Rejection::Internal`] for what is no such value.
+    pub(crate) fn user(&self, value: &HeaderValue) -> Result<CurrentUserDetails, Rejection> {
+        serde_json::from_slice(value.as_bytes()).map_err(|_| Rejection::Internal)
     }
 
     /// Strips whatever a client sent under this name, or one that CGI, WSGI or PHP would take for
@@ -210,6 +220,7 @@ mod tests {
         ] {
             let value = header().value(&user(nick_name)).unwrap();
             assert_eq!(value.to_str().unwrap(), json);
+            assert_eq!(header().user(&value).unwrap(), user(nick_name));
             let parsed: serde_json::Value = serde_json::from_slice(value.as_bytes()).unwrap();
             assert_eq!(parsed["nickName"], nick_name);
         }

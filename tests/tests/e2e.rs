@@ -37,6 +37,7 @@ mod e2e {
     mod spoofing;
     mod spring;
     mod tls;
+    mod token_cache;
     mod upstream_failures;
     mod users;
 }

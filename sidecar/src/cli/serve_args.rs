@@ -157,6 +157,16 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) max_authorization_bytes: usize,
 
+    /// Memory for tokens that were verified already, so that a repeated one is not verified again:
+    /// about 500 bytes each. 0: every request's token is verified
+    #[arg(
+        long,
+        env = "POSTERN_TOKEN_CACHE_BYTES",
+        default_value_t = 16 * 1024 * 1024,
+        value_name = "BYTES"
+    )]
+    pub(crate) token_cache_bytes: usize,
+
     /// Whether the service sees the Authorization header
     #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub(crate) forward_authorization: bool,

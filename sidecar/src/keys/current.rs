@@ -8,6 +8,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use contract::keys::{KeyId, KeySet, VerificationKey};
 
 use super::early::EarlyFetch;
+use crate::verified_tokens::{TokenCache, VerifiedTokens};
 
 /// Empty until the first fetch succeeded: without a key nothing is verified, and nothing stands in
 /// for one.
@@ -15,6 +16,7 @@ use super::early::EarlyFetch;
 pub(crate) struct CurrentKeys {
     state: ArcSwapOption<KeyState>,
     early_fetch: EarlyFetch,
+    token_cache: TokenCache,
 }
 
 /// One key set and how it came to be trusted.
@@ -26,6 +28,8 @@ pub(crate) struct KeyState {
     generation: u64,
     /// Of the last fetch that succeeded, whether or not it brought another key.
     fetched_at: Instant,
+    /// What these keys have verified. Others begin with an empty one.
+    verified: Arc<VerifiedTokens>,
 }
 
 /// What tells one key set from another: which keys, under which names, and whether these count.
@@ -68,6 +72,19 @@ pub(crate) enum Change {
 }
 
 impl CurrentKeys {
+    /// No key yet; each set of keys gets a cache from `token_cache`.
+    pub(crate) fn new(token_cache: TokenCache) -> Self {
+        Self {
+            token_cache,
+            ..Self::default()
+        }
+    }
+
+    /// Where the caches come from.
+    pub(crate) const fn token_cache(&self) -> &TokenCache {
+        &self.token_cache
+    }
+
     /// The present state; cheap, and valid for as long as the guard is held.
     pub(crate) fn load(&self) -> Guard<Option<Arc<KeyState>>> {
         self.state.load()
@@ -82,20 +99,25 @@ impl CurrentKeys {
     pub(crate) fn install(&self, keys: KeySet, now: Instant) -> Change {
         let names = Names::of(&keys);
         let former = self.state.load();
-        let (change, former_generation) = match former.as_deref() {
-            None => (Change::First, 0),
-            Some(former) if former.names == names => (Change::Unchanged, former.generation),
-            Some(former) => (Change::Replaced, former.generation),
-        };
-        let generation = match change {
-            Change::Unchanged => former_generation,
-            Change::First | Change::Replaced => former_generation + 1,
+        let former = former.as_deref();
+        let (change, generation, verified) = match former {
+            Some(former) if former.names == names => (
+                Change::Unchanged,
+                former.generation,
+                Arc::clone(&former.verified),
+            ),
+            _ => (
+                former.map_or(Change::First, |_| Change::Replaced),
+                former.map_or(0, |former| former.generation) + 1,
+                Arc::new(self.token_cache.empty()),
+            ),
         };
         self.state.store(Some(Arc::new(KeyState {
             keys,
             names,
             generation,
             fetched_at: now,
+            verified,
         })));
         change
     }
@@ -112,6 +134,10 @@ impl KeyState {
 
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    pub(crate) fn verified_tokens(&self) -> &VerifiedTokens {
+        &self.verified
     }
 
     pub(crate) fn age(&self, now: Instant) -> Duration {

@@ -1,0 +1,258 @@
+//! The tokens that were verified already: a repeated one costs a digest and a look-up instead of a
+//! signature check.
+//!
+//! A cache belongs to one set of keys ([`KeyState`](crate::keys::current::KeyState)) and goes with
+//! it: nothing that another set verified can be found. What is found was verified, but it may have
+//! expired since; that is the caller's to check.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use contract::bearer::Bearer;
+use contract::claims::Validity;
+use http::HeaderValue;
+use prometheus_client::metrics::counter::Counter;
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
+
+/// What a request needs to know of a verified token.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct VerifiedToken {
+    /// The value of the user header.
+    pub(crate) user: HeaderValue,
+    /// To be checked at each use.
+    pub(crate) validity: Validity,
+}
+
+/// How caches are made: one for each set of keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TokenCache {
+    /// Most memory that the tokens of one set may take; 0 for no cache.
+    pub(crate) bytes: usize,
+    pub(crate) counters: Counters,
+}
+
+/// They count on from one set of keys to the next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counters {
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) evictions: Counter,
+}
+
+impl TokenCache {
+    /// An empty one.
+    pub(crate) fn empty(&self) -> VerifiedTokens {
+        VerifiedTokens {
+            cache: (self.bytes > 0).then(|| self.cache()).flatten(),
+            counters: self.counters.clone(),
+        }
+    }
+
+    fn cache(&self) -> Option<BoundedCache> {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(self.bytes / TYPICAL_BYTES)
+            .weight_capacity(u64::try_from(self.bytes).unwrap_or(u64::MAX))
+            .build()
+            .ok()?;
+        let evictions = Evictions(self.counters.evictions.clone());
+        Some(Cache::with_options(
+            options,
+            Bytes,
+            DefaultHashBuilder::default(),
+            evictions,
+        ))
+    }
+}
+
+/// The tokens that one set of keys has verified.
+pub(crate) struct VerifiedTokens {
+    cache: Option<BoundedCache>,
+    counters: Counters,
+}
+
+/// Scan-resistant: a token that is seen once gives way before one that is used.
+type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBuilder, Evictions>;
+
+/// SHA-256 of the whole token: who finds two tokens with the same digest has broken the signatures
+/// too, which cover no more than a digest.
+type TokenDigest = [u8; 32];
+
+impl VerifiedTokens {
+    /// What is known of this very token, byte for byte. Takes a lock that nobody holds for longer
+    /// than a look-up, and allocates nothing.
+    pub(crate) fn find(&self, token: Bearer<'_>) -> Option<Arc<VerifiedToken>> {
+        let found = self.cache.as_ref()?.get(&digest_of(token));
+        match found {
+            Some(_) => self.counters.hits.inc(),
+            None => self.counters.misses.inc(),
+        };
+        found
+    }
+
+    /// Remembers a token. Call it only with what the signature check of this set of keys said yes to.
+    pub(crate) fn remember(&self, token: Bearer<'_>, verified: VerifiedToken) {
+        if let Some(cache) = &self.cache {
+            cache.insert(digest_of(token), Arc::new(verified));
+        }
+    }
+
+    /// The memory that the tokens take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.cache.as_ref().map_or(0, Cache::weight)
+    }
+}
+
+fn digest_of(token: Bearer<'_>) -> TokenDigest {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, token.as_str().as_bytes()).as_ref());
+    bytes
+}
+
+/// Neither tokens nor users.
+impl fmt::Debug for VerifiedTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifiedTokens")
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a token takes besides its header value: its place in the tables, which double when they
+/// grow and remember half as many tokens that had to go, and three allocations.
+const OVERHEAD_BYTES: usize = 400;
+/// A token of our own auth server.
+const TYPICAL_BYTES: usize = OVERHEAD_BYTES + 112;
+
+#[derive(Debug, Clone)]
+struct Bytes;
+
+impl Weighter<TokenDigest, Arc<VerifiedToken>> for Bytes {
+    fn weight(&self, _: &TokenDigest, token: &Arc<VerifiedToken>) -> u64 {
+        u64::try_from(OVERHEAD_BYTES + token.user.len()).unwrap_or(u64::MAX)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Evictions(Counter);
+
+impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
+    type RequestState = ();
+
+    fn before_evict(&self, (): &mut (), _: &TokenDigest, _: &mut Arc<VerifiedToken>) {
+        self.0.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::bearer;
+    use http::{HeaderMap, header};
+
+    use super::*;
+
+    fn cache(bytes: usize) -> VerifiedTokens {
+        let counters = Counters::default();
+        TokenCache { bytes, counters }.empty()
+    }
+
+    fn with<T>(token: &str, action: impl FnOnce(Bearer<'_>) -> T) -> T {
+        let field = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, field)]);
+        action(bearer::from_headers(&headers, 1000).unwrap().unwrap())
+    }
+
+    fn remember(cache: &VerifiedTokens, token: &str) {
+        let verified = VerifiedToken {
+            user: HeaderValue::from_str(&format!("user of {token}")).unwrap(),
+            validity: Validity {
+                not_before: None,
+                expires_at: None,
+            },
+        };
+        with(token, |token| cache.remember(token, verified));
+    }
+
+    fn knows(cache: &VerifiedTokens, token: &str) -> bool {
+        let found = with(token, |token| cache.find(token));
+        found.is_some_and(|known| known.user == format!("user of {token}"))
+    }
+
+    #[test]
+    fn only_the_very_same_token_is_found() {
+        let (cache, token) = (cache(100_000), "aaaa.bbbb.cccc");
+        remember(&cache, token);
+        assert!(knows(&cache, token));
+        for at in 0..token.len() {
+            let mut flipped = token.to_owned().into_bytes();
+            flipped[at] ^= 1;
+            // 'a' becomes '`' at times, which is no byte of a token.
+            let flipped = String::from_utf8(flipped).unwrap().replace(['`', '/'], "_");
+            assert!(!knows(&cache, &flipped), "{flipped}");
+            assert!(!knows(&cache, &token[..=at]) || at + 1 == token.len());
+        }
+        assert!(!knows(&cache, "aaaa.bbbb.ccccc"));
+        assert!(!knows(&cache, "AAAA.bbbb.cccc"));
+    }
+
+    #[test]
+    fn without_memory_nothing_is_remembered_and_nothing_counted() {
+        let cache = cache(0);
+        remember(&cache, "a");
+        assert!(!knows(&cache, "a"));
+        assert_eq!(cache.bytes(), 0);
+        assert_eq!(cache.counters.misses.get(), 0);
+    }
+
+    const BYTES: usize = 1_000_000;
+    const PEOPLE: usize = 200;
+
+    fn work(cache: &VerifiedTokens) -> usize {
+        let at_work = (0..PEOPLE).filter(|n| {
+            let token = format!("person{n}");
+            let known = knows(cache, &token);
+            if !known {
+                remember(cache, &token);
+            }
+            known
+        });
+        at_work.count()
+    }
+
+    fn flood(cache: &VerifiedTokens, from: usize) {
+        for n in from..from + 20_000 {
+            remember(cache, &format!("flood{n}"));
+            assert!(cache.bytes() <= BYTES as u64);
+        }
+    }
+
+    #[test]
+    fn a_flood_of_tokens_that_are_used_once_displaces_nobody_who_works() {
+        let cache = cache(BYTES);
+        work(&cache);
+        assert_eq!(work(&cache), PEOPLE);
+        flood(&cache, 0);
+        assert!(cache.counters.evictions.get() > 15_000);
+        assert_eq!(work(&cache), PEOPLE);
+    }
+
+    #[test]
+    fn who_comes_after_a_flood_gets_a_place() {
+        let cache = cache(BYTES);
+        flood(&cache, 0);
+        for _ in 0..3 {
+            work(&cache);
+        }
+        flood(&cache, 100_000);
+        assert_eq!(work(&cache), PEOPLE);
+    }
+
+    #[test]
+    fn a_user_larger_than_the_cache_is_not_remembered() {
+        let cache = cache(1000);
+        remember(&cache, &"a".repeat(900));
+        assert_eq!(cache.bytes(), 0);
+    }
+}

@@ -1,0 +1,189 @@
+//! The verified-token cache, seen from outside: what it spares, and what it must not do (lesson B19).
+
+use serde_json::{Value, json};
+use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::client::verdict;
+use tests::clock;
+use tests::fake_auth_server::key_answer;
+use tests::keys::SigningType;
+use tests::sidecar::{EVERY_SECOND, Sidecar};
+use tests::stack::ForgedStack;
+use tests::wait;
+
+fn metric(sidecar: &Sidecar, name: &str) -> u64 {
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|rest| rest.strip_prefix(' ')).unwrap();
+    value.parse().unwrap()
+}
+
+fn hits(sidecar: &Sidecar) -> u64 {
+    metric(sidecar, "postern_sidecar_token_cache_hits_total")
+}
+
+fn misses(sidecar: &Sidecar) -> u64 {
+    metric(sidecar, "postern_sidecar_token_cache_misses_total")
+}
+
+fn cached_bytes(sidecar: &Sidecar) -> u64 {
+    metric(sidecar, "postern_sidecar_token_cache_bytes")
+}
+
+#[test]
+fn a_repeated_token_is_looked_up_and_the_service_sees_the_same_user() {
+    let stack = ForgedStack::start();
+    let named = json!({"nickName": "\u{7ba1}\u{7406} \u{1f600}"});
+    let token = stack.forge.token(clock::now(), &named);
+    let client = stack.sidecar.bearing(&token);
+    let answers = [(); 3].map(|()| {
+        assert_eq!(client.get("/list").status(), 200);
+        stack
+            .service
+            .requests()
+            .last()
+            .unwrap()
+            .header("x-current-user")
+    });
+    assert_eq!(answers[0].len(), 1);
+    assert!(answers.iter().all(|answer| *answer == answers[0]));
+    assert_eq!((misses(&stack.sidecar), hits(&stack.sidecar)), (1, 2));
+}
+
+#[test]
+fn a_repeated_token_shows_the_same_user_details() {
+    let stack = ForgedStack::start();
+    let token = stack.token();
+    let client = stack.sidecar.bearing(&token);
+    let fresh = client.get(USER_DETAILS).json();
+    assert_eq!(client.get("/list").status(), 200);
+    let known = client.get(USER_DETAILS).json();
+    assert_eq!(hits(&stack.sidecar), 1);
+    assert_eq!(known, fresh);
+    assert_eq!(known["data"].as_object().unwrap().len(), 27);
+}
+
+#[test]
+fn a_token_that_differs_in_one_byte_is_another_one() {
+    let stack = ForgedStack::start();
+    let token = stack.token();
+    assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
+    for at in (0..token.len()).step_by(17) {
+        let other = if token.as_bytes()[at] == b'A' {
+            "B"
+        } else {
+            "A"
+        };
+        let mut flipped = token.clone();
+        flipped.replace_range(at..=at, other);
+        let answer = stack.sidecar.bearing(&flipped).get("/list");
+        assert_eq!(answer.status(), 401, "byte {at}");
+    }
+    let (signed, _) = token.rsplit_once('.').unwrap();
+    for other in [
+        token[..token.len() - 1].to_owned(),
+        format!("{token}A"),
+        format!("{signed}."),
+        signed.to_owned(),
+    ] {
+        let answer = stack.sidecar.bearing(&other).get("/list");
+        assert_eq!(answer.status(), 401, "{other}");
+    }
+    assert_eq!(hits(&stack.sidecar), 0);
+}
+
+#[test]
+fn a_token_that_expires_between_two_requests_is_refused() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(["--leeway", "0"]));
+    let soon = json!({"exp": clock::now() + 3});
+    let token = stack.forge.token(clock::now(), &soon);
+    let client = stack.sidecar.bearing(&token);
+    assert_eq!(client.get("/list").status(), 200);
+    let refused = wait::until("the end of the token", || {
+        let verdict = verdict(&client.get("/list"));
+        (verdict != "200").then_some(verdict)
+    });
+    assert_eq!(refused, "401 token_expired");
+    assert_eq!(verdict(&client.get(USER_DETAILS)), "401 token_expired");
+    assert_eq!(misses(&stack.sidecar), 1, "it was known all the time");
+}
+
+#[test]
+fn a_token_of_a_key_that_was_replaced_is_refused_though_it_was_verified_before() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(EVERY_SECOND));
+    let old = stack.token();
+    for _ in 0..3 {
+        assert_eq!(stack.sidecar.bearing(&old).get("/list").status(), 200);
+    }
+    assert!(cached_bytes(&stack.sidecar) > 0);
+    let new_key = stack.forge.stranger().served();
+    stack.auth_server.now_replies(key_answer(&new_key));
+    let refused = wait::until("the new key", || {
+        let verdict = verdict(&stack.sidecar.bearing(&old).get("/list"));
+        (verdict != "200").then_some(verdict)
+    });
+    assert_eq!(refused, "401 token_signature");
+    assert_eq!(cached_bytes(&stack.sidecar), 0, "gone with its key");
+    let new = stack.forge.stranger_token(clock::now(), &Value::Null);
+    assert_eq!(stack.sidecar.bearing(&new).get("/list").status(), 200);
+}
+
+#[test]
+fn a_flood_of_valid_tokens_takes_no_more_memory_and_displaces_nobody_who_works() {
+    const BYTES: u64 = 100_000;
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--token-cache-bytes", "100000"])
+    });
+    let token = |name: String| {
+        let unique = json!({"jti": name});
+        stack.forge.token(clock::now(), &unique)
+    };
+    let people: Vec<_> = (0..10).map(|n| token(format!("person-{n}"))).collect();
+    let all_work = || {
+        for token in &people {
+            assert_eq!(stack.sidecar.bearing(token).get("/list").status(), 200);
+        }
+    };
+    for _ in 0..3 {
+        all_work();
+    }
+    for n in 0..600 {
+        let token = token(format!("flood-{n}"));
+        assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
+    }
+    assert!(cached_bytes(&stack.sidecar) <= BYTES);
+    let evictions = metric(
+        &stack.sidecar,
+        "postern_sidecar_token_cache_evictions_total",
+    );
+    assert!(evictions > 200, "{evictions}");
+    let before = hits(&stack.sidecar);
+    all_work();
+    assert_eq!(hits(&stack.sidecar) - before, 10);
+}
+
+#[test]
+fn refused_tokens_are_not_remembered() {
+    let stack = ForgedStack::start();
+    let now = clock::now();
+    let expired = stack.forge.token(now, &json!({"exp": now - 600}));
+    let forged = stack.forge.stranger_token(now, &Value::Null);
+    for token in [expired, forged] {
+        for _ in 0..2 {
+            assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 401);
+        }
+    }
+    assert_eq!((misses(&stack.sidecar), hits(&stack.sidecar)), (4, 0));
+    assert_eq!(cached_bytes(&stack.sidecar), 0);
+}
+
+#[test]
+fn without_memory_every_token_is_verified() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--token-cache-bytes", "0"])
+    });
+    let token = stack.token();
+    for _ in 0..3 {
+        assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
+    }
+    assert_eq!((misses(&stack.sidecar), hits(&stack.sidecar)), (0, 0));
+}
