@@ -12,9 +12,9 @@ use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 
+use crate::conversation::Conversation;
 use crate::keys::current::KeyState;
 use crate::target::Target;
-use crate::upgrade::asks_for_websocket;
 use crate::user_header::UserHeader;
 use crate::verified_tokens::VerifiedToken;
 use crate::{framing, outcome::Outcome};
@@ -47,8 +47,8 @@ pub(crate) struct Forward {
     pub(crate) user: Option<HeaderValue>,
     /// The target to send where it is not the received one.
     pub(crate) target: Option<Uri>,
-    /// Whether a 101 of the service opens a tunnel.
-    pub(crate) websocket: bool,
+    /// A 101 of the service opens a tunnel only where this is a WebSocket.
+    pub(crate) conversation: Conversation,
     /// Whether a body follows, which the service may leave unread.
     pub(crate) body: bool,
 }
@@ -92,7 +92,7 @@ impl AdmissionRules {
         } = request;
         framing::check(method, version, headers, request.raw)?;
         let target = Target::parse(request.raw, request.target_to_send)?;
-        let websocket = asks_for_websocket(method, version, headers);
+        let conversation = Conversation::asked_for(method, version, headers);
         let user = match self.interceptor.judge(method, target.path(), headers) {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {
@@ -100,14 +100,16 @@ impl AdmissionRules {
                 return Ok(Admission::UserDetails(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
-            Judgement::Pass if websocket => return Err(Rejection::UpgradeNotAllowed),
+            Judgement::Pass if conversation == Conversation::WebSocket => {
+                return Err(Rejection::UpgradeNotAllowed);
+            }
             Judgement::Pass => None,
             Judgement::NeedsToken(token) => Some(self.user(keys, token, now)?),
         };
         Ok(Admission::Forward(Forward {
             user,
             target: target.replacement()?,
-            websocket,
+            conversation,
             body: framing::announces_body(headers),
         }))
     }
@@ -344,7 +346,9 @@ mod tests {
         let token = token("Ada");
         let verified = [WEBSOCKET.as_slice(), &[("Authorization", &token)]].concat();
         match admit("/orders/ws", &verified, Some(&keys())) {
-            Ok(Admission::Forward(forward)) => assert!(forward.websocket),
+            Ok(Admission::Forward(forward)) => {
+                assert_eq!(forward.conversation, Conversation::WebSocket);
+            }
             other => unreachable!("{other:?}"),
         }
         assert_eq!(

@@ -19,7 +19,9 @@ use crate::discovery::AuthServer;
 use crate::keys::refresh::Schedule;
 use crate::keys::source::Application;
 use crate::stop::StopTimes;
-use crate::upstream::{UpstreamAddress, UpstreamTimeouts};
+use crate::upstream::{
+    Place, Protocol, TlsFiles, UpstreamAddress, UpstreamSettings, UpstreamTimeouts, UpstreamTls,
+};
 use crate::user_header::UserHeader;
 use crate::verified_tokens::TokenCache;
 
@@ -33,8 +35,7 @@ pub(crate) struct Config {
     pub(crate) admin_listen: SocketAddr,
     passes_everything: bool,
     pub(crate) rules: AdmissionRules,
-    pub(crate) upstream: UpstreamAddress,
-    pub(crate) upstream_timeouts: UpstreamTimeouts,
+    pub(crate) upstream: UpstreamSettings,
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
     pub(crate) auth_server: AuthServer,
@@ -60,8 +61,11 @@ impl Config {
             admin_listen: args.admin_listen,
             passes_everything: passes_everything(&pass_list),
             rules: rules(args, pass_list)?,
-            upstream: upstream(args)?,
-            upstream_timeouts: upstream_timeouts(args),
+            upstream: UpstreamSettings {
+                address: upstream_address(args)?,
+                timeouts: upstream_timeouts(args),
+                tls: upstream_tls(args)?,
+            },
             forward_authorization: args.forward_authorization,
             reuse_after_body: args.reuse_after_body,
             auth_server: parsed("auth-server", &args.auth_server)?,
@@ -207,7 +211,7 @@ fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
     }
 }
 
-fn upstream(args: &ServeArgs) -> Result<UpstreamAddress, Failure> {
+fn upstream_address(args: &ServeArgs) -> Result<UpstreamAddress, Failure> {
     let address: UpstreamAddress = parsed("upstream", &args.upstream)?;
     for (flag, own) in [("listen", args.listen), ("admin-listen", args.admin_listen)] {
         if address.leads_to(own) {
@@ -216,6 +220,49 @@ fn upstream(args: &ServeArgs) -> Result<UpstreamAddress, Failure> {
         }
     }
     Ok(address)
+}
+
+/// `None` where the service does not speak TLS; the flags about it are a mistake then.
+fn upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
+    let address = upstream_address(args)?;
+    let Place::Host { host, .. } = address.place else {
+        return no_upstream_tls(args);
+    };
+    if address.protocol != Protocol::Https {
+        return no_upstream_tls(args);
+    }
+    let client = match (&args.upstream_client_cert, &args.upstream_client_key) {
+        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+        (None, None) => None,
+        _ => {
+            let line = "--upstream-client-cert and --upstream-client-key belong together";
+            return Err(Failure::Config(line.to_owned()));
+        }
+    };
+    let server_name = not_empty("upstream-server-name", args.upstream_server_name.as_deref())?;
+    let files = TlsFiles {
+        server_name: server_name.unwrap_or(host),
+        ca: args.upstream_ca.clone(),
+        client,
+    };
+    UpstreamTls::load(&files)
+        .map(Some)
+        .map_err(|error| refused("upstream", &args.upstream, error))
+}
+
+fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
+    let asked_for = [
+        ("upstream-ca", args.upstream_ca.is_some()),
+        ("upstream-client-cert", args.upstream_client_cert.is_some()),
+        ("upstream-client-key", args.upstream_client_key.is_some()),
+        ("upstream-server-name", args.upstream_server_name.is_some()),
+    ];
+    match asked_for.into_iter().find(|(_, asked_for)| *asked_for) {
+        None => Ok(None),
+        Some((flag, _)) => Err(Failure::Config(format!(
+            "--{flag}: only with an --upstream of https://"
+        ))),
+    }
 }
 
 fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
@@ -263,7 +310,7 @@ mod tests {
         assert_eq!(config.signing_type, SigningType::Rsa);
         assert!(config.rules.policy.require_expiry);
         assert!(config.forward_authorization);
-        assert_eq!(config.upstream.to_string(), "http://127.0.0.1:3000");
+        assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
         assert!(config.warnings().is_empty());
     }
 
@@ -271,7 +318,9 @@ mod tests {
     fn every_complaint_is_one_line_that_names_the_flag() {
         for (arguments, flag) in [
             (["--upstream", ""], "--upstream"),
-            (["--upstream", "https://a:1"], "--upstream"),
+            (["--upstream", "ftp://a:1"], "--upstream"),
+            (["--upstream-ca", "/nowhere"], "https://"),
+            (["--upstream-server-name", "a"], "https://"),
             (["--app-name", "a/../b"], "--app-name"),
             (["--app-name", "/orders"], "without the leading '/'"),
             (["--upstream", "http://127.0.0.1:8080"], "--listen"),

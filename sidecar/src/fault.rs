@@ -6,14 +6,17 @@ use pingora::{Error, ErrorSource, ErrorType};
 /// How a failed request is answered; `None` where the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     use ErrorType::{
-        ConnectTimedout, ConnectionClosed, InvalidHTTPHeader, ReadError, ReadTimedout, WriteError,
-        WriteTimedout,
+        ConnectTimedout, ConnectionClosed, InvalidH2, InvalidHTTPHeader, ReadError, ReadTimedout,
+        TLSHandshakeTimedout, WriteError, WriteTimedout,
     };
     match (error.esource(), error.etype()) {
-        (ErrorSource::Upstream, ConnectTimedout | ReadTimedout | WriteTimedout) => {
-            Some(Rejection::UpstreamTimeout)
+        (
+            ErrorSource::Upstream,
+            ConnectTimedout | ReadTimedout | WriteTimedout | TLSHandshakeTimedout,
+        ) => Some(Rejection::UpstreamTimeout),
+        (ErrorSource::Upstream, InvalidHTTPHeader | InvalidH2) => {
+            Some(Rejection::UpstreamMalformed)
         }
-        (ErrorSource::Upstream, InvalidHTTPHeader) => Some(Rejection::UpstreamMalformed),
         (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
         (ErrorSource::Downstream, ReadError | WriteError | WriteTimedout | ConnectionClosed) => {
             None

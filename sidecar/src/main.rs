@@ -11,6 +11,7 @@ mod clock;
 mod config;
 mod connection_limit;
 mod connections;
+mod conversation;
 mod discovery;
 mod fault;
 mod framing;
@@ -71,7 +72,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        upstream = %config.upstream,
+        upstream = %config.upstream.address,
         auth_server = %config.auth_server,
         signing_type = %config.signing_type,
         "starting"

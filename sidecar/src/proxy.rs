@@ -19,11 +19,12 @@ use crate::admission::{Admission, AdmissionRules, Forward, RequestHead};
 use crate::answer::Answer;
 use crate::client_stream::ClientStream;
 use crate::clock::unix_seconds;
+use crate::conversation::Conversation;
 use crate::keys::current::CurrentKeys;
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
 use crate::stop::Draining;
-use crate::upstream::Upstream;
+use crate::upstream::{Sent, Tries, Upstream};
 use crate::{fault, response_head};
 
 /// Longer than the idle time of the usual load balancers (60 s), so that they close first and never
@@ -35,7 +36,7 @@ const CLIENT_IDLE_SECONDS: u64 = 75;
 pub(crate) struct AuthProxy {
     pub(crate) rules: AdmissionRules,
     pub(crate) keys: Arc<CurrentKeys>,
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: Arc<Upstream>,
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
     pub(crate) access_log: AccessLog,
@@ -49,6 +50,7 @@ pub(crate) struct RequestContext {
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
     outcome: Outcome,
+    tries: Tries,
     _in_flight: Counted,
 }
 
@@ -56,7 +58,7 @@ impl RequestContext {
     fn is_websocket(&self) -> bool {
         self.forward
             .as_ref()
-            .is_some_and(|forward| forward.websocket)
+            .is_some_and(|forward| forward.conversation == Conversation::WebSocket)
     }
 }
 
@@ -77,6 +79,10 @@ impl AuthProxy {
         let keys = self.keys.load();
         self.rules
             .admit(head, keys.as_deref(), unix_seconds(SystemTime::now()))
+    }
+
+    fn cannot_carry(&self, forward: &Forward) -> bool {
+        forward.conversation == Conversation::WebSocket && !self.upstream.carries_websockets()
     }
 
     /// Bounds how long the connection may stay open between requests.
@@ -109,6 +115,11 @@ fn allow_pipelining(session: &mut Session) {
     }
 }
 
+/// Nothing that was not admitted gets as far as this.
+fn not_admitted() -> Box<Error> {
+    Error::new_in(ErrorType::InternalError)
+}
+
 /// Whether the final answer has begun, or a tunnel is open: nothing of ours may follow then.
 fn is_answered(session: &Session) -> bool {
     session.response_written().is_some_and(|head| {
@@ -118,7 +129,7 @@ fn is_answered(session: &Session) -> bool {
 
 /// Prepares a connection for what was just admitted.
 fn prepare(session: &mut Session, forward: &Forward) {
-    if forward.websocket {
+    if forward.conversation == Conversation::WebSocket {
         session.set_read_timeout(None);
     }
     // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
@@ -134,6 +145,7 @@ impl ProxyHttp for AuthProxy {
         RequestContext {
             forward: None,
             outcome: Outcome::Aborted,
+            tries: Tries::default(),
             _in_flight: self.metrics.request_began(),
         }
     }
@@ -156,6 +168,10 @@ impl ProxyHttp for AuthProxy {
             admission = self.admit(session);
         }
         let answer = match admission {
+            Ok(Admission::Forward(forward)) if self.cannot_carry(&forward) => {
+                ctx.outcome = Outcome::Refused(Rejection::UpgradeNotAllowed);
+                Answer::refusal(Rejection::UpgradeNotAllowed)
+            }
             Ok(Admission::Forward(forward)) => {
                 prepare(session, &forward);
                 ctx.outcome = forward.outcome();
@@ -182,7 +198,46 @@ impl ProxyHttp for AuthProxy {
         _session: &mut Session,
         ctx: &mut RequestContext,
     ) -> pingora::Result<Box<HttpPeer>> {
-        Ok(self.upstream.peer(ctx.is_websocket()))
+        if let Some(pause) = ctx.tries.pause() {
+            tokio::time::sleep(pause).await;
+        }
+        let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
+        if let Some(peer) = self.upstream.peer(forward.conversation) {
+            return Ok(peer);
+        }
+        let mut error = Error::explain(ErrorType::ConnectError, "no address").into_up();
+        error.set_retry(ctx.tries.after_connecting(&error, Instant::now()));
+        Err(error)
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        peer: &HttpPeer,
+        ctx: &mut RequestContext,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        self.upstream.unreachable(peer);
+        error.set_retry(ctx.tries.after_connecting(&error, Instant::now()));
+        error
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        ctx: &mut RequestContext,
+        reused: bool,
+    ) -> Box<Error> {
+        let sent = Sent {
+            method: &session.req_header().method,
+            reused,
+            repeatable: !session.as_ref().retry_buffer_truncated() && !is_answered(session),
+        };
+        let again = ctx.tries.after_sending(&error, sent, Instant::now());
+        error.set_retry(again);
+        error
     }
 
     async fn upstream_request_filter(
@@ -191,17 +246,16 @@ impl ProxyHttp for AuthProxy {
         request: &mut RequestHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        let Some(forward) = &ctx.forward else {
-            return Err(Error::new_in(ErrorType::InternalError));
-        };
+        let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
         if let Some(target) = &forward.target {
             request.set_uri(target.clone());
         }
-        if !forward.websocket {
+        if forward.conversation != Conversation::WebSocket {
             request.remove_header(&header::CONNECTION);
             request.remove_header(&header::UPGRADE);
         }
-        if forward.body && !self.reuse_after_body {
+        let framed = request.version == Version::HTTP_2;
+        if forward.body && !self.reuse_after_body && !framed {
             // Many a service leaves a body it has no use for on the connection, and would take it
             // for the next request: one that the client wrote, user header and all. Pingora does
             // not pool a connection that it asked to have closed.

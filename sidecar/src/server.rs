@@ -25,7 +25,7 @@ use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::AuthProxy;
 use crate::stop::{Draining, GracefulStop};
-use crate::upstream::{Upstream, UpstreamError};
+use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
 /// What the parts of the program share.
 struct Shared {
@@ -51,7 +51,11 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let refresh = key_refresh(&config, &shared)?;
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
-    let clients = client_connections(&server.configuration, config, &shared)?;
+    let upstream = upstream(&config)?;
+    if let Some(names) = UpstreamNames::of(&upstream) {
+        server.add_service(background_service("upstream names", names));
+    }
+    let clients = client_connections(&server.configuration, config, upstream, &shared);
     server.add_service(public_service(clients, public, &shared)?);
     server.add_service(background_service("key refresh", refresh));
     server.add_service(background_service(
@@ -128,30 +132,26 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
 fn client_connections(
     conf: &Arc<ServerConf>,
     config: Config,
+    upstream: Arc<Upstream>,
     shared: &Shared,
-) -> Result<ClientConnections, Failure> {
+) -> ClientConnections {
     let limit = ConnectionLimit::new(config.max_connections, descriptors());
     let (head_timeout, access_log) = (config.request_header_timeout, config.access_log);
-    let proxy = http_proxy_app(conf, auth_proxy(config, shared)?);
+    let proxy = http_proxy_app(conf, auth_proxy(config, upstream, shared));
     let metrics = shared.metrics.clone();
-    Ok(ClientConnections::new(
-        proxy,
-        limit,
-        head_timeout,
-        metrics,
-        access_log,
-    ))
+    ClientConnections::new(proxy, limit, head_timeout, metrics, access_log)
 }
 
-fn auth_proxy(config: Config, shared: &Shared) -> Result<AuthProxy, Failure> {
-    let upstream = Upstream::new(&config.upstream, config.upstream_timeouts).map_err(|error| {
-        let line = format!("--upstream '{}': {error}", config.upstream);
-        match error {
-            UpstreamError::Unresolved(..) => Failure::Unavailable(line),
-            _ => Failure::Config(line),
-        }
-    })?;
-    Ok(AuthProxy {
+fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {
+    let settings = config.upstream.clone();
+    let address = settings.address.to_string();
+    Upstream::new(settings)
+        .map(Arc::new)
+        .map_err(|error| Failure::Config(format!("--upstream '{address}': {error}")))
+}
+
+fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthProxy {
+    AuthProxy {
         rules: config.rules,
         keys: Arc::clone(&shared.keys),
         upstream,
@@ -160,7 +160,7 @@ fn auth_proxy(config: Config, shared: &Shared) -> Result<AuthProxy, Failure> {
         access_log: config.access_log,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),
-    })
+    }
 }
 
 fn pingora_conf(config: &Config) -> ServerConf {
@@ -168,6 +168,7 @@ fn pingora_conf(config: &Config) -> ServerConf {
         threads: config.threads,
         // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
+        max_retries: MAX_TRIES,
         ..ServerConf::default()
     }
 }

@@ -1,97 +1,37 @@
-//! The service behind: its address and the connection settings.
+//! The service behind: where it is, and how to connect to it.
+//!
+//! Every request's peer is cloned from a prototype: building one means parsing and resolving an
+//! address. The prototypes are replaced when the name resolves to something else.
 
-use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
-use std::str::FromStr;
+mod address;
+mod names;
+mod retry;
+mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::Uri;
-use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer};
+use arc_swap::ArcSwap;
+use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer, Peer};
+use tokio::sync::Notify;
 
-use crate::own_address::{is_of_this_host, leads_to};
+use crate::conversation::Conversation;
+
+pub(crate) use address::{Place, Protocol, UpstreamAddress};
+pub(crate) use names::UpstreamNames;
+pub(crate) use retry::{MAX_TRIES, Sent, Tries};
+pub(crate) use tls::{TlsFiles, UpstreamTls};
 
 /// Below the 5 s after which Node closes an idle connection: of the common servers it is the
 /// quickest, and a POST on a connection that is just being closed fails.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// Where the service listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum UpstreamAddress {
-    Tcp { host: String, port: u16 },
-    Unix(PathBuf),
-}
-
-/// Why `--upstream` cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UpstreamError {
-    #[error("expected http://HOST:PORT or unix:/PATH")]
-    Malformed,
-    #[error("{0}:// is not supported; expected http:// or unix:")]
-    Scheme(String),
-    #[error("expected an absolute path after unix:")]
-    SocketPath,
-    #[error("{0} cannot be resolved: {1}")]
-    Unresolved(String, String),
-}
-
-impl FromStr for UpstreamAddress {
-    type Err = UpstreamError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return socket_path(path);
-        }
-        let uri: Uri = text.parse().map_err(|_| UpstreamError::Malformed)?;
-        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(UpstreamError::Malformed);
-        };
-        if scheme != "http" {
-            return Err(UpstreamError::Scheme(scheme.to_owned()));
-        }
-        // The sidecar forwards the client's path as it is: one here would have no effect.
-        if authority.as_str().contains('@') || uri.path() != "/" || uri.query().is_some() {
-            return Err(UpstreamError::Malformed);
-        }
-        Ok(Self::Tcp {
-            host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
-        })
-    }
-}
-
-impl UpstreamAddress {
-    /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port
-    /// is the same is resolved for that.
-    pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {
-        match self {
-            Self::Tcp { host, port } if *port == listen.port() => (host.as_str(), *port)
-                .to_socket_addrs()
-                .is_ok_and(|mut all| all.any(|one| leads_to(one, listen, is_of_this_host))),
-            _ => false,
-        }
-    }
-}
-
-/// An abstract socket (leading NUL) is no path, and Pingora panics on it.
-fn socket_path(path: &str) -> Result<UpstreamAddress, UpstreamError> {
-    let usable = path.starts_with('/') && !path.contains('\0');
-    if usable {
-        Ok(UpstreamAddress::Unix(path.into()))
-    } else {
-        Err(UpstreamError::SocketPath)
-    }
-}
-
-impl fmt::Display for UpstreamAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "http://{host}:{port}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
+/// As many as most HTTP/2 servers allow; a service that allows fewer says so and is obeyed.
+const MAX_STREAMS: usize = 100;
+/// Sets a WebSocket's connections apart: they must not be HTTP/2, and Pingora's pool does not look
+/// at that.
+const WEBSOCKET_GROUP: u64 = 1;
 
 /// How long the service may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,125 +41,229 @@ pub(crate) struct UpstreamTimeouts {
     pub(crate) read: Option<Duration>,
 }
 
-/// The prototypes that every request's peer is cloned from: building one means parsing its address.
+/// What the flags say about the service.
+#[derive(Debug, Clone)]
+pub(crate) struct UpstreamSettings {
+    pub(crate) address: UpstreamAddress,
+    pub(crate) timeouts: UpstreamTimeouts,
+    /// With [`Protocol::Https`] only.
+    pub(crate) tls: Option<UpstreamTls>,
+}
+
+/// Hands out peers. Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    plain: HttpPeer,
+    settings: UpstreamSettings,
+    /// One entry for each address; none as long as the name does not resolve.
+    peers: ArcSwap<Vec<Prototypes>>,
+    /// Which of them is in use.
+    preferred: AtomicUsize,
+    /// Told when an address does not answer: the name may lead elsewhere by now.
+    lost: Notify,
+}
+
+#[derive(Debug)]
+struct Prototypes {
+    exchange: HttpPeer,
+    /// For what may be silent for long.
+    stream: HttpPeer,
     websocket: HttpPeer,
 }
 
 impl Upstream {
-    /// Resolves the address once.
-    pub(crate) fn new(
-        address: &UpstreamAddress,
-        timeouts: UpstreamTimeouts,
-    ) -> Result<Self, UpstreamError> {
-        let mut plain = peer(address)?;
-        let options = &mut plain.options;
-        options.connection_timeout = Some(timeouts.connect);
-        options.total_connection_timeout = Some(timeouts.connect);
-        options.read_timeout = timeouts.read;
-        options.write_timeout = timeouts.read;
+    /// Resolves the address for the first time. A name that does not resolve yet is no error: the
+    /// service may be started after its sidecar.
+    ///
+    /// # Errors
+    /// A socket path that is longer than the system takes.
+    pub(crate) fn new(settings: UpstreamSettings) -> Result<Self, String> {
+        let prototypes = match &settings.address.place {
+            Place::Socket(path) => {
+                let peer = path
+                    .to_str()
+                    .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
+                    .ok_or("the path cannot be that of a socket")?;
+                vec![settings.prototypes(peer)]
+            }
+            Place::Host { host, port } => {
+                let addresses = names::resolve(host, *port).unwrap_or_else(|error| {
+                    tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
+                    Vec::new()
+                });
+                settings.all_prototypes(&addresses)
+            }
+        };
+        Ok(Self {
+            settings,
+            peers: ArcSwap::from_pointee(prototypes),
+            preferred: AtomicUsize::new(0),
+            lost: Notify::new(),
+        })
+    }
+
+    /// Whether a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
+    pub(crate) fn carries_websockets(&self) -> bool {
+        self.settings.address.protocol != Protocol::H2c
+    }
+
+    /// A peer for one request; `None` while the name does not resolve.
+    pub(crate) fn peer(&self, conversation: Conversation) -> Option<Box<HttpPeer>> {
+        let peers = self.peers.load();
+        let index = self.preferred.load(Ordering::Relaxed) % peers.len().max(1);
+        let prototypes = peers.get(index)?;
+        let prototype = match conversation {
+            Conversation::Exchange => &prototypes.exchange,
+            Conversation::Events | Conversation::Grpc => &prototypes.stream,
+            Conversation::WebSocket => &prototypes.websocket,
+        };
+        Some(Box::new(prototype.clone()))
+    }
+
+    /// Takes note that `peer` could not be reached: the next address is tried, and the name is
+    /// resolved anew.
+    pub(crate) fn unreachable(&self, peer: &HttpPeer) {
+        let peers = self.peers.load();
+        let index = self.preferred.load(Ordering::Relaxed);
+        let current = peers.get(index % peers.len().max(1));
+        // Of several requests that fail at once, one moves on.
+        if current.is_some_and(|current| current.exchange.address() == peer.address()) {
+            let next = index.wrapping_add(1);
+            let _ =
+                self.preferred
+                    .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        self.lost.notify_one();
+    }
+
+    /// What the name resolves to, as far as is known.
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let peers = self.peers.load();
+        let inet = |peer: &Prototypes| peer.exchange.address().as_inet().copied();
+        peers.iter().filter_map(inet).collect()
+    }
+
+    /// Takes over what the name resolves to now.
+    fn moved(&self, addresses: &[SocketAddr]) {
+        self.peers
+            .store(Arc::new(self.settings.all_prototypes(addresses)));
+        self.preferred.store(0, Ordering::Relaxed);
+    }
+}
+
+impl UpstreamSettings {
+    fn all_prototypes(&self, addresses: &[SocketAddr]) -> Vec<Prototypes> {
+        addresses
+            .iter()
+            .map(|address| {
+                let tls = self.tls.is_some();
+                self.prototypes(HttpPeer::new(*address, tls, String::new()))
+            })
+            .collect()
+    }
+
+    fn prototypes(&self, mut exchange: HttpPeer) -> Prototypes {
+        let options = &mut exchange.options;
+        options.connection_timeout = Some(self.timeouts.connect);
+        options.total_connection_timeout = Some(self.timeouts.connect);
+        options.read_timeout = self.timeouts.read;
+        options.write_timeout = self.timeouts.read;
         options.idle_timeout = Some(IDLE_TIMEOUT);
+        options.max_h2_streams = MAX_STREAMS;
         // The default today; what may become a tunnel must not change with an update.
         options.http_upstream_request_policy.h1_upgrade = H1UpgradePolicy::WebSocketOnly;
-        let mut websocket = plain.clone();
-        // A silent WebSocket is a healthy one.
-        websocket.options.read_timeout = None;
-        Ok(Self { plain, websocket })
-    }
-
-    pub(crate) fn peer(&self, websocket: bool) -> Box<HttpPeer> {
-        let prototype = if websocket {
-            &self.websocket
-        } else {
-            &self.plain
-        };
-        Box::new(prototype.clone())
-    }
-}
-
-fn peer(address: &UpstreamAddress) -> Result<HttpPeer, UpstreamError> {
-    match address {
-        UpstreamAddress::Unix(path) => path
-            .to_str()
-            .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
-            .ok_or(UpstreamError::SocketPath),
-        UpstreamAddress::Tcp { host, port } => {
-            Ok(HttpPeer::new(resolve(host, *port)?, false, String::new()))
+        match self.address.protocol {
+            Protocol::Http => options.set_http_version(1, 1),
+            Protocol::H2c => options.set_http_version(2, 2),
+            Protocol::Https => options.set_http_version(2, 1),
+        }
+        if let Some(tls) = &self.tls {
+            tls.apply_to(&mut exchange);
+        }
+        let mut stream = exchange.clone();
+        stream.options.read_timeout = None;
+        let mut websocket = stream.clone();
+        websocket.options.set_http_version(1, 1);
+        websocket.group_key = WEBSOCKET_GROUP;
+        Prototypes {
+            exchange,
+            stream,
+            websocket,
         }
     }
-}
-
-/// IPv4 first: most services bind `127.0.0.1`, and `localhost` is both.
-fn resolve(host: &str, port: u16) -> Result<SocketAddr, UpstreamError> {
-    let unresolved = |why: String| UpstreamError::Unresolved(host.to_owned(), why);
-    (host, port)
-        .to_socket_addrs()
-        .map_err(|error| unresolved(error.to_string()))?
-        .min_by_key(SocketAddr::is_ipv6)
-        .ok_or_else(|| unresolved("no address".to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use pingora::upstreams::peer::ALPN;
+
     use super::*;
 
-    #[test]
-    fn an_address_is_a_port_or_a_socket() {
-        for (text, shown) in [
-            ("http://127.0.0.1:3000", "http://127.0.0.1:3000"),
-            ("http://localhost/", "http://localhost:80"),
-            ("http://[::1]:3000", "http://[::1]:3000"),
-            ("unix:/run/app.sock", "unix:/run/app.sock"),
-        ] {
-            assert_eq!(text.parse::<UpstreamAddress>().unwrap().to_string(), shown);
-        }
-    }
+    const TIMEOUTS: UpstreamTimeouts = UpstreamTimeouts {
+        connect: Duration::from_secs(1),
+        read: Some(Duration::from_secs(2)),
+    };
 
-    #[test]
-    fn what_cannot_be_used_says_why() {
-        for (text, error) in [
-            ("", UpstreamError::Malformed),
-            ("127.0.0.1:3000", UpstreamError::Malformed),
-            ("http://a:1/path", UpstreamError::Malformed),
-            ("http://a:1/?q", UpstreamError::Malformed),
-            ("http://u:p@a:1", UpstreamError::Malformed),
-            ("https://a:1", UpstreamError::Scheme("https".into())),
-            ("h2c://a:1", UpstreamError::Scheme("h2c".into())),
-            ("unix:", UpstreamError::SocketPath),
-            ("unix:run/app.sock", UpstreamError::SocketPath),
-            ("unix:@app", UpstreamError::SocketPath),
-        ] {
-            assert_eq!(text.parse::<UpstreamAddress>(), Err(error), "{text}");
-        }
+    fn upstream(address: &str) -> Result<Upstream, String> {
+        Upstream::new(UpstreamSettings {
+            address: address.parse().unwrap(),
+            timeouts: TIMEOUTS,
+            tls: None,
+        })
     }
 
     #[test]
     fn a_socket_path_that_the_system_cannot_take_is_refused() {
-        let address = UpstreamAddress::Unix(format!("/{}", "a".repeat(200)).into());
-        assert_eq!(peer(&address).unwrap_err(), UpstreamError::SocketPath);
+        assert!(upstream(&format!("unix:/{}", "a".repeat(200))).is_err());
     }
 
     #[test]
-    fn localhost_means_ipv4() {
-        assert_eq!(resolve("localhost", 1).unwrap(), ([127, 0, 0, 1], 1).into());
-        assert!(resolve("::1", 1).unwrap().is_ipv6());
-        assert!(matches!(
-            resolve("postern.invalid", 1),
-            Err(UpstreamError::Unresolved(..))
-        ));
+    fn what_may_be_silent_has_no_read_timeout() {
+        let upstream = upstream("http://127.0.0.1:1").unwrap();
+        for (conversation, read) in [
+            (Conversation::Exchange, TIMEOUTS.read),
+            (Conversation::Events, None),
+            (Conversation::Grpc, None),
+            (Conversation::WebSocket, None),
+        ] {
+            let peer = upstream.peer(conversation).unwrap();
+            assert_eq!(peer.options.read_timeout, read, "{conversation:?}");
+        }
     }
 
     #[test]
-    fn a_websocket_may_be_silent_and_an_answer_may_not() {
-        let timeouts = UpstreamTimeouts {
-            connect: Duration::from_secs(1),
-            read: Some(Duration::from_secs(2)),
-        };
-        let upstream = Upstream::new(&"http://127.0.0.1:1".parse().unwrap(), timeouts).unwrap();
-        assert_eq!(upstream.peer(true).options.read_timeout, None);
-        assert_eq!(upstream.peer(false).options.read_timeout, timeouts.read);
+    fn a_websocket_never_shares_a_connection_that_may_be_http_2() {
+        let upstream = upstream("https://127.0.0.1:1").unwrap();
+        let exchange = upstream.peer(Conversation::Exchange).unwrap();
+        let stream = upstream.peer(Conversation::Grpc).unwrap();
+        let websocket = upstream.peer(Conversation::WebSocket).unwrap();
+        assert_eq!(exchange.options.alpn, ALPN::H2H1);
+        assert_eq!(websocket.options.alpn, ALPN::H1);
+        assert_eq!(exchange.reuse_hash(), stream.reuse_hash());
+        assert_ne!(exchange.reuse_hash(), websocket.reuse_hash());
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_gives_no_peer_until_it_does() {
+        let upstream = upstream("http://postern.invalid:1").unwrap();
+        assert!(upstream.peer(Conversation::Exchange).is_none());
+        upstream.moved(&["127.0.0.1:1".parse().unwrap()]);
+        assert!(upstream.peer(Conversation::Exchange).is_some());
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_makes_room_for_the_next_one() {
+        let upstream = upstream("http://127.0.0.1:1").unwrap();
+        upstream.moved(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
+        let address = || upstream.peer(Conversation::Exchange).unwrap();
+        let first = address();
+        upstream.unreachable(&first);
+        let second = address();
+        assert_ne!(first.address(), second.address());
+        // Who had the first one too comes late.
+        upstream.unreachable(&first);
+        assert_eq!(address().address(), second.address());
+        upstream.unreachable(&second);
+        assert_eq!(address().address(), first.address());
     }
 }

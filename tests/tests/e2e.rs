@@ -40,4 +40,5 @@ mod e2e {
     mod token_cache;
     mod upstream_failures;
     mod users;
+    mod upstreams;
 }

@@ -39,7 +39,8 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) admin_listen: SocketAddr,
 
-    /// The service behind: http://HOST:PORT or unix:/PATH
+    /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS,
+    /// for gRPC), unix:/PATH or h2c+unix:/PATH
     #[arg(
         long,
         env = "POSTERN_UPSTREAM",
@@ -47,6 +48,26 @@ pub(crate) struct ServeArgs {
         value_name = "URL"
     )]
     pub(crate) upstream: String,
+
+    /// PEM file of the authorities that may vouch for an https:// service. Default: the system's
+    #[arg(long, env = "POSTERN_UPSTREAM_CA", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_ca: Option<PathBuf>,
+
+    /// PEM file of the certificate that is shown to an https:// service
+    #[arg(long, env = "POSTERN_UPSTREAM_CLIENT_CERT", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_client_cert: Option<PathBuf>,
+
+    /// PEM file of its private key
+    #[arg(long, env = "POSTERN_UPSTREAM_CLIENT_KEY", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_client_key: Option<PathBuf>,
+
+    /// Name that the certificate of an https:// service has to be for. Default: the host of --upstream
+    #[arg(long, env = "POSTERN_UPSTREAM_SERVER_NAME", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upstream_server_name: Option<String>,
 
     /// The auth server with its context path: http://HOST:PORT/CONTEXT, or dns://NAME:PORT/CONTEXT
     /// to resolve the name at each tick and go round its addresses
@@ -189,8 +210,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     pub(crate) upstream_connect_timeout: u64,
 
-    /// Seconds the service may be silent before and within its answer; 0 for ever. WebSockets are
-    /// exempt
+    /// Seconds the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
+    /// and requests that accept text/event-stream are exempt
     #[arg(
         long,
         env = "POSTERN_UPSTREAM_READ_TIMEOUT",

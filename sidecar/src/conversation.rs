@@ -1,0 +1,112 @@
+//! What kind of conversation a request begins: this decides how its connections are used.
+
+use http::{HeaderMap, Method, Version, header};
+
+use crate::upgrade::asks_for_websocket;
+
+/// One request's way to the service and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversation {
+    /// One request, one answer.
+    Exchange,
+    /// Server-sent events: an answer without an end, silent for long.
+    Events,
+    /// gRPC: both sides may speak for as long as they like.
+    Grpc,
+    /// A tunnel.
+    WebSocket,
+}
+
+impl Conversation {
+    /// What the head of a request asks for.
+    pub(crate) fn asked_for(method: &Method, version: Version, headers: &HeaderMap) -> Self {
+        if asks_for_websocket(method, version, headers) {
+            Self::WebSocket
+        } else if has_media_type(headers, &header::CONTENT_TYPE, is_grpc) {
+            Self::Grpc
+        } else if has_media_type(headers, &header::ACCEPT, is_event_stream) {
+            Self::Events
+        } else {
+            Self::Exchange
+        }
+    }
+}
+
+fn has_media_type(
+    headers: &HeaderMap,
+    field: &header::HeaderName,
+    is: impl Fn(&[u8]) -> bool,
+) -> bool {
+    headers
+        .get_all(field)
+        .into_iter()
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .any(|member| is(essence(member)))
+}
+
+/// The media type without its parameters.
+fn essence(member: &[u8]) -> &[u8] {
+    member
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii()
+}
+
+fn is_event_stream(essence: &[u8]) -> bool {
+    essence.eq_ignore_ascii_case(b"text/event-stream")
+}
+
+/// `application/grpc`, perhaps with a suffix for the message format; not `grpc-web`, which is one
+/// exchange to everybody on the way.
+fn is_grpc(essence: &[u8]) -> bool {
+    const NAME: &[u8] = b"application/grpc";
+    essence
+        .split_at_checked(NAME.len())
+        .is_some_and(|(name, suffix)| {
+            name.eq_ignore_ascii_case(NAME) && matches!(suffix.first(), None | Some(b'+'))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn asked_for(field: &'static str, value: &'static str) -> Conversation {
+        let headers = [(
+            header::HeaderName::from_static(field),
+            HeaderValue::from_static(value),
+        )]
+        .into_iter()
+        .collect();
+        Conversation::asked_for(&Method::POST, Version::HTTP_2, &headers)
+    }
+
+    #[test]
+    fn the_media_types_tell() {
+        for (field, value, conversation) in [
+            ("content-type", "application/grpc", Conversation::Grpc),
+            ("content-type", "application/grpc+proto", Conversation::Grpc),
+            ("content-type", "Application/GRPC; a=b", Conversation::Grpc),
+            (
+                "content-type",
+                "application/grpc-web",
+                Conversation::Exchange,
+            ),
+            ("content-type", "application/json", Conversation::Exchange),
+            ("accept", "text/event-stream", Conversation::Events),
+            (
+                "accept",
+                "text/html, text/event-stream;q=0.5",
+                Conversation::Events,
+            ),
+            ("accept", "text/plain", Conversation::Exchange),
+            ("accept", "application/grpc", Conversation::Exchange),
+            ("content-type", "text/event-stream", Conversation::Exchange),
+        ] {
+            assert_eq!(asked_for(field, value), conversation, "{field}: {value}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the service listens and what it speaks, as `--upstream` says it.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use http::Uri;
+
+use crate::own_address::{is_of_this_host, leads_to};
+
+/// The whole of `--upstream`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UpstreamAddress {
+    pub(crate) protocol: Protocol,
+    pub(crate) place: Place,
+}
+
+/// What the service speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// HTTP/2 from the first byte on, without TLS: gRPC.
+    H2c,
+    /// HTTP/2 or HTTP/1.1 over TLS, whichever the service chooses.
+    Https,
+}
+
+/// Where it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A name or an address; names are resolved again and again.
+    Host { host: String, port: u16 },
+    /// The file of a Unix socket.
+    Socket(PathBuf),
+}
+
+/// Why `--upstream` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UpstreamAddressError {
+    #[error("expected http://, https:// or h2c://HOST:PORT, or unix:/PATH")]
+    Malformed,
+    #[error("{0}:// is not supported; expected http://, https://, h2c:// or unix:")]
+    Scheme(String),
+    #[error("expected an absolute path after unix:")]
+    SocketPath,
+}
+
+impl FromStr for UpstreamAddress {
+    type Err = UpstreamAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return socket(Protocol::Http, path);
+        }
+        if let Some(path) = text.strip_prefix("h2c+unix:") {
+            return socket(Protocol::H2c, path);
+        }
+        let uri: Uri = text.parse().map_err(|_| UpstreamAddressError::Malformed)?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(UpstreamAddressError::Malformed);
+        };
+        let protocol = Protocol::of_scheme(scheme)
+            .ok_or_else(|| UpstreamAddressError::Scheme(scheme.to_owned()))?;
+        // The sidecar forwards the client's path as it is: one here would have no effect.
+        if authority.as_str().contains('@') || uri.path() != "/" || uri.query().is_some() {
+            return Err(UpstreamAddressError::Malformed);
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err(UpstreamAddressError::Malformed);
+        }
+        let port = authority.port_u16().unwrap_or(protocol.default_port());
+        let place = Place::Host { host, port };
+        Ok(Self { protocol, place })
+    }
+}
+
+impl Protocol {
+    fn of_scheme(scheme: &str) -> Option<Self> {
+        [Self::Http, Self::H2c, Self::Https]
+            .into_iter()
+            .find(|protocol| protocol.scheme() == scheme)
+    }
+
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::H2c => "h2c",
+            Self::Https => "https",
+        }
+    }
+
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Http | Self::H2c => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl UpstreamAddress {
+    /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port
+    /// is the same is resolved for that.
+    pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {
+        match &self.place {
+            Place::Host { host, port } if *port == listen.port() => (host.as_str(), *port)
+                .to_socket_addrs()
+                .is_ok_and(|mut all| all.any(|one| leads_to(one, listen, is_of_this_host))),
+            _ => false,
+        }
+    }
+}
+
+/// An abstract socket (leading NUL) is no path, and Pingora panics on it.
+fn socket(protocol: Protocol, path: &str) -> Result<UpstreamAddress, UpstreamAddressError> {
+    if !path.starts_with('/') || path.contains('\0') {
+        return Err(UpstreamAddressError::SocketPath);
+    }
+    let place = Place::Socket(path.into());
+    Ok(UpstreamAddress { protocol, place })
+}
+
+impl fmt::Display for UpstreamAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.protocol.scheme();
+        match &self.place {
+            Place::Host { host, port } if host.contains(':') => {
+                write!(f, "{scheme}://[{host}]:{port}")
+            }
+            Place::Host { host, port } => write!(f, "{scheme}://{host}:{port}"),
+            Place::Socket(path) if self.protocol == Protocol::Http => {
+                write!(f, "unix:{}", path.display())
+            }
+            Place::Socket(path) => write!(f, "{scheme}+unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_port_or_a_socket() {
+        for (text, shown) in [
+            ("http://127.0.0.1:3000", "http://127.0.0.1:3000"),
+            ("http://localhost/", "http://localhost:80"),
+            ("http://[::1]:3000", "http://[::1]:3000"),
+            ("h2c://localhost:50051", "h2c://localhost:50051"),
+            ("https://service.example", "https://service.example:443"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
+            ("h2c+unix:/run/app.sock", "h2c+unix:/run/app.sock"),
+        ] {
+            assert_eq!(text.parse::<UpstreamAddress>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why() {
+        for (text, error) in [
+            ("", UpstreamAddressError::Malformed),
+            ("127.0.0.1:3000", UpstreamAddressError::Malformed),
+            ("http://a:1/path", UpstreamAddressError::Malformed),
+            ("http://a:1/?q", UpstreamAddressError::Malformed),
+            ("http://u:p@a:1", UpstreamAddressError::Malformed),
+            ("https://:443", UpstreamAddressError::Malformed),
+            ("ftp://a:1", UpstreamAddressError::Scheme("ftp".into())),
+            ("h2://a:1", UpstreamAddressError::Scheme("h2".into())),
+            ("unix:", UpstreamAddressError::SocketPath),
+            ("unix:run/app.sock", UpstreamAddressError::SocketPath),
+            ("unix:\0abstract", UpstreamAddressError::SocketPath),
+            ("h2c+unix:app.sock", UpstreamAddressError::SocketPath),
+        ] {
+            assert_eq!(text.parse::<UpstreamAddress>(), Err(error), "{text}");
+        }
+    }
+}

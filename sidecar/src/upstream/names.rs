@@ -1,0 +1,141 @@
+//! Resolves the service's name again and again: a service that is started anew may have another
+//! address.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+
+use super::{Place, Upstream};
+
+/// What Envoy and others take: short enough to follow a restart, long enough for a resolver's cache.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// At most so often, whoever asks for it.
+const MIN_INTERVAL: Duration = Duration::from_millis(200);
+/// A resolver that does not answer must not hold the next look up for ever.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Keeps an [`Upstream`] up to date.
+#[derive(Debug)]
+pub(crate) struct UpstreamNames {
+    upstream: Arc<Upstream>,
+    host: String,
+    port: u16,
+}
+
+impl UpstreamNames {
+    /// `None` where there is no name to resolve.
+    pub(crate) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
+        match &upstream.settings.address.place {
+            Place::Host { host, port } if host.parse::<std::net::IpAddr>().is_err() => Some(Self {
+                upstream: Arc::clone(upstream),
+                host: host.clone(),
+                port: *port,
+            }),
+            _ => None,
+        }
+    }
+
+    async fn look(&self) -> io::Result<Vec<SocketAddr>> {
+        let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup)
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        in_order(found)
+    }
+
+    /// Takes `found` over where it is something else. What does not resolve any more is kept: the
+    /// resolver may be away while the service is not.
+    fn take_over(&self, known: &mut Vec<SocketAddr>, found: io::Result<Vec<SocketAddr>>) {
+        match found {
+            Ok(found) if found != *known => {
+                tracing::info!(host = self.host, addresses = ?found, "the service's name resolves anew");
+                self.upstream.moved(&found);
+                *known = found;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(host = self.host, %error, "the service's name does not resolve");
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl BackgroundService for UpstreamNames {
+    async fn start(&self, _shutdown: ShutdownWatch) {
+        let mut known = self.upstream.addresses();
+        loop {
+            self.take_over(&mut known, self.look().await);
+            tokio::time::sleep(MIN_INTERVAL).await;
+            let _ = tokio::time::timeout(INTERVAL, self.upstream.lost.notified()).await;
+        }
+    }
+}
+
+/// All addresses of a name, in the order in which they are to be tried.
+pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    in_order((host, port).to_socket_addrs()?)
+}
+
+/// IPv4 first: most services bind `127.0.0.1`, and `localhost` is both. Sorted, because resolvers
+/// answer in any order.
+fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
+    let mut addresses: Vec<SocketAddr> = addresses.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::conversation::Conversation;
+    use crate::upstream::{UpstreamSettings, UpstreamTimeouts};
+
+    fn upstream(address: &str) -> Arc<Upstream> {
+        let settings = UpstreamSettings {
+            address: address.parse().unwrap(),
+            timeouts: UpstreamTimeouts {
+                connect: Duration::from_secs(1),
+                read: None,
+            },
+            tls: None,
+        };
+        Arc::new(Upstream::new(settings).unwrap())
+    }
+
+    #[test]
+    fn localhost_means_ipv4_first() {
+        let addresses = resolve("localhost", 1).unwrap();
+        assert_eq!(addresses[0], ([127, 0, 0, 1], 1).into());
+        assert!(resolve("::1", 1).unwrap()[0].is_ipv6());
+        assert!(resolve("postern.invalid", 1).is_err());
+    }
+
+    #[test]
+    fn only_a_name_is_resolved_again() {
+        assert!(UpstreamNames::of(&upstream("http://localhost:1")).is_some());
+        for address in ["http://127.0.0.1:1", "http://[::1]:1", "unix:/a"] {
+            assert!(UpstreamNames::of(&upstream(address)).is_none(), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_any_more_keeps_its_addresses() {
+        let upstream = upstream("http://postern.invalid:1");
+        let names = UpstreamNames::of(&upstream).unwrap();
+        let mut known = Vec::new();
+        names.take_over(&mut known, Ok(vec!["127.0.0.1:1".parse().unwrap()]));
+        names.take_over(&mut known, Err(io::ErrorKind::NotFound.into()));
+        assert!(upstream.peer(Conversation::Exchange).is_some());
+    }
+}

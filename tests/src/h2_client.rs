@@ -1,0 +1,396 @@
+//! Clients that speak HTTP/2 without TLS: a well-behaved one, and one that writes frames by hand.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request, Response};
+use tokio::runtime::Runtime;
+
+use crate::wait::PATIENCE;
+
+/// A well-behaved client with one connection.
+#[derive(Debug)]
+pub struct H2Client {
+    runtime: Runtime,
+    requests: SendRequest<Bytes>,
+    authority: String,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct H2Answer {
+    /// Status and fields.
+    pub head: Response<()>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The trailers.
+    pub trailers: HeaderMap,
+}
+
+impl H2Answer {
+    /// Status and reason code of a refusal, `200` of a success.
+    ///
+    /// # Panics
+    /// When a refusal holds no envelope.
+    pub fn verdict(&self) -> String {
+        let status = self.head.status().as_u16();
+        if status < 400 {
+            return status.to_string();
+        }
+        let envelope: serde_json::Value =
+            serde_json::from_slice(&self.body).expect("an envelope in the refusal");
+        format!(
+            "{status} {}",
+            envelope["data"]["reason"]
+                .as_str()
+                .unwrap_or("without a reason")
+        )
+    }
+}
+
+/// A request whose body is still being written.
+#[derive(Debug)]
+pub struct OpenStream<'c> {
+    client: &'c H2Client,
+    body: SendStream<Bytes>,
+    answer: Option<h2::client::ResponseFuture>,
+    incoming: Option<RecvStream>,
+}
+
+impl H2Client {
+    /// Connects with prior knowledge.
+    ///
+    /// # Panics
+    /// When nothing listens there, or no HTTP/2.
+    pub fn connect(address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let requests = runtime.block_on(async {
+            let socket = tokio::net::TcpStream::connect(address)
+                .await
+                .expect("a connection");
+            let (requests, connection) = h2::client::handshake(socket)
+                .await
+                .expect("an HTTP/2 handshake");
+            tokio::spawn(connection);
+            requests
+        });
+        Self {
+            runtime,
+            requests,
+            authority: address.to_string(),
+        }
+    }
+
+    /// A request head for an absolute path.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.authority));
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.body(()).expect("a request")
+    }
+
+    /// Sends a request with this body and reads the whole answer.
+    ///
+    /// # Errors
+    /// When the stream or the connection breaks.
+    ///
+    /// # Panics
+    /// When no answer comes in time.
+    pub fn send(&self, request: Request<()>, body: &[u8]) -> Result<H2Answer, h2::Error> {
+        self.within(async {
+            let mut requests = self.requests.clone().ready().await?;
+            let (answer, mut out) = requests.send_request(request, body.is_empty())?;
+            let writing = async {
+                if body.is_empty() {
+                    return Ok(());
+                }
+                write(&mut out, Bytes::copy_from_slice(body), true).await
+            };
+            // A server may answer without reading the body.
+            let (answer, _) = tokio::join!(read(answer), writing);
+            answer
+        })
+    }
+
+    /// Opens a request and leaves its body open.
+    ///
+    /// # Panics
+    /// When the connection is broken.
+    pub fn open(&self, request: Request<()>) -> OpenStream<'_> {
+        self.within(async {
+            let mut requests = self.requests.clone().ready().await.expect("a connection");
+            let (answer, body) = requests.send_request(request, false).expect("a request");
+            OpenStream {
+                client: self,
+                body,
+                answer: Some(answer),
+                incoming: None,
+            }
+        })
+    }
+
+    fn within<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+            .expect("an answer in time")
+    }
+}
+
+impl OpenStream<'_> {
+    /// Writes a part of the body.
+    ///
+    /// # Errors
+    /// When the stream is closed.
+    pub fn write(&mut self, part: &[u8]) -> Result<(), h2::Error> {
+        self.client
+            .within(write(&mut self.body, Bytes::copy_from_slice(part), false))
+    }
+
+    /// Ends the body.
+    ///
+    /// # Errors
+    /// When the stream is closed.
+    pub fn finish(&mut self) -> Result<(), h2::Error> {
+        self.body.send_data(Bytes::new(), true)
+    }
+
+    /// Waits for the head of the answer.
+    ///
+    /// # Errors
+    /// When the stream is closed without one.
+    ///
+    /// # Panics
+    /// When it is asked for twice.
+    pub fn head(&mut self) -> Result<Response<()>, h2::Error> {
+        let answer = self.answer.take().expect("one head");
+        let (head, incoming) = self.client.within(answer)?.into_parts();
+        self.incoming = Some(incoming);
+        Ok(Response::from_parts(head, ()))
+    }
+
+    /// The next part of the answer's body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the stream was reset.
+    ///
+    /// # Panics
+    /// Before the head.
+    pub fn read(&mut self) -> Result<Option<Bytes>, h2::Error> {
+        let incoming = self.incoming.as_mut().expect("the head first");
+        self.client.within(async {
+            let data = incoming.data().await.transpose()?;
+            if let Some(data) = &data {
+                incoming.flow_control().release_capacity(data.len())?;
+            }
+            Ok(data)
+        })
+    }
+
+    /// The trailers.
+    ///
+    /// # Errors
+    /// When the stream was reset.
+    ///
+    /// # Panics
+    /// Before the head.
+    pub fn trailers(&mut self) -> Result<Option<HeaderMap>, h2::Error> {
+        let incoming = self.incoming.as_mut().expect("the head first");
+        self.client.within(incoming.trailers())
+    }
+}
+
+async fn read(answer: h2::client::ResponseFuture) -> Result<H2Answer, h2::Error> {
+    let (head, mut incoming) = answer.await?.into_parts();
+    let mut body = Vec::new();
+    while let Some(data) = incoming.data().await {
+        let data = data?;
+        incoming.flow_control().release_capacity(data.len())?;
+        body.extend_from_slice(&data);
+    }
+    let trailers = incoming.trailers().await?.unwrap_or_default();
+    Ok(H2Answer {
+        head: Response::from_parts(head, ()),
+        body,
+        trailers,
+    })
+}
+
+async fn write(out: &mut SendStream<Bytes>, mut data: Bytes, end: bool) -> Result<(), h2::Error> {
+    while !data.is_empty() {
+        out.reserve_capacity(data.len());
+        match std::future::poll_fn(|cx| out.poll_capacity(cx)).await {
+            Some(room) => {
+                let part = data.split_to(room?.min(data.len()));
+                out.send_data(part, end && data.is_empty())?;
+            }
+            None => return Err(h2::Reason::CANCEL.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A client that writes frames by hand: whatever a library would not let out.
+#[derive(Debug)]
+pub struct FrameClient(TcpStream);
+
+/// A frame as it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// RFC 9113 §6: 0 DATA, 1 HEADERS, 3 RST_STREAM, 4 SETTINGS, 7 GOAWAY.
+    pub kind: u8,
+    /// Its flags.
+    pub flags: u8,
+    /// Its stream; 0 for the connection.
+    pub stream: u32,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// What became of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// Answered; the body of the answer.
+    Answered(String),
+    /// Reset by the server.
+    Reset,
+    /// The whole connection was closed.
+    Closed,
+}
+
+impl FrameClient {
+    /// Connects, sends the preface and empty settings.
+    ///
+    /// # Panics
+    /// When nothing listens there.
+    pub fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).expect("a connection");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a deadline");
+        socket
+            .set_write_timeout(Some(PATIENCE))
+            .expect("a deadline");
+        let mut client = Self(socket);
+        client.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.frame(4, 0, 0, &[]);
+        client
+    }
+
+    /// Writes bytes; a connection that the server has closed by now is no failure yet.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes);
+    }
+
+    /// Writes one frame.
+    pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = u32::try_from(payload.len())
+            .unwrap_or(u32::MAX)
+            .to_be_bytes();
+        let mut bytes = length[1..].to_vec();
+        bytes.extend_from_slice(&[kind, flags]);
+        bytes.extend_from_slice(&stream.to_be_bytes());
+        bytes.extend_from_slice(payload);
+        self.raw(&bytes);
+    }
+
+    /// Writes a whole request head; `end` where no body follows.
+    pub fn head(&mut self, stream: u32, fields: &[(&str, &str)], end: bool) {
+        let flags = 0x4 | u8::from(end);
+        self.frame(1, flags, stream, &header_block(fields));
+    }
+
+    /// The next frame; `None` when the server has closed.
+    pub fn next(&mut self) -> Option<Frame> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).ok()?];
+        self.0.read_exact(&mut payload).ok()?;
+        Some(Frame {
+            kind: head[3],
+            flags: head[4],
+            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff,
+            payload,
+        })
+    }
+
+    /// What becomes of this stream.
+    pub fn fate(&mut self, stream: u32) -> Fate {
+        let mut body = Vec::new();
+        while let Some(frame) = self.next() {
+            match frame.kind {
+                4 if frame.flags & 1 == 0 => self.frame(4, 1, 0, &[]),
+                7 => return Fate::Closed,
+                3 if frame.stream == stream => return Fate::Reset,
+                0 if frame.stream == stream => body.extend_from_slice(&frame.payload),
+                _ => {}
+            }
+            let ended = matches!(frame.kind, 0 | 1) && frame.flags & 1 == 1;
+            if frame.stream == stream && ended {
+                return Fate::Answered(String::from_utf8_lossy(&body).into_owned());
+            }
+        }
+        Fate::Closed
+    }
+
+    /// Whether the server closes within this time.
+    pub fn is_closed_within(&mut self, patience: Duration) -> bool {
+        let _ = self.0.set_read_timeout(Some(patience));
+        let mut sink = [0; 4096];
+        loop {
+            match self.0.read(&mut sink) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => {
+                    return !matches!(
+                        error.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// HPACK with nothing but literals (RFC 7541 §6.2.2).
+///
+/// # Panics
+/// When a name or value is longer than 16 KiB.
+pub fn header_block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            string_length(&mut block, text.len());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+/// RFC 7541 §5.1, with a prefix of seven bits.
+fn string_length(block: &mut Vec<u8>, length: usize) {
+    if let Ok(short @ 0..127) = u8::try_from(length) {
+        block.push(short);
+        return;
+    }
+    block.push(127);
+    let mut rest = length - 127;
+    while rest >= 128 {
+        block.push(u8::try_from(rest % 128).expect("seven bits") | 128);
+        rest /= 128;
+    }
+    block.push(u8::try_from(rest).expect("seven bits"));
+}

@@ -1,0 +1,196 @@
+//! A service that speaks HTTP/2 alone, as gRPC services do: it sends every body back as it comes in,
+//! and ends each answer with a trailer.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
+
+use crate::echo_service::MARK;
+
+/// The trailer that ends each answer.
+pub const TRAILER: &str = "x-echo-trailer";
+
+/// One request as it arrived.
+#[derive(Debug, Clone)]
+pub struct SeenRequest {
+    /// Method, target and fields.
+    pub head: Arc<Request<()>>,
+    /// How many bytes the body had when it ended; `None` while it goes on, or when it was cut off.
+    pub body: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    requests: Mutex<Vec<SeenRequest>>,
+    connections: AtomicUsize,
+    cut_off: AtomicUsize,
+}
+
+/// The service; gone on drop.
+#[derive(Debug)]
+pub struct H2Service {
+    address: Option<SocketAddr>,
+    seen: Arc<Seen>,
+    _runtime: Runtime,
+}
+
+impl H2Service {
+    /// Starts on a free port.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn start() -> Self {
+        let runtime = runtime();
+        let listener = runtime
+            .block_on(TcpListener::bind("127.0.0.1:0"))
+            .expect("a free port");
+        let address = listener.local_addr().expect("the address just bound");
+        let seen = Arc::new(Seen::default());
+        let shared = Arc::clone(&seen);
+        runtime.spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                tokio::spawn(serve(connection, Arc::clone(&shared)));
+            }
+        });
+        Self {
+            address: Some(address),
+            seen,
+            _runtime: runtime,
+        }
+    }
+
+    /// Starts on a Unix socket.
+    ///
+    /// # Panics
+    /// When it cannot be bound.
+    pub fn start_on_socket(path: &Path) -> Self {
+        let runtime = runtime();
+        let guard = runtime.enter();
+        let listener = UnixListener::bind(path).expect("a socket");
+        drop(guard);
+        let seen = Arc::new(Seen::default());
+        let shared = Arc::clone(&seen);
+        runtime.spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                tokio::spawn(serve(connection, Arc::clone(&shared)));
+            }
+        });
+        Self {
+            address: None,
+            seen,
+            _runtime: runtime,
+        }
+    }
+
+    /// As `--upstream` wants it.
+    ///
+    /// # Panics
+    /// When it listens on a socket.
+    pub fn url(&self) -> String {
+        format!("h2c://{}", self.address.expect("a port"))
+    }
+
+    /// Every request so far, oldest first.
+    pub fn requests(&self) -> Vec<SeenRequest> {
+        lock(&self.seen.requests).clone()
+    }
+
+    /// How many connections were made to it.
+    pub fn connections(&self) -> usize {
+        self.seen.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many requests ended before their body did.
+    pub fn cut_off(&self) -> usize {
+        self.seen.cut_off.load(Ordering::SeqCst)
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>) {
+    let Ok(mut connection) = h2::server::handshake(connection).await else {
+        return;
+    };
+    seen.connections.fetch_add(1, Ordering::SeqCst);
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        tokio::spawn(answer(request, respond, Arc::clone(&seen)));
+    }
+}
+
+async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
+    let (head, body) = request.into_parts();
+    let index = {
+        let mut requests = lock(&seen.requests);
+        requests.push(SeenRequest {
+            head: Arc::new(Request::from_parts(head, ())),
+            body: None,
+        });
+        requests.len() - 1
+    };
+    match echo(body, respond).await {
+        Ok(bytes) => {
+            if let Some(request) = lock(&seen.requests).get_mut(index) {
+                request.body = Some(bytes);
+            }
+        }
+        Err(_) => {
+            seen.cut_off.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let head = Response::builder()
+        .header(MARK, "1")
+        .header("content-type", "application/grpc");
+    let head = head.body(()).expect("a head");
+    let mut out = respond.send_response(head, false)?;
+    let mut bytes = 0;
+    while let Some(data) = body.data().await {
+        let data = data?;
+        bytes += data.len();
+        body.flow_control().release_capacity(data.len())?;
+        send(&mut out, data).await?;
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert(TRAILER, HeaderValue::from(bytes));
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    out.send_trailers(trailers)?;
+    Ok(bytes)
+}
+
+/// No more than the other side has room for: a service that is slow to be read must not fill up.
+async fn send(out: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
+    while !data.is_empty() {
+        out.reserve_capacity(data.len());
+        let room = std::future::poll_fn(|cx| out.poll_capacity(cx)).await;
+        match room {
+            Some(room) => {
+                let part = data.split_to(room?.min(data.len()));
+                out.send_data(part, false)?;
+            }
+            None => return Err(h2::Reason::CANCEL.into()),
+        }
+    }
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,101 @@
+//! A service behind TLS that answers 200 to everything, and may ask for a client certificate.
+
+use std::io::{BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+use crate::echo_service::MARK;
+use crate::message::Message;
+use crate::socket_server::response;
+use crate::tls::Certificate;
+
+/// The service. It lives as long as the test's process.
+#[derive(Debug)]
+pub struct TlsService {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Message>>>,
+}
+
+impl TlsService {
+    /// Starts with this certificate; `client_ca` is who has to vouch for its clients.
+    ///
+    /// # Panics
+    /// When no port is free, or the certificate is none.
+    pub fn start(certificate: &Certificate, client_ca: Option<&Path>) -> Self {
+        let config = Arc::new(config(certificate, client_ca));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("the address just bound");
+        let requests = Arc::new(Mutex::default());
+        let seen = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let (config, seen) = (Arc::clone(&config), Arc::clone(&seen));
+                std::thread::spawn(move || serve(socket, config, &seen));
+            }
+        });
+        Self { address, requests }
+    }
+
+    /// Its port, as `--upstream` wants it, under this name.
+    pub fn url(&self, host: &str) -> String {
+        format!("https://{host}:{}", self.address.port())
+    }
+
+    /// Every request so far.
+    pub fn requests(&self) -> Vec<Message> {
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn config(certificate: &Certificate, client_ca: Option<&Path>) -> ServerConfig {
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the usual versions");
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            let ca = CertificateDer::from_pem_file(file).expect("a certificate");
+            roots.add(ca).expect("an authority");
+            let provider = Arc::new(default_provider());
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .expect("a verifier");
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let chain = vec![CertificateDer::from_pem_file(&certificate.cert).expect("a certificate")];
+    let key = PrivateKeyDer::from_pem_file(&certificate.key).expect("a key");
+    builder.with_single_cert(chain, key).expect("a pair")
+}
+
+fn serve(socket: TcpStream, config: Arc<ServerConfig>, seen: &Mutex<Vec<Message>>) {
+    let Ok(connection) = ServerConnection::new(config) else {
+        return;
+    };
+    let mut stream = BufReader::new(StreamOwned::new(connection, socket));
+    while let Ok(Some(request)) = Message::read_request(&mut stream) {
+        seen.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(request);
+        let answer = response("200 OK", &[&format!("{MARK}: 1")], b"over TLS");
+        let stream = stream.get_mut();
+        if stream
+            .write_all(&answer)
+            .and_then(|()| stream.flush())
+            .is_err()
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The ways in which a service can be reached, and what happens while it is being restarted.
+
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tests::client::verdict;
+use tests::echo_service::MARK;
+use tests::h2_service::H2Service;
+use tests::message::Message;
+use tests::redis_server::free_address;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::stack::ForgedStack;
+use tests::tls::Authority;
+use tests::tls_service::TlsService;
+use tests::wait;
+
+use super::forwarding::stack;
+
+fn ok() -> Vec<u8> {
+    response("200 OK", &[&format!("{MARK}: 1")], b"echo")
+}
+
+fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
+    SidecarPlan::to(upstream, &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+#[test]
+fn a_unix_socket_is_an_upstream() {
+    let stack = stack();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let mut writer = connection.try_clone().unwrap();
+            let mut reader = BufReader::new(connection);
+            while let Ok(Some(_)) = Message::read_request(&mut reader) {
+                writer.write_all(&ok()).unwrap();
+            }
+        }
+    });
+    let sidecar = in_front_of(&stack, &format!("unix:{}", path.display()), &[]);
+    let client = sidecar.bearing(&stack.token());
+    for _ in 0..3 {
+        assert_eq!(client.get("/list").body, b"echo");
+    }
+}
+
+#[test]
+fn an_h2c_service_gets_the_request_of_an_http_1_client_without_anything_of_its_connection() {
+    let stack = stack();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.sock");
+    let (port, socket) = (H2Service::start(), H2Service::start_on_socket(&path));
+    let socket_url = format!("h2c+unix:{}", path.display());
+    for (service, url) in [(&port, port.url()), (&socket, socket_url)] {
+        let sidecar = in_front_of(&stack, &url, &[]);
+        let client = sidecar.bearing(&stack.token());
+        let request = client
+            .request("POST", "/a%20b?c=%2F")
+            .line("Connection: keep-alive, X-Hop")
+            .line("X-Hop: 1")
+            .line("X_Current_User: forged")
+            .line("TE: trailers")
+            .body("hello");
+        assert_eq!(client.send(&request).body, b"hello", "{url}");
+        let seen = service.requests().pop().unwrap();
+        assert_eq!(seen.body, Some(5));
+        assert_eq!(seen.head.uri().path(), "/orders/a%20b");
+        assert_eq!(seen.head.uri().query(), Some("c=%2F"));
+        let authority = seen.head.uri().authority().unwrap().to_string();
+        assert_eq!(authority, sidecar.address().to_string());
+        let fields = seen.head.headers();
+        for absent in [
+            "connection",
+            "x-hop",
+            "x_current_user",
+            "host",
+            "keep-alive",
+        ] {
+            assert!(!fields.contains_key(absent), "{absent}: {fields:?}");
+        }
+        assert_eq!(fields.get_all("x-current-user").iter().count(), 1);
+    }
+}
+
+#[test]
+fn many_requests_share_one_h2c_connection() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let client = sidecar.bearing(&stack.token());
+    for _ in 0..20 {
+        let request = client.request("POST", "/list").body("x");
+        assert_eq!(client.send(&request).status(), 200);
+    }
+    assert_eq!(service.connections(), 1);
+}
+
+#[test]
+fn an_https_service_is_verified_by_its_authority_and_its_name() {
+    let stack = stack();
+    let authority = Authority::new();
+    let service = TlsService::start(&authority.issue("server"), None);
+    let ca = authority.file().display().to_string();
+    let stranger = Authority::new().file();
+    let stranger = stranger.display().to_string();
+    for (host, flags, expected) in [
+        ("localhost", &["--upstream-ca", &*ca][..], "200"),
+        ("127.0.0.1", &["--upstream-ca", &*ca], "200"),
+        (
+            "127.0.0.1",
+            &["--upstream-ca", &*ca, "--upstream-server-name", "localhost"],
+            "200",
+        ),
+        (
+            "localhost",
+            &[
+                "--upstream-ca",
+                &*ca,
+                "--upstream-server-name",
+                "other.test",
+            ],
+            "502 upstream_unavailable",
+        ),
+        ("localhost", &[], "502 upstream_unavailable"),
+    ] {
+        let sidecar = in_front_of(&stack, &service.url(host), flags);
+        let answer = sidecar.bearing(&stack.token()).get("/list");
+        assert_eq!(verdict(&answer), expected, "{host} {flags:?}");
+    }
+    // The directory of the other authority is gone by now.
+    let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url()).flags([
+        "--signing-type",
+        "ecdsa",
+        "--upstream-ca",
+        &stranger,
+    ]);
+    assert_eq!(plan.fails().code, Some(78));
+    assert_eq!(service.requests().len(), 3);
+}
+
+#[test]
+fn an_https_service_may_ask_who_the_sidecar_is() {
+    let stack = stack();
+    let authority = Authority::new();
+    let ca = authority.file();
+    let service = TlsService::start(&authority.issue("server"), Some(&ca));
+    let ours = authority.issue("sidecar");
+    let text = |path: PathBuf| path.display().to_string();
+    let (ca, cert, key) = (text(ca), text(ours.cert), text(ours.key));
+    let with = [
+        "--upstream-ca",
+        &ca,
+        "--upstream-client-cert",
+        &cert,
+        "--upstream-client-key",
+        &key,
+    ];
+    let url = service.url("localhost");
+    let known = in_front_of(&stack, &url, &with);
+    let client = known.bearing(&stack.token());
+    for _ in 0..2 {
+        assert_eq!(client.get("/list").body, b"over TLS");
+    }
+    let unknown = in_front_of(&stack, &url, &with[..2]);
+    assert_eq!(
+        verdict(&unknown.bearing(&stack.token()).get("/list")),
+        "502 upstream_unavailable"
+    );
+}
+
+#[test]
+fn flags_about_tls_without_it_and_half_an_identity_stop_the_start() {
+    let stack = stack();
+    for (upstream, flags, complaint) in [
+        (
+            "http://127.0.0.1:1",
+            ["--upstream-ca", "/etc/hostname"],
+            "https://",
+        ),
+        (
+            "unix:/run/a.sock",
+            ["--upstream-server-name", "a"],
+            "https://",
+        ),
+        (
+            "https://localhost:1",
+            ["--upstream-client-cert", "/etc/hostname"],
+            "belong together",
+        ),
+        (
+            "https://localhost:1",
+            ["--upstream-server-name", ""],
+            "is empty",
+        ),
+        (
+            "https://localhost:1",
+            ["--upstream-ca", "/etc/hostname"],
+            "holds no certificate",
+        ),
+    ] {
+        let end = SidecarPlan::to(upstream, &stack.auth_server.url())
+            .flags(flags)
+            .fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(end.stderr.contains(complaint), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn a_service_name_that_does_not_resolve_does_not_keep_the_sidecar_down() {
+    let stack = stack();
+    let sidecar = in_front_of(&stack, "http://postern.invalid:3000", &[]);
+    assert_eq!(
+        verdict(&sidecar.bearing(&stack.token()).get("/list")),
+        "502 upstream_unavailable"
+    );
+    assert_eq!(sidecar.readiness(), 200);
+}
+
+#[test]
+fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
+    let stack = stack();
+    let address = free_address();
+    let sidecar = in_front_of(&stack, &format!("http://{address}"), &[]);
+    let token = stack.token();
+    let over = AtomicBool::new(false);
+    let (mut answered, mut lost) = (0, Vec::new());
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = ["GET", "HEAD", "POST", "GET"]
+            .into_iter()
+            .map(|method| {
+                let client = sidecar.bearing(&token);
+                let over = &over;
+                scope.spawn(move || {
+                    let mut verdicts = Vec::new();
+                    while !over.load(Ordering::SeqCst) {
+                        let answer = client.send(&client.request(method, "/list"));
+                        verdicts.push((method, verdict(&answer)));
+                    }
+                    verdicts
+                })
+            })
+            .collect();
+        let mut received = 0;
+        for _ in 0..10 {
+            let service = SocketServer::start_on(address, |_| Reply::Bytes(ok()));
+            wait::until("a few requests", || {
+                (service.requests().len() > 20).then_some(())
+            });
+            received += service.requests().len();
+            drop(service);
+            wait::until("the service to be gone", || {
+                TcpStream::connect(address).is_err().then_some(())
+            });
+        }
+        assert!(received > 200);
+        let last = SocketServer::start_on(address, |_| Reply::Bytes(ok()));
+        wait::until("the last service to be found", || {
+            (last.requests().len() > 20).then_some(())
+        });
+        over.store(true, Ordering::SeqCst);
+        for client in clients {
+            for (method, verdict) in client.join().unwrap() {
+                if verdict == "200" {
+                    answered += 1;
+                } else {
+                    lost.push((method, verdict));
+                }
+            }
+        }
+    });
+    assert!(answered > 200, "{answered}");
+    // A POST that the service had received when it ended may have been carried out.
+    let unexplained: Vec<_> = lost
+        .iter()
+        .filter(|(method, verdict)| *method != "POST" || verdict != "502 upstream_unavailable")
+        .collect();
+    assert!(unexplained.is_empty(), "{unexplained:?}");
+    assert!(lost.len() <= 11, "{lost:?}");
+}
