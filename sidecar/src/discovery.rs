@@ -3,22 +3,27 @@
 //! One address is tried per tick, without retries (contract §8: 0/0); with several instances the
 //! next tick takes the next one.
 
+mod asked;
 mod dns;
 mod fixed;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use contract::path_patterns::ContextPath;
 use http::Uri;
+use http::uri::Scheme;
 
+pub(crate) use asked::Asked;
 pub(crate) use dns::DnsName;
 pub(crate) use fixed::FixedAddress;
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthServer {
+    /// What is spoken with every instance.
+    scheme: Scheme,
     location: Location,
     context: ContextPath,
 }
@@ -32,9 +37,12 @@ enum Location {
 /// One instance to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// `host:port` to connect to.
+    /// `host:port`: which one it is, in logs and among others.
     pub(crate) authority: String,
-    /// What the `Host` field says: the configured name, also where an address is connected to.
+    /// Where to connect to; `None` where the HTTP client resolves `host` itself.
+    pub(crate) address: Option<SocketAddr>,
+    /// `host:port` of the `Host` field, and the host that a certificate has to name: the configured
+    /// name, also where an address is connected to. The port is the one connected to.
     pub(crate) host: String,
 }
 
@@ -63,15 +71,17 @@ pub(crate) enum AuthServerError {
 }
 
 impl AuthServer {
-    /// Finds the instance for this tick; `previous` is the one of the last tick.
-    pub(crate) async fn locate(
-        &self,
-        previous: Option<&Instance>,
-    ) -> Result<Instance, DiscoveryError> {
+    /// Finds the instance for this tick, in view of those that were asked before.
+    pub(crate) async fn locate(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
         match &self.location {
             Location::Fixed(address) => Ok(address.instance()),
-            Location::Dns(name) => name.next_instance(previous).await,
+            Location::Dns(name) => name.next_instance(asked).await,
         }
+    }
+
+    /// `http` or `https`.
+    pub(crate) const fn scheme(&self) -> &Scheme {
+        &self.scheme
     }
 
     /// Whether what is sent there stays on this host.
@@ -115,14 +125,18 @@ impl FromStr for AuthServer {
             .trim_end_matches('/')
             .parse::<ContextPath>()
             .map_err(|error| AuthServerError::Context(error.to_string()))?;
-        Ok(Self { location, context })
+        Ok(Self {
+            scheme: Scheme::HTTP,
+            location,
+            context,
+        })
     }
 }
 
 impl fmt::Display for AuthServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
-            Location::Fixed(address) => write!(f, "{address}"),
+            Location::Fixed(address) => write!(f, "{}://{address}", self.scheme),
             Location::Dns(name) => write!(f, "dns://{name}"),
         }?;
         write!(f, "{}", self.context)
@@ -192,8 +206,10 @@ mod tests {
     #[tokio::test]
     async fn a_fixed_address_is_the_only_instance() {
         let server: AuthServer = "http://auth:9000/auth".parse().unwrap();
-        let first = server.locate(None).await.unwrap();
+        let mut asked = Asked::default();
+        let first = server.locate(&asked).await.unwrap();
         assert_eq!(first.authority, "auth:9000");
-        assert_eq!(server.locate(Some(&first)).await.unwrap(), first);
+        asked.note(first.clone(), false);
+        assert_eq!(server.locate(&asked).await.unwrap(), first);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::lookup_host;
 
-use super::{DiscoveryError, Instance};
+use super::{Asked, DiscoveryError, Instance};
 
 /// A resolver that does not answer must not use up the whole tick.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -20,10 +20,7 @@ pub(crate) struct DnsName {
 
 impl DnsName {
     /// Resolves the name now and takes the address after the previous one.
-    pub(crate) async fn next_instance(
-        &self,
-        previous: Option<&Instance>,
-    ) -> Result<Instance, DiscoveryError> {
+    pub(crate) async fn next_instance(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
         let name = self.to_string();
         let host = self.host.trim_matches(['[', ']']);
         let addresses = tokio::time::timeout(LOOKUP_TIMEOUT, lookup_host((host, self.port)))
@@ -33,11 +30,13 @@ impl DnsName {
                 name: name.clone(),
                 cause,
             })?;
-        let previous = previous.and_then(|instance| instance.authority.parse().ok());
-        let address = after(addresses.collect(), previous)
+        let previous = asked.last().and_then(|instance| instance.address);
+        let addresses = asked.not_failed(addresses.collect(), SocketAddr::to_string);
+        let address = after(addresses, previous, fastrand::usize(..))
             .ok_or_else(|| DiscoveryError::NoAddress { name: name.clone() })?;
         Ok(Instance {
             authority: address.to_string(),
+            address: Some(address),
             host: name,
         })
     }
@@ -50,13 +49,20 @@ impl fmt::Display for DnsName {
 }
 
 /// The address that follows `previous` in a fixed order, round and round. Answers come in any
-/// order and change between ticks, so a position in the list would mean nothing.
-fn after(mut addresses: Vec<SocketAddr>, previous: Option<SocketAddr>) -> Option<SocketAddr> {
+/// order and change between ticks, so a position in the list would mean nothing. The first one is a
+/// `random` one: a fleet that starts together, and ticks together, must not ask one instance.
+fn after(
+    mut addresses: Vec<SocketAddr>,
+    previous: Option<SocketAddr>,
+    random: usize,
+) -> Option<SocketAddr> {
     addresses.sort_unstable();
-    previous
-        .and_then(|previous| addresses.iter().find(|address| **address > previous))
-        .or(addresses.first())
-        .copied()
+    let position = match previous {
+        Some(previous) => addresses.partition_point(|address| *address <= previous),
+        None => random,
+    };
+    let position = position.checked_rem(addresses.len())?;
+    addresses.get(position).copied()
 }
 
 #[cfg(test)]
@@ -71,7 +77,7 @@ mod tests {
     #[test]
     fn each_tick_takes_the_next_address_whatever_order_they_come_in() {
         for (addresses, previous, next) in [
-            (vec![2, 1, 3], None, Some(1)),
+            (vec![2, 1, 3], None, Some(3)),
             (vec![3, 2, 1], Some(1), Some(2)),
             (vec![1, 2, 3], Some(3), Some(1)),
             // The previous one is gone, or alone.
@@ -80,7 +86,8 @@ mod tests {
             (vec![], Some(2), None),
         ] {
             let addresses = addresses.into_iter().map(address).collect();
-            assert_eq!(after(addresses, previous.map(address)), next.map(address));
+            let chosen = after(addresses, previous.map(address), 5);
+            assert_eq!(chosen, next.map(address));
         }
     }
 
@@ -90,8 +97,13 @@ mod tests {
             host: "localhost".into(),
             port: 9000,
         };
-        let instance = name.next_instance(None).await.unwrap();
+        let instance = name.next_instance(&Asked::default()).await.unwrap();
         assert!(instance.authority.ends_with(":9000"));
+        assert_eq!(
+            instance.address.unwrap().to_string(),
+            instance.authority,
+            "connected to"
+        );
         assert_eq!(instance.host, "localhost:9000");
     }
 
@@ -101,7 +113,7 @@ mod tests {
             host: "postern.invalid".into(),
             port: 9000,
         };
-        let error = name.next_instance(None).await.unwrap_err();
+        let error = name.next_instance(&Asked::default()).await.unwrap_err();
         assert!(
             error.to_string().contains("postern.invalid:9000"),
             "{error}"

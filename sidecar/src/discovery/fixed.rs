@@ -26,6 +26,7 @@ impl FixedAddress {
     pub(crate) fn instance(&self) -> Instance {
         Instance {
             authority: self.authority.to_string(),
+            address: None,
             host: self.authority.to_string(),
         }
     }
@@ -33,6 +34,6 @@ impl FixedAddress {
 
 impl fmt::Display for FixedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority)
+        write!(f, "{}", self.authority)
     }
 }

@@ -9,7 +9,6 @@ use reqwest::Url;
 
 use super::link;
 use super::transport::Answer;
-use crate::discovery::Instance;
 
 /// The relation type of the link.
 const RELATION: &str = "jwks";
@@ -38,21 +37,17 @@ pub(crate) struct KnownSet {
     keys: KeySet,
 }
 
-/// The first link to a key set in the answer to a request for `asked`: a path on `instance`.
+/// The first link to a key set in the answer to a request for `asked`: a path on the same server.
 ///
 /// # Errors
 /// [`ForeignLink`] when it leads to another scheme, host or port.
-pub(crate) fn target(
-    headers: &HeaderMap,
-    instance: &Instance,
-    asked: &str,
-) -> Result<Option<String>, ForeignLink> {
+pub(crate) fn target(headers: &HeaderMap, asked: &str) -> Result<Option<String>, ForeignLink> {
     let Some(link) = link::targets(headers, RELATION).into_iter().next() else {
         return Ok(None);
     };
     // Resolved as a browser does, so that `//host`, `/\host` and the like are seen for what they are.
     let unreadable = |_| ForeignLink("no usable address".to_owned());
-    let base = Url::parse(&format!("http://{}{asked}", instance.host)).map_err(unreadable)?;
+    let base = Url::parse(asked).map_err(unreadable)?;
     let url = base.join(&link).map_err(unreadable)?;
     if url.origin() != base.origin() || !url.username().is_empty() || url.password().is_some() {
         return Err(ForeignLink(url.origin().ascii_serialization()));
@@ -142,11 +137,8 @@ pub(super) mod tests {
     fn led_to(link: &str) -> Result<Option<String>, ForeignLink> {
         let mut headers = HeaderMap::new();
         headers.append(header::LINK, link.parse().unwrap());
-        let instance = Instance {
-            authority: "10.0.0.1:9000".to_owned(),
-            host: "auth.internal:9000".to_owned(),
-        };
-        target(&headers, &instance, "/auth/client/user/secret/key")
+        let asked = "http://auth.internal:9000/auth/client/user/secret/key";
+        target(&headers, asked)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::answer::{AnswerError, key_string};
 use super::jwks::{self, JwksError, KnownSet};
 use super::transport::{Answer, Question, Transport, TransportError};
-use crate::discovery::{AuthServer, DiscoveryError, Instance};
+use crate::discovery::{Asked, AuthServer, DiscoveryError, Instance};
 
 /// Relative to the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";
@@ -54,7 +54,7 @@ pub(crate) struct KeySource {
     auth_server: AuthServer,
     application: Application,
     signing_type: SigningType,
-    last: Option<Instance>,
+    asked: Asked,
     /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
     known: Option<KnownSet>,
 }
@@ -68,35 +68,41 @@ impl KeySource {
         signing_type: SigningType,
     ) -> Result<Self, reqwest::Error> {
         Ok(Self {
-            transport: Transport::new()?,
+            transport: Transport::new(auth_server.scheme().clone())?,
             auth_server,
             application,
             signing_type,
-            last: None,
+            asked: Asked::default(),
             known: None,
         })
     }
 
     /// Which instance was asked last; before the first, what is configured.
     pub(crate) fn asked(&self) -> String {
-        match &self.last {
+        match self.asked.last() {
             Some(instance) => instance.authority.clone(),
             None => self.auth_server.to_string(),
         }
     }
 
-    /// Fetches from the next instance, once: both answers or none.
+    /// Fetches from the next instance, once.
     pub(crate) async fn fetch(&mut self) -> Result<KeySet, FetchError> {
+        let instance = self.auth_server.locate(&self.asked).await?;
+        let fetched = self.fetch_from(&instance).await;
+        self.asked.note(instance, fetched.is_ok());
+        fetched
+    }
+
+    /// Both answers or none.
+    async fn fetch_from(&mut self, instance: &Instance) -> Result<KeySet, FetchError> {
         let known = self.known.take();
-        let instance = self.auth_server.locate(self.last.as_ref()).await?;
-        self.last = Some(instance.clone());
         let path = format!("{}{KEY_PATH}", self.auth_server.context());
-        let answer = self.contract_answer(&instance, &path).await?;
+        let answer = self.contract_answer(instance, &path).await?;
         let text = key_string(answer.status, &answer.body)?;
         let key = VerificationKey::parse(self.signing_type, &text)?;
-        match self.jwks_target(&answer, &instance, &path) {
+        match self.jwks_target(&answer, instance, &path) {
             None => Ok(KeySet::nameless(key)),
-            Some(target) => self.key_set(&instance, &target, known, &key).await,
+            Some(target) => self.key_set(instance, &target, known, &key).await,
         }
     }
 
@@ -124,7 +130,8 @@ impl KeySource {
             // A shared secret is in no key set.
             return None;
         }
-        jwks::target(&answer.headers, instance, path).unwrap_or_else(|error| {
+        let base = self.transport.url(instance, path);
+        jwks::target(&answer.headers, &base).unwrap_or_else(|error| {
             let auth_server = &instance.authority;
             tracing::warn!(auth_server, %error, "the link to a key set is ignored");
             None

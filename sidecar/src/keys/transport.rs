@@ -3,10 +3,17 @@
 //! Queries hold a secret, so no error text here ever holds a URL.
 
 use std::error::Error as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
+use http::uri::Scheme;
+
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
+use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
 use crate::discovery::Instance;
@@ -51,14 +58,45 @@ pub(crate) struct Answer {
     pub(crate) body: Zeroizing<Vec<u8>>,
 }
 
-/// The HTTP client.
+/// The HTTP client. There is one request at a time.
 #[derive(Debug)]
-pub(crate) struct Transport(Client);
+pub(crate) struct Transport {
+    client: Client,
+    scheme: Scheme,
+    addresses: Arc<Addresses>,
+}
+
+/// Says where the host of a URL is: the URL keeps the configured name, for the `Host` field and the
+/// certificate, while discovery chooses the address.
+#[derive(Debug, Default)]
+struct Addresses {
+    chosen: ArcSwapOption<SocketAddr>,
+}
+
+impl Resolve for Addresses {
+    fn resolve(&self, name: Name) -> Resolving {
+        let chosen = self.chosen.load_full();
+        Box::pin(async move {
+            let addresses: Addrs = match chosen {
+                Some(address) => Box::new(std::iter::once(*address)),
+                // The port of the URL counts.
+                None => Box::new(
+                    lookup_host((name.as_str(), 0))
+                        .await?
+                        .collect::<Vec<_>>()
+                        .into_iter(),
+                ),
+            };
+            Ok(addresses)
+        })
+    }
+}
 
 impl Transport {
     /// # Errors
     /// When the HTTP client cannot be built.
-    pub(crate) fn new() -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(scheme: Scheme) -> Result<Self, reqwest::Error> {
+        let addresses = Arc::new(Addresses::default());
         let client = Client::builder()
             .timeout(TIMEOUT)
             // Whoever can redirect the fetch, or proxy it, chooses the key.
@@ -68,9 +106,19 @@ impl Transport {
             .pool_max_idle_per_host(0)
             // Plain http only; spares loading the system's certificates.
             .tls_certs_only([])
+            .dns_resolver(Arc::clone(&addresses))
             .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self(client))
+        Ok(Self {
+            client,
+            scheme,
+            addresses,
+        })
+    }
+
+    /// The URL of a path on `instance`.
+    pub(crate) fn url(&self, instance: &Instance, target: &str) -> String {
+        format!("{}://{}{target}", self.scheme, instance.host)
     }
 
     pub(crate) async fn get(
@@ -78,11 +126,10 @@ impl Transport {
         instance: &Instance,
         question: Question<'_>,
     ) -> Result<Answer, TransportError> {
-        let url = format!("http://{}{}", instance.authority, question.target);
+        self.addresses.chosen.store(instance.address.map(Arc::new));
         let mut request = self
-            .0
-            .get(url)
-            .header(header::HOST, &instance.host)
+            .client
+            .get(self.url(instance, question.target))
             .header(header::ACCEPT, question.accept);
         if !question.credentials.is_empty() {
             request = request.query(question.credentials);
