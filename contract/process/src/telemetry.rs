@@ -48,14 +48,16 @@ pub struct LogArgs {
 
 /// Libraries whose debug lines print requests, headers or connection addresses as they are:
 /// `Authorization`, the query that carries `appSecret`, the password in a store's address.
-const CAPPED_AT_INFO: [&str; 7] = [
+const CAPPED_AT_INFO: [&str; 9] = [
     "h2",
     "hyper",
     "hyper_util",
+    "nacos_sdk",
     "pingora",
     "redis",
     "reqwest",
     "rustls",
+    "tonic",
 ];
 
 /// Installs the subscriber. `directives` has the syntax of `RUST_LOG`: `info`,

@@ -1,0 +1,257 @@
+//! Where the registry is: `[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]`, what stands between
+//! `nacos://` and the path.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use http::uri::Authority;
+use percent_encoding::percent_decode_str;
+use zeroize::Zeroizing;
+
+/// Nacos's own; its gRPC port is a thousand above.
+const DEFAULT_PORT: u16 = 8848;
+/// So that the gRPC port is one.
+const LARGEST_PORT: u16 = u16::MAX - 1000;
+
+/// The servers of one registry, and who we are there.
+#[derive(Clone)]
+pub struct RegistryAddress {
+    /// `host:port` each, at least one.
+    servers: Vec<Server>,
+    user: Option<String>,
+    password: Option<Zeroizing<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Server {
+    host: String,
+    port: u16,
+}
+
+/// Why an address is none. The texts do not repeat it: it may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAddress {
+    /// Not of the form that is expected.
+    #[error("expected nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]")]
+    Malformed,
+    /// There is no room for the gRPC port.
+    #[error("a port is 1 to {LARGEST_PORT}: the registry's gRPC port is 1000 above its HTTP port")]
+    Port,
+    /// A `%` that escapes nothing, or bytes that are no text.
+    #[error("user and password have to be percent-encoded")]
+    Credentials,
+    /// Each without the other means nothing.
+    #[error("a user needs a password, and a password a user")]
+    HalfOfCredentials,
+    /// It stands in the address, and in a file.
+    #[error("the password is given twice: in the address and in a file")]
+    TwoPasswords,
+}
+
+impl RegistryAddress {
+    /// Reads what follows `nacos://`, without a path.
+    ///
+    /// # Errors
+    /// [`InvalidAddress`] for what is none.
+    pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
+        // A password that holds an unescaped `@` ends at the last one.
+        let (credentials, servers) = match text.rsplit_once('@') {
+            Some((credentials, servers)) => (Some(credentials), servers),
+            None => (None, text),
+        };
+        let (user, password) = match credentials
+            .map(|text| text.split_once(':').unwrap_or((text, "")))
+        {
+            None => (None, None),
+            Some(("", _)) => return Err(InvalidAddress::HalfOfCredentials),
+            Some((user, "")) => (Some(decoded(user)?.to_string()), None),
+            Some((user, password)) => (Some(decoded(user)?.to_string()), Some(decoded(password)?)),
+        };
+        let servers = servers.split(',').map(server).collect::<Result<_, _>>()?;
+        Ok(Self {
+            servers,
+            user,
+            password,
+        })
+    }
+
+    /// Adds the password that was given elsewhere.
+    ///
+    /// # Errors
+    /// [`InvalidAddress`] where there are then two passwords, or one without a user, or a user without
+    /// one.
+    pub fn with_password(
+        mut self,
+        password: Option<Zeroizing<String>>,
+    ) -> Result<Self, InvalidAddress> {
+        if self.password.is_some() && password.is_some() {
+            return Err(InvalidAddress::TwoPasswords);
+        }
+        self.password = self.password.or(password);
+        if self.user.is_some() != self.password.is_some() {
+            return Err(InvalidAddress::HalfOfCredentials);
+        }
+        Ok(self)
+    }
+
+    /// Whether what is sent there stays on this host.
+    #[must_use]
+    pub fn is_on_loopback(&self) -> bool {
+        self.servers.iter().all(|server| {
+            let address = server.host.trim_matches(['[', ']']).parse::<IpAddr>();
+            server.host.eq_ignore_ascii_case("localhost")
+                || address.is_ok_and(|address| address.is_loopback())
+        })
+    }
+
+    /// Whether there is a password to send.
+    #[must_use]
+    pub fn has_credentials(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// User and password.
+    pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
+        Some((self.user.as_deref()?, self.password.as_deref()?))
+    }
+
+    /// `host:port` of each server.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        self.servers.iter().map(Server::to_string).collect()
+    }
+}
+
+fn server(text: &str) -> Result<Server, InvalidAddress> {
+    let authority: Authority = text.parse().map_err(|_| InvalidAddress::Malformed)?;
+    if authority.host().is_empty() {
+        return Err(InvalidAddress::Malformed);
+    }
+    // `port()` is `None` for one that is no number, too.
+    let port = match text.get(authority.host().len()..).unwrap_or_default() {
+        "" => DEFAULT_PORT,
+        port => port
+            .strip_prefix(':')
+            .and_then(|port| port.parse().ok())
+            .ok_or(InvalidAddress::Malformed)?,
+    };
+    if !(1..=LARGEST_PORT).contains(&port) {
+        return Err(InvalidAddress::Port);
+    }
+    Ok(Server {
+        host: authority.host().to_owned(),
+        port,
+    })
+}
+
+fn decoded(text: &str) -> Result<Zeroizing<String>, InvalidAddress> {
+    let escapes_nothing = |(at, _): (usize, &str)| {
+        let digits = text.as_bytes().get(at + 1..at + 3);
+        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if text.match_indices('%').any(escapes_nothing) {
+        return Err(InvalidAddress::Credentials);
+    }
+    percent_decode_str(text)
+        .decode_utf8()
+        .map(|text| Zeroizing::new(text.into_owned()))
+        .map_err(|_| InvalidAddress::Credentials)
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Without user and password.
+impl fmt::Display for RegistryAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.servers().join(","))
+    }
+}
+
+impl fmt::Debug for RegistryAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegistryAddress({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn an_address_names_servers_and_is_shown_without_its_password() {
+        for (text, shown, credentials) in [
+            ("nacos", "nacos:8848", None),
+            ("10.0.0.1:8849", "10.0.0.1:8849", None),
+            ("[::1]:9", "[::1]:9", None),
+            ("a,b:1,[::1]", "a:8848,b:1,[::1]:8848", None),
+            ("me:hush@a,b", "a:8848,b:8848", Some(("me", "hush"))),
+            ("m%40e:h%3Ash@a", "a:8848", Some(("m@e", "h:sh"))),
+            ("me:hu@sh@a", "a:8848", Some(("me", "hu@sh"))),
+        ] {
+            let address = RegistryAddress::parse(text).unwrap();
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.credentials(), credentials, "{text}");
+            assert!(!format!("{address:?}").contains("hush"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_says_why() {
+        for (text, why) in [
+            ("", InvalidAddress::Malformed),
+            (",", InvalidAddress::Malformed),
+            ("a,", InvalidAddress::Malformed),
+            ("a:", InvalidAddress::Malformed),
+            ("a:x", InvalidAddress::Malformed),
+            ("a:99999", InvalidAddress::Malformed),
+            ("a b", InvalidAddress::Malformed),
+            ("a/b", InvalidAddress::Malformed),
+            ("::1", InvalidAddress::Malformed),
+            ("a:0", InvalidAddress::Port),
+            ("a:64536", InvalidAddress::Port),
+            ("@a", InvalidAddress::HalfOfCredentials),
+            (":hush@a", InvalidAddress::HalfOfCredentials),
+            ("me:%zz@a", InvalidAddress::Credentials),
+            ("me:%4@a", InvalidAddress::Credentials),
+            ("me:%ff@a", InvalidAddress::Credentials),
+        ] {
+            assert_eq!(RegistryAddress::parse(text).unwrap_err(), why, "{text}");
+        }
+    }
+
+    #[test]
+    fn user_and_password_come_together_and_once() {
+        let with = |text: &str, password: Option<&str>| {
+            let password = password.map(|text| Zeroizing::new(text.to_owned()));
+            RegistryAddress::parse(text)
+                .and_then(|address| address.with_password(password))
+                .map(|address| address.has_credentials())
+        };
+        assert_eq!(with("a", None), Ok(false));
+        assert_eq!(with("me@a", Some("hush")), Ok(true));
+        assert_eq!(with("me:hush@a", None), Ok(true));
+        assert_eq!(with("me@a", None), Err(InvalidAddress::HalfOfCredentials));
+        assert_eq!(with("a", Some("x")), Err(InvalidAddress::HalfOfCredentials));
+        assert_eq!(
+            with("me:hush@a", Some("x")),
+            Err(InvalidAddress::TwoPasswords)
+        );
+    }
+
+    #[test]
+    fn loopback_is_known() {
+        for (text, on_loopback) in [
+            ("127.0.0.1", true),
+            ("localhost:1,[::1]", true),
+            ("127.0.0.1,10.0.0.1", false),
+            ("nacos", false),
+        ] {
+            let address = RegistryAddress::parse(text).unwrap();
+            assert_eq!(address.is_on_loopback(), on_loopback, "{text}");
+        }
+    }
+}

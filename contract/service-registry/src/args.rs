@@ -1,0 +1,32 @@
+//! What both programs let one say about the registry, besides where it is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+/// Serialised, it is part of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RegistryArgs {
+    /// Namespace in the registry, by its id; empty: public
+    #[arg(
+        long,
+        env = "POSTERN_REGISTRY_NAMESPACE",
+        value_name = "ID",
+        default_value = ""
+    )]
+    pub registry_namespace: String,
+    /// Group in the registry
+    #[arg(long, env = "POSTERN_REGISTRY_GROUP", value_name = "NAME", default_value = "DEFAULT_GROUP",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub registry_group: String,
+    /// The auth server's name in the registry
+    #[arg(long, env = "POSTERN_REGISTRY_SERVICE", value_name = "NAME", default_value = "auth",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub registry_service: String,
+    /// File holding the password of the registry's user
+    #[arg(long, env = "POSTERN_REGISTRY_PASSWORD_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registry_password_file: Option<PathBuf>,
+}

@@ -1,0 +1,99 @@
+//! What `nacos-sdk` does to the environment, refused before it can: it reads all variables into a map,
+//! which ends in a panic where one is no text, and adds to them what stands in a file `.env` in the
+//! working directory or above, while other threads read them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// It would be read as well, wherever it is.
+const PROPERTIES_FILE: &str = "NACOS_CLIENT_PROPS_FILE_PATH";
+
+/// Why the registry client must not be started here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableEnvironment {
+    /// It would panic.
+    #[error("the environment variable {0} is not UTF-8, and the registry client reads all of them")]
+    NotUtf8(String),
+    /// It would be taken for a part of the environment.
+    #[error("the registry client would read {} into the environment: start in another directory", .0.display())]
+    DotEnv(PathBuf),
+    /// As above.
+    #[error(
+        "{PROPERTIES_FILE} is set: the registry client would read that file into the environment"
+    )]
+    PropertiesFile,
+}
+
+/// # Errors
+/// [`UnusableEnvironment`] for the first thing found.
+pub(crate) fn check() -> Result<(), UnusableEnvironment> {
+    check_variables(std::env::vars_os())?;
+    // Without a working directory there is none to look in.
+    match std::env::current_dir() {
+        Ok(directory) => check_directory(&directory),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_variables<T: AsRef<OsStr>>(
+    variables: impl IntoIterator<Item = (T, T)>,
+) -> Result<(), UnusableEnvironment> {
+    for (name, value) in variables {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        if name == PROPERTIES_FILE {
+            return Err(UnusableEnvironment::PropertiesFile);
+        }
+        if name.to_str().is_none() || value.to_str().is_none() {
+            let name = name.to_string_lossy().into_owned();
+            return Err(UnusableEnvironment::NotUtf8(name));
+        }
+    }
+    Ok(())
+}
+
+fn check_directory(directory: &Path) -> Result<(), UnusableEnvironment> {
+    let files = directory.ancestors().map(|above| above.join(".env"));
+    match files.into_iter().find(|file| file.is_file()) {
+        Some(file) => Err(UnusableEnvironment::DotEnv(file)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn variables_have_to_be_text_and_name_no_file() {
+        let text = |name| (OsStr::new(name), OsStr::new("x"));
+        assert_eq!(check_variables([text("A"), text("B")]), Ok(()));
+        let broken = OsStr::from_bytes(b"\xff");
+        for pair in [(OsStr::new("A"), broken), (broken, OsStr::new("A"))] {
+            assert!(matches!(
+                check_variables([pair]),
+                Err(UnusableEnvironment::NotUtf8(_))
+            ));
+        }
+        assert_eq!(
+            check_variables([text(PROPERTIES_FILE)]),
+            Err(UnusableEnvironment::PropertiesFile)
+        );
+    }
+
+    #[test]
+    fn a_file_of_variables_here_or_above_is_refused() {
+        let above = tempfile::tempdir().unwrap();
+        let here = above.path().join("here");
+        std::fs::create_dir(&here).unwrap();
+        assert_eq!(check_directory(&here), Ok(()));
+        let file = above.path().join(".env");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(
+            check_directory(&here),
+            Err(UnusableEnvironment::DotEnv(file))
+        );
+    }
+}

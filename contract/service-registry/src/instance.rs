@@ -1,0 +1,105 @@
+//! An instance of a service, as the registry lists it.
+
+use std::collections::HashMap;
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    /// Address or name, as its owner wrote it; an IPv6 address without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Share of the requests, relative to the other instances; 0: none.
+    pub weight: f64,
+    /// What the registry found.
+    pub healthy: bool,
+    /// What the operator says.
+    pub enabled: bool,
+    /// What its owner says about it.
+    pub metadata: HashMap<String, String>,
+}
+
+impl Instance {
+    /// One that may be asked, without metadata.
+    #[must_use]
+    pub fn new(host: &str, port: u16) -> Self {
+        Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            weight: 1.0,
+            healthy: true,
+            enabled: true,
+            metadata: HashMap::new(),
+        }
+    }
+
+    /// Whether it is to be asked at all.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        // A weight that is no number is no share either.
+        self.healthy && self.enabled && self.weight > 0.0 && self.weight.is_finite()
+    }
+
+    /// `host:port`, with brackets where they are needed.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+
+    /// Whether both are the same process's entry.
+    #[must_use]
+    pub fn is_at(&self, other: &Self) -> bool {
+        self.host == other.host && self.port == other.port
+    }
+}
+
+/// Whether any of them may be asked.
+#[must_use]
+pub fn has_usable(instances: &[Instance]) -> bool {
+    instances.iter().any(Instance::is_usable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_for_a_url() {
+        for (host, authority) in [
+            ("10.0.0.1", "10.0.0.1:9000"),
+            ("auth", "auth:9000"),
+            ("::1", "[::1]:9000"),
+            ("[::1]", "[::1]:9000"),
+        ] {
+            assert_eq!(Instance::new(host, 9000).authority(), authority);
+        }
+    }
+
+    #[test]
+    fn who_is_ill_switched_off_or_without_weight_is_not_asked() {
+        let usable = Instance::new("a", 1);
+        assert!(usable.is_usable());
+        let with = |weight, healthy, enabled| Instance {
+            weight,
+            healthy,
+            enabled,
+            ..usable.clone()
+        };
+        for unusable in [
+            with(0.0, true, true),
+            with(-1.0, true, true),
+            with(f64::NAN, true, true),
+            with(f64::INFINITY, true, true),
+            with(1.0, false, true),
+            with(1.0, true, false),
+        ] {
+            assert!(!unusable.is_usable(), "{unusable:?}");
+            assert!(!has_usable(&[unusable]));
+        }
+    }
+}

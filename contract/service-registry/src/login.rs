@@ -1,0 +1,292 @@
+//! The login at a registry that asks for one: user and password for a token that every request then
+//! carries.
+//!
+//! `nacos-sdk` has one of its own, which puts the password into the address it asks and that address
+//! into its log lines.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use nacos_sdk::api::plugin::{AuthContext, AuthPlugin, LoginIdentityContext, RequestResource};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest_plain::{Client, StatusCode, header, redirect};
+use serde::Deserialize;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+use crate::address::RegistryAddress;
+
+/// Nacos 1 and 2, then 3, which has no longer the former.
+const PATHS: [&str; 2] = ["/nacos/v1/auth/login", "/nacos/v3/auth/user/login"];
+/// The name under which requests carry the token.
+const TOKEN_FIELD: &str = "accessToken";
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// A token and three more fields.
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
+/// Registries count failed logins, and lock the user out.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Why there is no token. No text holds an address or a credential.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoginError {
+    #[error("the registry's login does not answer: {0}")]
+    Unreachable(String),
+    #[error("the registry refuses the login: {0}")]
+    Refused(StatusCode),
+    #[error("the registry's login gives no token")]
+    NoToken,
+}
+
+/// User, password, and the token they gave.
+pub(crate) struct Login {
+    http: Client,
+    address: RegistryAddress,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<Arc<Zeroizing<String>>>,
+    renew_at: Option<Instant>,
+    tried_at: Option<Instant>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    access_token: Zeroizing<String>,
+    /// Seconds.
+    token_ttl: u64,
+}
+
+impl Login {
+    /// # Errors
+    /// When the HTTP client cannot be built.
+    pub(crate) fn new(address: RegistryAddress) -> Result<Self, String> {
+        let http = Client::builder()
+            .timeout(TIMEOUT)
+            // The password goes to the configured servers and nowhere else.
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            http,
+            address,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Sees to it that requests carry a token that holds, where they need one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn ensure(&self) -> Result<(), LoginError> {
+        let Some((user, password)) = self.address.credentials() else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        {
+            let mut state = self.state();
+            if !state.is_due(now) {
+                return Ok(());
+            }
+            state.tried_at = Some(now);
+        }
+        let answer = self.ask_each(&form(user, password)).await?;
+        let mut state = self.state();
+        // Well before it ends, however long a renewal may be held up.
+        state.renew_at = Some(now + Duration::from_secs(answer.token_ttl / 2));
+        state.token = Some(Arc::new(answer.access_token));
+        Ok(())
+    }
+
+    /// A request was refused: the token may be one of a registry that has restarted.
+    pub(crate) fn doubt(&self) {
+        self.state().renew_at = None;
+    }
+
+    /// The first answer of any server.
+    async fn ask_each(&self, form: &Zeroizing<String>) -> Result<Answer, LoginError> {
+        let mut failure = LoginError::NoToken;
+        for server in self.address.servers() {
+            for path in PATHS {
+                match self.ask(&format!("http://{server}{path}"), form).await {
+                    Ok(answer) => return Ok(answer),
+                    // Another version of the registry.
+                    Err(LoginError::Refused(StatusCode::NOT_FOUND | StatusCode::GONE)) => {
+                        failure = LoginError::NoToken;
+                    }
+                    Err(error) => {
+                        failure = error;
+                        break;
+                    }
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    async fn ask(&self, url: &str, form: &Zeroizing<String>) -> Result<Answer, LoginError> {
+        let unreachable =
+            |error: reqwest_plain::Error| LoginError::Unreachable(error.without_url().to_string());
+        let mut response = self
+            .http
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form.to_string())
+            .send()
+            .await
+            .map_err(unreachable)?;
+        if response.status() != StatusCode::OK {
+            return Err(LoginError::Refused(response.status()));
+        }
+        let mut body = Zeroizing::new(Vec::new());
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+                return Err(LoginError::NoToken);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        serde_json::from_slice(&body).map_err(|_| LoginError::NoToken)
+    }
+
+    // A panic elsewhere must not turn every later request into one: the state is valid at any moment.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_due(&self, now: Instant) -> bool {
+        let tried_lately = self.tried_at.is_some_and(|tried| now < tried + PAUSE);
+        let holds = self.renew_at.is_some_and(|renew_at| now < renew_at);
+        !holds && !tried_lately
+    }
+}
+
+fn form(user: &str, password: &str) -> Zeroizing<String> {
+    let encoded =
+        |text: &str| Zeroizing::new(utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
+    Zeroizing::new(format!(
+        "username={}&password={}",
+        *encoded(user),
+        *encoded(password)
+    ))
+}
+
+#[async_trait]
+impl AuthPlugin for Login {
+    /// Called twice a minute.
+    async fn login(&self, _: Arc<Vec<String>>, _: Arc<AuthContext>) {
+        // Whoever needs the token asks for it too, and reports why there is none.
+        let _ = self.ensure().await;
+    }
+
+    fn get_login_identity(&self, _: RequestResource) -> LoginIdentityContext {
+        let identity = LoginIdentityContext::default();
+        match &self.state().token {
+            Some(token) => identity.add_context(TOKEN_FIELD, token.as_str()),
+            None => identity,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A registry that answers its n-th request with the n-th of these; gives back what was asked.
+    fn login(answers: Vec<(u16, &'static str)>) -> (Login, thread::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("m%40e:h%26sh@{}", listener.local_addr().unwrap());
+        let asked = thread::spawn(move || {
+            let answer = |(status, body): (u16, &str)| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = String::new();
+                while !request.ends_with("password=h%26sh") {
+                    let mut bytes = [0; 4096];
+                    let count = stream.read(&mut bytes).unwrap();
+                    request += std::str::from_utf8(&bytes[..count]).unwrap();
+                }
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n");
+                stream.write_all((head + body).as_bytes()).unwrap();
+                request.lines().next().unwrap().to_owned()
+            };
+            answers.into_iter().map(answer).collect()
+        });
+        let address = RegistryAddress::parse(&address).unwrap();
+        (Login::new(address).unwrap(), asked)
+    }
+
+    const TOKEN: &str = r#"{"accessToken":"token","tokenTtl":18000,"globalAdmin":true}"#;
+
+    fn token(login: &Login) -> Option<String> {
+        let state = login.state();
+        state.token.as_ref().map(|token| token.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_token_is_fetched_once_with_the_password_in_the_body() {
+        let (login, asked) = login(vec![(200, TOKEN)]);
+        login.ensure().await.unwrap();
+        login.ensure().await.unwrap();
+        assert_eq!(token(&login).as_deref(), Some("token"));
+        assert_eq!(
+            asked.join().unwrap(),
+            ["POST /nacos/v1/auth/login HTTP/1.1"]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_knows_only_the_newer_path_is_asked_there() {
+        let (login, asked) = login(vec![(404, ""), (200, TOKEN)]);
+        login.ensure().await.unwrap();
+        assert_eq!(
+            asked.join().unwrap()[1],
+            "POST /nacos/v3/auth/user/login HTTP/1.1"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_refused_login_is_not_repeated_at_once_and_shows_no_password() {
+        for (status, body) in [(403, "unknown user"), (302, ""), (200, "{}"), (200, "h&sh")] {
+            let (login, asked) = login(vec![(status, body)]);
+            let error = login.ensure().await.unwrap_err().to_string();
+            assert!(
+                !error.contains("h&sh") && !error.contains("http"),
+                "{error}"
+            );
+            assert!(login.ensure().await.is_ok(), "nobody is asked");
+            assert_eq!(token(&login), None);
+            assert_eq!(asked.join().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_token_is_renewed_at_half_its_life_or_in_doubt_but_not_in_a_hurry() {
+        let now = Instant::now();
+        let later = |seconds| Some(now + Duration::from_secs(seconds));
+        let due = |renew_at, tried_at| {
+            let state = State {
+                renew_at,
+                tried_at,
+                ..State::default()
+            };
+            state.is_due(now + Duration::from_secs(100))
+        };
+        assert!(due(None, None));
+        assert!(due(None, later(95)));
+        assert!(!due(None, later(96)));
+        assert!(due(later(100), later(0)));
+        assert!(!due(later(101), later(0)));
+    }
+}
