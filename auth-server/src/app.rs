@@ -29,6 +29,7 @@ use crate::keys::current::CurrentKey;
 use crate::keys::upkeep::Upkeep;
 use crate::metrics::Metrics;
 use crate::server::{self, ConnectionLimit, Served};
+use crate::registry::registration::Registration;
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -56,6 +57,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         metrics: Metrics::default(),
     };
     warn_of_a_short_lead(args);
+    warn_of_an_open_password(&config);
     let health = Health::new();
     let store = config.store.open_for_serving().map_err(store_failure)?;
     let public = listener::bind(args.listen)?;
@@ -88,6 +90,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let lame_duck = Duration::from_secs(args.lame_duck.into());
     let end = end_of_service(
         terminations,
+        registration(&public, &config, &shared)?,
         health.condition("serving", "starting"),
         lame_duck,
     );
@@ -109,6 +112,40 @@ fn warn_of_a_short_lead(args: &ServeArgs) {
             args.store_reread
         );
     }
+}
+
+fn warn_of_an_open_password(config: &Config) {
+    let registry = config
+        .registry
+        .as_ref()
+        .map(|registry| registry.settings.address());
+    if registry.is_some_and(|address| address.has_credentials() && !address.is_on_loopback()) {
+        warn!("--registry: the password travels there in plain HTTP");
+    }
+}
+
+fn registration(
+    public: &TcpListener,
+    config: &Config,
+    shared: &Shared,
+) -> Result<Registration, Failure> {
+    let Some(registry) = &config.registry else {
+        return Ok(Registration::none());
+    };
+    let listening = public
+        .local_addr()
+        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
+    let (port, secure) = (listening.port(), false);
+    let own = registry
+        .advertised
+        .instance(port, &config.context_path, secure);
+    let (current, metrics) = (Arc::clone(&shared.current), shared.metrics.clone());
+    Ok(Registration::start(
+        registry.settings.clone(),
+        own,
+        current,
+        metrics,
+    ))
 }
 
 fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
@@ -180,16 +217,29 @@ fn serve_admin(
     }))
 }
 
-/// Resolves when no more connections are to be accepted: a while after the signal, so that whoever
-/// routes here has noticed that this server is not ready any more. Nobody routes to what is run at a
-/// terminal, and a second signal means now.
-async fn end_of_service(mut terminations: Terminations, serving: Condition, lame_duck: Duration) {
+/// Resolves when no more connections are to be accepted: off the registry's list first, so that nobody
+/// new is sent here, then a while in which whoever routes here notices that this server is not ready any
+/// more. Nobody routes to what is run at a terminal, and a second signal means now.
+async fn end_of_service(
+    mut terminations: Terminations,
+    registration: Registration,
+    serving: Condition,
+    lame_duck: Duration,
+) {
     serving.met();
     let first = terminations.next().await;
-    serving.unmet("stopping");
-    if first == Termination::Requested {
-        let _ = tokio::time::timeout(lame_duck, terminations.next()).await;
+    let gradual = async {
+        registration.end().await;
+        serving.unmet("stopping");
+        if first == Termination::Requested {
+            tokio::time::sleep(lame_duck).await;
+        }
+    };
+    tokio::select! {
+        () = gradual => {}
+        _ = terminations.next() => {}
     }
+    serving.unmet("stopping");
 }
 
 async fn serve_public(

@@ -83,6 +83,22 @@ pub(crate) fn users_changed(count: usize) {
     info!(target: TARGET, event = %"users_changed", count, "users");
 }
 
+/// What became of this server's entry in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registration {
+    Listed,
+    Withdrawn,
+}
+
+/// `instance` is the address under which others reach this server.
+pub(crate) fn registration(event: Registration, instance: &str, registry: &str) {
+    let event = match event {
+        Registration::Listed => "server_registered",
+        Registration::Withdrawn => "server_deregistered",
+    };
+    info!(target: TARGET, %event, %instance, %registry, "registry");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

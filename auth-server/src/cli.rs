@@ -7,12 +7,13 @@ pub(crate) mod user;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
+use service_registry::RegistryArgs;
 
 use self::application::ApplicationCommand;
 use self::user::UserCommand;
@@ -148,14 +149,22 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',',
           value_parser = parse_network)]
     pub(crate) trusted_proxy: Vec<ipnet::IpNet>,
-    /// Where the server registers itself
+    /// Where the server registers itself: none, or nacos://[USER@]HOST[:PORT][,HOST…]
     #[arg(
         long,
         env = "POSTERN_REGISTRY",
-        value_name = "KIND",
+        // It may hold a password.
+        hide_env_values = true,
+        value_name = "REGISTRY",
         default_value = "none"
     )]
-    pub(crate) registry: Registry,
+    pub(crate) registry: String,
+    /// Where others reach this server, for the registry: HOST:PORT, or HOST for the port of --listen
+    /// [default: the address of --listen, unless it is a loopback or unspecified one]
+    #[arg(long, env = "POSTERN_ADVERTISE", value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    #[command(flatten)]
+    pub(crate) registry_args: RegistryArgs,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
 }
@@ -193,11 +202,6 @@ pub(crate) struct LeadArgs {
     #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "SECONDS", default_value_t = 150,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) rotation_lead: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Registry {
-    None,
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,7 @@ use crate::http::jwks;
 use crate::http::static_files::StaticFiles;
 use crate::keys::rotation::RotationPolicy;
 use crate::keys::store::location::StoreLocation;
+use crate::registry::RegistryConfig;
 use crate::token_issuer::TokenIssuer;
 use crate::users::UsersLocation;
 use crate::users::file::FileUsers;
@@ -57,6 +58,8 @@ pub(crate) struct Config {
     /// Logins a minute from one address; 0: any number.
     pub(crate) login_rate: u32,
     pub(crate) trusted_proxies: TrustedProxies,
+    /// `None`: this server is registered nowhere.
+    pub(crate) registry: Option<RegistryConfig>,
 }
 
 impl Config {
@@ -98,6 +101,7 @@ impl Config {
                 UsersLocation::File(_) => LOGINS_PER_MINUTE,
             }),
             trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
+            registry: RegistryConfig::from_args(args)?,
         })
     }
 }
@@ -193,6 +197,15 @@ mod tests {
                 ["--users", "file:/nonexistent"],
                 "--users file:/nonexistent: secret file /nonexistent: ",
             ),
+            (
+                ["--registry", "zookeeper://:hush@x"],
+                "--registry: expected none, or",
+            ),
+            (["--registry", "nacos://"], "--registry: "),
+            (["--registry", "nacos://a:99999"], "--registry: "),
+            (["--registry", "nacos://me@a"], "--registry: a user needs"),
+            (["--registry", "nacos://10.0.0.9"], "--advertise: needed"),
+            (["--advertise", "0.0.0.0:9000"], "--advertise: "),
         ] {
             let failure = config(&flags).err().unwrap();
             assert_eq!(failure.code(), 78);

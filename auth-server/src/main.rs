@@ -14,6 +14,7 @@ mod keys;
 mod log_text;
 mod metrics;
 mod random;
+mod registry;
 mod server;
 mod token_issuer;
 mod users;
@@ -44,7 +45,7 @@ fn run() -> Result<(), Failure> {
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
     match command_line::parse::<Cli>()?.command {
         Command::Serve(args) => {
-            telemetry::init(args.logs.log_format, &args.logs.log_level)?;
+            telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
             block_on(app::serve(&args))
         }
         Command::Check(args) => commands::check::run(&args),
@@ -53,6 +54,11 @@ fn run() -> Result<(), Failure> {
         Command::Application(command) => block_on(commands::application::run(&command)),
         Command::User(command) => commands::user::run(&command),
     }
+}
+
+/// What is asked for comes last, so that it can ask for the library's lines too.
+fn log_filter(asked: &str) -> String {
+    format!("{},{asked}", service_registry::LOG_DIRECTIVE)
 }
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {

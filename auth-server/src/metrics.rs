@@ -52,6 +52,7 @@ pub(crate) struct Metrics {
     tls_certificate_not_after: Gauge,
     tls_reloads: Family<Outcome, Counter>,
     tls_files_usable: Gauge,
+    registry_registered: Gauge,
 }
 
 impl Metrics {
@@ -119,6 +120,11 @@ impl Metrics {
             "Whether the TLS certificate's files could be used at the last look; 0 without TLS",
             self.tls_files_usable.clone(),
         );
+        registry.register(
+            "postern_auth_server_registry_registered",
+            "Whether the registry listed this server at the last look; 0 without a registry",
+            self.registry_registered.clone(),
+        );
     }
 
     pub(crate) fn login(&self, outcome: &'static str) {
@@ -173,6 +179,10 @@ impl Metrics {
         self.tls_reloads.get_or_create(&Outcome { outcome }).inc();
     }
 
+    pub(crate) fn registered(&self, registered: bool) {
+        self.registry_registered.set(i64::from(registered));
+    }
+
     pub(crate) fn users_file_usable(&self, usable: bool) {
         self.users_file_usable.set(i64::from(usable));
     }
@@ -212,6 +222,7 @@ mod tests {
         metrics.users_file_usable(true);
         metrics.tls_certificate(7, Some(Seen::Refused));
         metrics.tls_certificate(8, Some(Seen::Replaced));
+        metrics.registered(true);
 
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
@@ -230,6 +241,7 @@ mod tests {
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#,
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#,
             "postern_auth_server_tls_files_usable 1",
+            "postern_auth_server_registry_registered 1",
             concat!(
                 r#"postern_auth_server_build_info{version=""#,
                 env!("CARGO_PKG_VERSION"),

@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::print;
 use crate::cli::ServeArgs;
 use crate::config::Config;
+use crate::registry;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::from_args(args)?;
@@ -64,7 +65,23 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
             .collect::<Vec<_>>()
             .into(),
     );
-    set("registry", "none".into());
+    set("registry", registry::shown(config.registry.as_ref()).into());
+    if let Some(registry) = &config.registry {
+        set("advertise", registry.advertised.to_string().into());
+    }
+    let registry = &args.registry_args;
+    set(
+        "registry-namespace",
+        registry.registry_namespace.as_str().into(),
+    );
+    set("registry-group", registry.registry_group.as_str().into());
+    set(
+        "registry-service",
+        registry.registry_service.as_str().into(),
+    );
+    if let Some(file) = &registry.registry_password_file {
+        set("registry-password-file", file.display().to_string().into());
+    }
     set(
         "log-format",
         format!("{:?}", args.logs.log_format).to_lowercase().into(),
@@ -98,6 +115,10 @@ mod tests {
             directory.path().to_str().unwrap(),
             "--pass",
             "/a/**",
+            "--registry",
+            "nacos://me:hush@nacos",
+            "--advertise",
+            "auth:9000",
         ]);
         let command = Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
@@ -105,12 +126,27 @@ mod tests {
             .get_arguments()
             .filter_map(|argument| argument.get_long())
         {
-            let optional = ["store-password-file", "tls-cert", "tls-key"].contains(&flag);
+            let optional =
+                flag.ends_with("-password-file") || ["tls-cert", "tls-key"].contains(&flag);
             assert!(
                 optional || shown.contains_key(flag),
                 "--{flag} is not shown"
             );
         }
+    }
+
+    #[test]
+    fn a_registry_is_shown_without_its_user() {
+        let flags = [
+            "--registry",
+            "nacos://me:hush@a,b:1",
+            "--advertise",
+            "[::1]:1",
+        ];
+        let shown = effective_of(&flags);
+        assert_eq!(shown["registry"].as_str(), Some("nacos://a:8848,b:1"));
+        assert_eq!(shown["advertise"].as_str(), Some("[::1]:1"));
+        assert_eq!(effective_of(&[])["registry"].as_str(), Some("none"));
     }
 
     #[test]

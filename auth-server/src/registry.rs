@@ -1,0 +1,224 @@
+//! `--registry` and `--advertise`: whether this server is listed in a service registry, and under which
+//! address (contract §1).
+//!
+//! Readiness does not depend on the registry: who finds this server in another way must not lose it
+//! with the registry, and who finds it there has the list of before.
+
+pub(crate) mod registration;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use contract::path_patterns::ContextPath;
+use http::uri::Authority;
+use process::exit::Failure;
+use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
+
+use crate::cli::ServeArgs;
+
+/// The flag that holds the address.
+const FLAG: &str = "--registry";
+const NONE: &str = "none";
+const SCHEME: &str = "nacos://";
+
+/// What to register, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct RegistryConfig {
+    pub(crate) settings: RegistrySettings,
+    pub(crate) advertised: Advertised,
+}
+
+/// Where others reach this server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    host: String,
+    /// `None`: the port that is listened on.
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidAdvertised {
+    #[error("expected HOST:PORT, or HOST for the port that is listened on")]
+    Malformed,
+    #[error("nobody can connect to an unspecified address")]
+    Unspecified,
+    #[error("needed with --registry, because others cannot reach what --listen names: HOST:PORT")]
+    Missing,
+}
+
+impl RegistryConfig {
+    /// `None`: this server is registered nowhere.
+    ///
+    /// # Errors
+    /// [`Failure::Config`], one line naming the flag; it repeats no password.
+    pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, Failure> {
+        let advertised = args.advertise.as_deref().map(Advertised::parse).transpose();
+        let refused = |error| Failure::Config(format!("--advertise: {error}"));
+        let advertised = advertised.map_err(refused)?;
+        let Some(settings) = settings(&args.registry, &args.registry_args)? else {
+            return Ok(None);
+        };
+        let advertised = match advertised {
+            Some(advertised) => advertised,
+            None => Advertised::from_listen(args.listen).map_err(refused)?,
+        };
+        Ok(Some(Self {
+            settings,
+            advertised,
+        }))
+    }
+}
+
+/// Without user and password.
+impl fmt::Display for RegistryConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", self.settings.address())
+    }
+}
+
+/// How a configuration file says it.
+pub(crate) fn shown(config: Option<&RegistryConfig>) -> String {
+    config.map_or(NONE.to_owned(), RegistryConfig::to_string)
+}
+
+fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>, Failure> {
+    let refused = |error: &dyn fmt::Display| Failure::Config(format!("{FLAG}: {error}"));
+    if text == NONE {
+        return Ok(None);
+    }
+    let address = text
+        .strip_prefix(SCHEME)
+        .ok_or_else(|| refused(&"expected none, or nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]"))?;
+    let address = address.strip_suffix('/').unwrap_or(address);
+    let address = RegistryAddress::parse(address).map_err(|error| refused(&error))?;
+    RegistrySettings::new(address, args, FLAG).map(Some)
+}
+
+impl Advertised {
+    fn parse(text: &str) -> Result<Self, InvalidAdvertised> {
+        // An IPv6 address without brackets and port.
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Self::reachable(address.to_string(), None);
+        }
+        let malformed = |_| InvalidAdvertised::Malformed;
+        let authority: Authority = text.parse().map_err(malformed)?;
+        let host = authority.host();
+        let port = match text.get(host.len()..).unwrap_or_default() {
+            "" => None,
+            port => {
+                let port = port.strip_prefix(':').ok_or(InvalidAdvertised::Malformed)?;
+                Some(
+                    port.parse::<u16>()
+                        .map_err(|_| InvalidAdvertised::Malformed)?,
+                )
+            }
+        };
+        Self::reachable(host.to_owned(), port.filter(|port| *port != 0))
+    }
+
+    /// What is listened on, where others can reach that.
+    fn from_listen(listen: SocketAddr) -> Result<Self, InvalidAdvertised> {
+        if listen.ip().is_unspecified() || listen.ip().is_loopback() {
+            return Err(InvalidAdvertised::Missing);
+        }
+        Self::reachable(listen.ip().to_string(), None)
+    }
+
+    fn reachable(host: String, port: Option<u16>) -> Result<Self, InvalidAdvertised> {
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        if host.is_empty() {
+            return Err(InvalidAdvertised::Malformed);
+        }
+        if address.is_ok_and(|address| address.is_unspecified()) {
+            return Err(InvalidAdvertised::Unspecified);
+        }
+        Ok(Self { host, port })
+    }
+
+    /// The entry for a server that listens on `port`. `secure` is what Spring Cloud calls TLS.
+    pub(crate) fn instance(&self, port: u16, context: &ContextPath, secure: bool) -> Instance {
+        let metadata = [
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("context-path", context.as_str()),
+            ("secure", if secure { "true" } else { "false" }),
+        ];
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Instance {
+            metadata: HashMap::from(metadata.map(owned)),
+            ..Instance::new(&self.host, self.port.unwrap_or(port))
+        }
+    }
+}
+
+impl fmt::Display for Advertised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host)?;
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn what_others_reach_is_an_address_or_a_name() {
+        for (text, entry) in [
+            ("10.0.0.1:9000", "10.0.0.1:9000"),
+            ("10.0.0.1", "10.0.0.1:7"),
+            ("10.0.0.1:0", "10.0.0.1:7"),
+            ("auth-1.internal:9000", "auth-1.internal:9000"),
+            ("[fd00::1]:9000", "[fd00::1]:9000"),
+            ("[fd00::1]", "[fd00::1]:7"),
+            ("fd00::1", "[fd00::1]:7"),
+            // Asked for, for a demonstration on one machine.
+            ("127.0.0.1", "127.0.0.1:7"),
+        ] {
+            let advertised = Advertised::parse(text).unwrap();
+            let context = "/auth".parse().unwrap();
+            let instance = advertised.instance(7, &context, false);
+            assert_eq!(instance.authority(), entry, "{text}");
+            assert_eq!(instance.metadata["context-path"], "/auth");
+            assert_eq!(instance.metadata["secure"], "false");
+            assert_eq!(Advertised::parse(&advertised.to_string()), Ok(advertised));
+        }
+    }
+
+    #[test]
+    fn what_nobody_reaches_is_refused() {
+        for (text, why) in [
+            ("", InvalidAdvertised::Malformed),
+            (":9000", InvalidAdvertised::Malformed),
+            ("a:b", InvalidAdvertised::Malformed),
+            ("a:70000", InvalidAdvertised::Malformed),
+            ("user@a:1", InvalidAdvertised::Malformed),
+            ("http://a:1", InvalidAdvertised::Malformed),
+            ("0.0.0.0:9000", InvalidAdvertised::Unspecified),
+            ("[::]:9000", InvalidAdvertised::Unspecified),
+            ("::", InvalidAdvertised::Unspecified),
+        ] {
+            assert_eq!(Advertised::parse(text), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_is_listened_on_is_advertised_only_if_others_reach_it() {
+        for (listen, advertised) in [
+            ("10.0.0.1:9000", Ok("10.0.0.1")),
+            ("[fd00::1]:9000", Ok("fd00::1")),
+            ("0.0.0.0:9000", Err(InvalidAdvertised::Missing)),
+            ("[::]:9000", Err(InvalidAdvertised::Missing)),
+            ("127.0.0.1:9000", Err(InvalidAdvertised::Missing)),
+            ("[::1]:9000", Err(InvalidAdvertised::Missing)),
+        ] {
+            let found = Advertised::from_listen(listen.parse().unwrap());
+            let found = found.map(|advertised| advertised.to_string());
+            assert_eq!(found, advertised.map(ToOwned::to_owned), "{listen}");
+        }
+    }
+}
