@@ -19,6 +19,8 @@ pub(crate) struct AdminPort {
     pub(crate) listener: TcpListener,
     pub(crate) health: Health,
     pub(crate) metrics: Arc<Registry>,
+    /// What it answers besides, to loopback peers only.
+    pub(crate) commands: Router,
 }
 
 #[async_trait]
@@ -30,8 +32,9 @@ impl BackgroundService for AdminPort {
         // Both sockets are open, and readiness has conditions of its own.
         self.health.set_started();
         let (health, metrics) = (self.health.clone(), Arc::clone(&self.metrics));
+        let commands = self.commands.clone();
         let served = match self.listener.try_clone() {
-            Ok(listener) => admin::serve(listener, health, metrics, Router::new(), ended).await,
+            Ok(listener) => admin::serve(listener, health, metrics, commands, ended).await,
             Err(error) => Err(error),
         };
         if let Err(error) = served {

@@ -24,6 +24,9 @@ pub(crate) enum Command {
     Check(Box<ServeArgs>),
     /// Ask a running sidecar whether it is ready
     Healthcheck(HealthcheckArgs),
+    /// Take a running sidecar out of service: it reports not ready, goes on serving, and this command
+    /// ends when nothing is in flight any more
+    Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
 }
@@ -47,6 +50,15 @@ pub(crate) struct HealthcheckArgs {
     pub(crate) admin: AdminArgs,
     /// Seconds to wait for the answer
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Seconds after which to give up
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     pub(crate) timeout: u64,
 }
 

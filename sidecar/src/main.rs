@@ -13,6 +13,7 @@ mod connection_limit;
 mod connections;
 mod conversation;
 mod discovery;
+mod drain;
 mod fault;
 mod framing;
 mod host;
@@ -53,6 +54,9 @@ fn run() -> Result<(), Failure> {
         Command::Check(args) => check(&args),
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
+        }
+        Command::Drain(args) => {
+            drain::until_drained(args.admin.admin_listen, Duration::from_secs(args.timeout))
         }
         Command::Wait(args) => {
             wait::until_ready(args.admin.admin_listen, Duration::from_secs(args.timeout))

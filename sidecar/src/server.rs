@@ -18,6 +18,7 @@ use crate::background::{AdminPort, KeyRefresh};
 use crate::config::Config;
 use crate::connection_limit::{ConnectionLimit, descriptors};
 use crate::connections::ClientConnections;
+use crate::drain::Drain;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
@@ -48,6 +49,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let announcement = announcement(&public, &admin)
         .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
     let stop = graceful_stop(announcement, &config, &shared);
+    let drain = Drain::by_command(&stop);
     let refresh = key_refresh(&config, &shared)?;
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
@@ -64,6 +66,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             listener: admin,
             health: shared.health.clone(),
             metrics: Arc::new(registry),
+            commands: drain.routes(),
         },
     ));
     // The stop alone holds the sender from here on: it waits for the receivers to go.

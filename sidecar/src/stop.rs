@@ -5,10 +5,9 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
@@ -19,17 +18,18 @@ use tokio::sync::watch;
 use crate::listening::Announcement;
 use crate::metrics::Metrics;
 
-/// Whether the process is on its way out: answers then close their connection.
+/// Whether, and since when, the process is on its way out: answers then close their connection.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Draining(Arc<AtomicBool>);
+pub(crate) struct Draining(Arc<OnceLock<Instant>>);
 
 impl Draining {
     pub(crate) fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.get().is_some()
     }
 
-    fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Begins, or has begun; since when.
+    pub(crate) fn begin(&self) -> Instant {
+        *self.0.get_or_init(Instant::now)
     }
 }
 
@@ -59,8 +59,9 @@ pub(crate) struct GracefulStop {
 impl GracefulStop {
     async fn drain(&self, lame_duck: Duration) {
         self.serving.unmet("stopping");
-        self.draining.begin();
-        tokio::time::sleep(lame_duck).await;
+        // What a `drain` command has waited already is not waited again.
+        let waited = self.draining.begin().elapsed();
+        tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
         self.connections.send_replace(true);
         let closed = tokio::time::timeout(self.times.drain_limit, self.connections.closed());
         if closed.await.is_err() {

@@ -4,6 +4,7 @@
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
 pub mod admin;
+pub mod admin_client;
 pub mod command_line;
 pub mod exit;
 pub mod health;

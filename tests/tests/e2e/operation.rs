@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tests::auth_server::{AuthServerPlan, admin_get};
 use tests::client::Request;
-use tests::process::Process;
+use tests::process::{CommandLine, Process};
 use tests::programs::Program;
 use tests::raw_client::RawClient;
 use tests::sidecar::SidecarPlan;
@@ -170,4 +170,59 @@ fn a_request_in_flight_is_finished_before_the_process_ends() {
     client.send(b"dy");
     assert_eq!(client.answer("POST").status(), 200);
     assert_eq!(stack.service.last_request().body, b"body");
+}
+
+#[test]
+fn the_drain_command_ends_when_nothing_is_in_flight_and_requests_go_on_meanwhile() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.flags(["--lame-duck", "0"])
+    });
+    let drain = |timeout: &str| {
+        let admin = stack.sidecar.admin().to_string();
+        CommandLine::new(Program::Sidecar.path())
+            .arguments(["drain", "--admin-listen", &admin, "--timeout", timeout])
+            .run()
+    };
+    let mut client = RawClient::connect(stack.sidecar.address());
+    let head = format!(
+        "POST /orders/slow HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 4\r\n\r\n",
+        stack.token()
+    );
+    client.send(head.as_bytes());
+    wait::until("the request to be in flight", || {
+        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+        metrics.contains("requests_in_flight 1\n").then_some(())
+    });
+
+    let held_up = drain("1");
+    assert_eq!(held_up.code, Some(69), "{}", held_up.stderr);
+    assert!(
+        held_up.stderr.contains("1 requests in flight"),
+        "{}",
+        held_up.stderr
+    );
+    assert_eq!(stack.sidecar.readiness(), 503);
+    let answer = stack.sidecar.bearing(&stack.token()).get("/list");
+    assert_eq!(answer.status(), 200, "still accepting");
+    assert_eq!(answer.header("Connection"), ["close"], "go elsewhere");
+
+    client.send(b"body");
+    assert_eq!(client.answer("POST").status(), 200);
+    let drained = drain("30");
+    assert_eq!(drained.code, Some(0), "{}", drained.stderr);
+}
+
+#[test]
+fn the_drain_command_says_when_there_is_no_sidecar_to_drain() {
+    let server = AuthServerPlan::new().start();
+    let admin = server.admin().to_string();
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments(["drain", "--admin-listen", &admin])
+        .run();
+    assert_eq!(end.code, Some(69));
+    assert!(
+        end.stderr.contains("not the admin port of a sidecar"),
+        "{}",
+        end.stderr
+    );
 }

@@ -1,0 +1,141 @@
+//! Asks a running program's admin port something, for commands that stand beside a server: an image
+//! holds no shell and no curl.
+
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::exit::Failure;
+
+/// A report is a few hundred bytes; whatever sends more is not our admin port.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// What was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// As it was sent: `HTTP/1.1 200 OK`.
+    pub status_line: String,
+    /// Empty where there is none.
+    pub body: String,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        Self {
+            status_line: head.lines().next().unwrap_or_default().to_owned(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// The status, if it is an HTTP answer.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        let mut words = self.status_line.split(' ');
+        words.next().filter(|word| word.starts_with("HTTP/1."))?;
+        words.next()?.parse().ok()
+    }
+}
+
+/// One request without a body to the admin port, which may be given as it was configured to listen
+/// (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
+///
+/// # Errors
+/// [`Failure::Unavailable`] when nobody answers in time.
+pub fn ask(
+    admin: SocketAddr,
+    method: &str,
+    path: &str,
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let address = reachable(admin);
+    exchange(address, method, path, timeout).map_err(|error| {
+        Failure::Unavailable(format!("no answer from http://{address}{path}: {error}"))
+    })
+}
+
+/// An unspecified address is one to listen on; to connect, it means this host.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    timeout: Duration,
+) -> std::io::Result<Answer> {
+    let started = Instant::now();
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
+
+    let mut answer = Vec::new();
+    let mut chunk = [0; 1024];
+    loop {
+        let left = timeout.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut chunk)? {
+            0 => return Ok(Answer::parse(&String::from_utf8_lossy(&answer))),
+            read if answer.len() + read > MAX_ANSWER => {
+                return Err(Error::other("the answer is too long"));
+            }
+            read => answer.extend(chunk.iter().take(read)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_its_status_line_and_its_body() {
+        for (text, status, body) in [
+            (
+                "HTTP/1.1 503 Service Unavailable\r\nA: b\r\n\r\n[{}]",
+                Some(503),
+                "[{}]",
+            ),
+            ("HTTP/1.1 200 OK\r\n\r\n", Some(200), ""),
+            ("SSH-2.0-x 200\r\n", None, ""),
+            ("", None, ""),
+        ] {
+            let answer = Answer::parse(text);
+            assert_eq!((answer.status(), answer.body.as_str()), (status, body));
+        }
+    }
+
+    #[test]
+    fn the_unspecified_address_is_asked_on_loopback() {
+        for (listen, ask) in [
+            ("0.0.0.0:9001", "127.0.0.1:9001"),
+            ("[::]:9001", "[::1]:9001"),
+            ("10.1.2.3:9001", "10.1.2.3:9001"),
+        ] {
+            assert_eq!(reachable(listen.parse().unwrap()), ask.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_port_that_accepts_and_says_nothing_is_given_up_at_the_timeout() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, brief) = (silent.local_addr().unwrap(), Duration::from_millis(50));
+        let failure = ask(address, "GET", "/readyz", brief).unwrap_err();
+        assert_eq!(failure.code(), 69);
+    }
+}
