@@ -9,6 +9,9 @@ pub(crate) enum Change<'a> {
     Add { secret: &'a str },
     /// Makes another secret valid; the one before it stays so.
     Rotate { secret: &'a str },
+    /// Makes this secret valid, whatever is there: registers the application, gives it another
+    /// secret, or changes nothing. Whoever holds the secrets elsewhere may say it any number of times.
+    Ensure { secret: &'a str },
     /// Ends the validity of all secrets but the newest.
     DropOld,
     /// Takes its registration away.
@@ -33,6 +36,11 @@ impl Change<'_> {
         match (self, registered) {
             (Self::Add { secret }, None) => Ok(SecretHashes::of(secret)),
             (Self::Add { .. }, Some(_)) => Err(Refused::Registered),
+            (Self::Ensure { secret }, None) => Ok(SecretHashes::of(secret)),
+            (Self::Ensure { secret }, Some(secrets)) if secrets.match_any(secret) => {
+                Ok(secrets.clone())
+            }
+            (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (_, None) => Err(Refused::NotRegistered),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
@@ -50,6 +58,10 @@ mod tests {
         let (add, rotate) = (Change::Add { secret: "a" }, Change::Rotate { secret: "b" });
         let (one, removed) = (SecretHashes::of("a"), SecretHashes::none());
         let two = one.with_new("b");
+        let (ensure_a, ensure_b) = (
+            Change::Ensure { secret: "a" },
+            Change::Ensure { secret: "b" },
+        );
         for (change, record, expected) in [
             (add, None, Ok(&one)),
             (add, Some(&removed), Ok(&one)),
@@ -57,6 +69,11 @@ mod tests {
             (rotate, Some(&one), Ok(&two)),
             (rotate, None, Err(Refused::NotRegistered)),
             (rotate, Some(&removed), Err(Refused::NotRegistered)),
+            (ensure_a, None, Ok(&one)),
+            (ensure_a, Some(&removed), Ok(&one)),
+            (ensure_a, Some(&one), Ok(&one)),
+            (ensure_a, Some(&two), Ok(&two)),
+            (ensure_b, Some(&one), Ok(&two)),
             (Change::DropOld, Some(&two), Ok(&SecretHashes::of("b"))),
             (Change::DropOld, Some(&one), Ok(&one)),
             (Change::DropOld, None, Err(Refused::NotRegistered)),

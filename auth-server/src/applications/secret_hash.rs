@@ -95,7 +95,7 @@ impl SecretHashes {
     }
 
     /// Compares with every secret, also after one that matches.
-    pub(super) fn match_any(&self, secret: &str) -> bool {
+    pub(crate) fn match_any(&self, secret: &str) -> bool {
         let presented = SecretHash::of(secret);
         let matches = self.hashes.iter().filter(|hash| hash.equals(&presented));
         matches.count() > 0

@@ -1,5 +1,7 @@
 //! The command line of `application`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::StoreArgs;
@@ -9,6 +11,9 @@ use crate::applications::AppId;
 pub(crate) enum ApplicationCommand {
     /// Register an application and print its generated secret, once
     Add(ApplicationAddArgs),
+    /// Make a secret that others hold already valid: register the application with it, or add it to
+    /// the one that is; may be repeated
+    Ensure(ApplicationEnsureArgs),
     /// Print the registered applications
     List(StoreArgs),
     /// Make another secret valid and print it, once; the one before it stays valid
@@ -24,6 +29,18 @@ pub(crate) struct ApplicationAddArgs {
     /// The application's id: 1 to 128 characters without white space
     #[arg(long, value_name = "ID")]
     pub(crate) app_id: AppId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplicationEnsureArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The application's id: 1 to 128 characters without white space
+    #[arg(long, value_name = "ID")]
+    pub(crate) app_id: AppId,
+    /// File that holds the secret: 32 or more random characters, which the application is given too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) app_secret_file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,15 @@
 //! `application …`: acts on the store while servers run, which take it over at their next look.
 
 use process::exit::Failure;
+use process::secret_file;
 
 use super::{print, store_failure};
 use crate::applications::change::{Change, Refused};
 use crate::applications::{AppId, Applications};
 use crate::cli::StoreArgs;
-use crate::cli::application::{ApplicationCommand, ApplicationRemoveArgs, RotateSecretArgs};
+use crate::cli::application::{
+    ApplicationCommand, ApplicationEnsureArgs, ApplicationRemoveArgs, RotateSecretArgs,
+};
 use crate::config::store_location;
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, within_timeout};
@@ -14,10 +17,14 @@ use crate::random;
 
 /// Somebody else changed the same application in between; that often it is no coincidence.
 const TRIES: usize = 5;
+/// Of a secret only an unsalted, quick hash is kept: right for random text of this length, wrong for
+/// a word that somebody thought up.
+const SHORTEST_SECRET: usize = 32;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     match command {
         ApplicationCommand::Add(args) => add(&args.store, &args.app_id).await,
+        ApplicationCommand::Ensure(args) => ensure(args).await,
         ApplicationCommand::List(args) => list(args).await,
         ApplicationCommand::RotateSecret(args) => rotate_secret(args).await,
         ApplicationCommand::Remove(args) => remove(args).await,
@@ -29,6 +36,19 @@ async fn add(store: &StoreArgs, app_id: &AppId) -> Result<(), Failure> {
     let location = store_location(store)?;
     change(&location, app_id, Change::Add { secret: &secret }).await?;
     print(&secret)
+}
+
+async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
+    let secret = secret_file::read(&args.app_secret_file)?;
+    if secret.len() < SHORTEST_SECRET {
+        return Err(Failure::Config(format!(
+            "--app-secret-file {}: shorter than {SHORTEST_SECRET} characters: \
+             a secret is random text, as application add makes it",
+            args.app_secret_file.display()
+        )));
+    }
+    let location = store_location(&args.store)?;
+    change(&location, &args.app_id, Change::Ensure { secret: &secret }).await
 }
 
 async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
@@ -101,6 +121,9 @@ fn refusal(refused: Refused, id: &AppId, location: &StoreLocation) -> Failure {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use clap::Parser;
 
     use super::*;
@@ -118,6 +141,13 @@ mod tests {
                 unreachable!("an application command")
             };
             run(&command).await
+        }
+
+        fn secret_file(&self, secret: &str) -> String {
+            let file = self.0.path().join(format!("{}.secret", secret.len()));
+            std::fs::write(&file, secret).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            file.display().to_string()
         }
 
         async fn secrets(&self, id: &str) -> usize {
@@ -151,6 +181,30 @@ mod tests {
                 "{words:?}"
             );
             assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_others_hold_is_made_valid_once_and_a_short_one_is_refused() {
+        let desk = Desk(tempfile::tempdir().unwrap());
+        let (first, second) = ("a".repeat(32), "b".repeat(33));
+        let (first, second) = (desk.secret_file(&first), desk.secret_file(&second));
+        let short = desk.secret_file("changeit");
+        for (file, code, secrets) in [
+            (&short, 78, 0),
+            (&first, 0, 1),
+            (&first, 0, 1),
+            (&second, 0, 2),
+            (&first, 0, 2),
+        ] {
+            let words = ["ensure", "--app-id", "orders", "--app-secret-file", file];
+            let outcome = desk.run(&words).await;
+            assert_eq!(
+                outcome.err().map_or(0, |failure| failure.code()),
+                code,
+                "{file}"
+            );
+            assert_eq!(desk.secrets("orders").await, secrets, "{file}");
         }
     }
 }

@@ -26,6 +26,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "keys export-public"),
     (Program::AuthServer, "application"),
     (Program::AuthServer, "application add"),
+    (Program::AuthServer, "application ensure"),
     (Program::AuthServer, "application list"),
     (Program::AuthServer, "application rotate-secret"),
     (Program::AuthServer, "application remove"),
@@ -40,6 +41,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, "serve"),
     (Program::Sidecar, "check"),
     (Program::Sidecar, "healthcheck"),
+    (Program::Sidecar, "drain"),
     (Program::Sidecar, "wait"),
 ];
 
