@@ -1,0 +1,219 @@
+//! The fleet's tick: as many sidecars as there are descriptors for, up to 10 000, ask for the keys in the
+//! same moment. `make bench-fleet`.
+//!
+//! A tick is two requests: the contract's key endpoint, and the key set, which is normally a 304.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a program at a terminal; a measurement that cannot be taken ends with a message"
+)]
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bench::cpu::{self, microseconds_each};
+use bench::keep_alive::{Head, get};
+use bench::settings::Settings;
+use bench::statistics::Summary;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Barrier, mpsc};
+
+const FLEET: usize = 10_000;
+/// For this program's own files.
+const RESERVED_DESCRIPTORS: u64 = 100;
+const TARGET_MICROSECONDS: f64 = 30.0;
+const TARGET_SECONDS: f64 = 1.0;
+/// Longer than it takes to open all connections: an idle one is not to be closed meanwhile.
+const REQUEST_TIMEOUT: &str = "120";
+
+/// Whether a sidecar's connections stay open from tick to tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Connections {
+    /// Opened before the tick.
+    Open,
+    /// Opened in the tick, one for each of the two requests.
+    New,
+}
+
+fn main() {
+    let settings = Settings::from_environment(5, 0.0);
+    let fleet = settings.amount(FLEET, 50).min(descriptors());
+    if fleet < FLEET && !settings.smoke {
+        println!(
+            "scaled down to {fleet} connections: the limit of open files is {}",
+            fleet + 100
+        );
+    }
+    let server = AuthServerPlan::new()
+        .flags(["--request-timeout", REQUEST_TIMEOUT])
+        .start()
+        .ready();
+    let process = server.process().id();
+    println!("auth server {}", cpu::share_processors(process));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    for connections in [Connections::Open, Connections::New] {
+        let rounds: Vec<_> = (0..settings.rounds)
+            .map(|_| runtime.block_on(tick(&server, fleet, connections)))
+            .collect();
+        report(connections, fleet, &rounds);
+    }
+}
+
+/// One tick of the whole fleet.
+struct Tick {
+    microseconds_each: f64,
+    /// Until the last one was served.
+    seconds: f64,
+}
+
+fn report(connections: Connections, fleet: usize, rounds: &[Tick]) {
+    let summary = |of: fn(&Tick) -> f64| {
+        let values: Vec<_> = rounds.iter().map(of).collect();
+        Summary::of(&values).expect("at least one round")
+    };
+    let (cpu, all) = (
+        summary(|tick| tick.microseconds_each),
+        summary(|tick| tick.seconds),
+    );
+    let how = match connections {
+        Connections::Open => "connections open before the tick",
+        Connections::New => "a new connection for each request",
+    };
+    let verdict = |met| if met { "met" } else { "missed" };
+    println!("{fleet} sidecars, {how}:");
+    println!(
+        "  CPU of the auth server for a request: {cpu:.1} µs (target ≤ {TARGET_MICROSECONDS} µs: {})",
+        verdict(cpu.median <= TARGET_MICROSECONDS)
+    );
+    println!(
+        "  all served after {all} s (target ≤ {TARGET_SECONDS} s: {})",
+        verdict(all.median <= TARGET_SECONDS)
+    );
+}
+
+/// As many as the operating system lets this process open.
+fn descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let granted = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        Err(_) => limit.current,
+    };
+    let left = granted.map_or(u64::MAX, |all| all.saturating_sub(RESERVED_DESCRIPTORS));
+    usize::try_from(left).unwrap_or(usize::MAX)
+}
+
+/// What each sidecar sends.
+struct Poll {
+    address: SocketAddr,
+    key: Vec<u8>,
+    jwks: Vec<u8>,
+}
+
+async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Tick {
+    let poll = Arc::new(poll(server.address()).await);
+    let (start, mut done) = (Arc::new(Barrier::new(fleet + 1)), mpsc::unbounded_channel());
+    for _ in 0..fleet {
+        let (poll, start, done) = (Arc::clone(&poll), Arc::clone(&start), done.0.clone());
+        tokio::spawn(async move {
+            let outcome = sidecar(&poll, &start, connections).await;
+            let _ = done.send(outcome.map(|()| Instant::now()));
+        });
+    }
+    drop(done.0);
+    // Not all at once: this is not what is measured.
+    start.wait().await;
+    let process = server.process().id();
+    let (before, begun) = (cpu::time_of(process), Instant::now());
+    start.wait().await;
+    let mut last = Duration::ZERO;
+    while let Some(outcome) = done.1.recv().await {
+        let served = outcome.unwrap_or_else(|error| panic!("a sidecar was not served: {error}"));
+        last = last.max(served - begun);
+    }
+    let spent = cpu::time_of(process) - before;
+    Tick {
+        microseconds_each: microseconds_each(spent, 2 * fleet as u64),
+        seconds: last.as_secs_f64(),
+    }
+}
+
+/// Learns the version of the key set, as a sidecar has after its first tick.
+async fn poll(address: SocketAddr) -> Poll {
+    let key = get(&format!("/auth{SECRET_KEY}"), &[]);
+    let path = "/auth/.well-known/jwks.json";
+    let mut stream = connect(address).await.expect("a connection");
+    let answer = exchange(&mut stream, &get(path, &[])).await;
+    let (_, head) = answer.expect("the key set");
+    let version = head
+        .split("\r\n")
+        .find_map(|line| line.strip_prefix("etag: "))
+        .expect("a version");
+    let known = format!("If-None-Match: {version}");
+    Poll {
+        address,
+        key,
+        jwks: get(path, &[&known]),
+    }
+}
+
+/// The barrier opens twice: when all stand ready, and for the tick.
+async fn sidecar(poll: &Poll, start: &Barrier, connections: Connections) -> io::Result<()> {
+    let mut open = match connections {
+        Connections::Open => Some(connect(poll.address).await?),
+        Connections::New => None,
+    };
+    start.wait().await;
+    start.wait().await;
+    for (request, expected) in [(&poll.key, 200), (&poll.jwks, 304)] {
+        let mut stream = match open.take() {
+            Some(stream) => stream,
+            None => connect(poll.address).await?,
+        };
+        let (status, _) = exchange(&mut stream, request).await?;
+        assert_eq!(status, expected, "a poll");
+        if connections == Connections::Open {
+            open = Some(stream);
+        }
+    }
+    Ok(())
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// One request; the status and the head of its answer.
+async fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<(u16, String)> {
+    stream.write_all(request).await?;
+    let mut buffer = [0; 4096];
+    let mut filled = 0;
+    loop {
+        let count = stream.read(&mut buffer[filled..]).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        filled += count;
+        match Head::parse(&buffer[..filled])? {
+            Some(head) if filled >= head.body.end => {
+                let text = String::from_utf8_lossy(&buffer[..head.body.start]);
+                return Ok((head.status, text.into_owned()));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Who takes part: each a process with one worker thread in front of the same service.
+
+pub(crate) mod envoy;
+pub(crate) mod haproxy;
+pub(crate) mod nginx;
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bench::cpu;
+use tempfile::TempDir;
+use tests::process::{CommandLine, Process};
+use tests::redis_server::free_address;
+use tests::wait;
+
+/// A contestant that runs, or the service behind them.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    process: Process,
+    /// Its configuration.
+    _directory: Option<TempDir>,
+}
+
+impl Running {
+    /// Waits until it accepts connections.
+    pub(crate) fn new(
+        name: &str,
+        address: SocketAddr,
+        mut process: Process,
+        directory: Option<TempDir>,
+    ) -> Self {
+        wait::until(&format!("{name} to listen"), || {
+            assert!(process.ended().is_none(), "{name}: {}", process.output());
+            TcpStream::connect(address).ok()
+        });
+        Self {
+            address,
+            process,
+            _directory: directory,
+        }
+    }
+
+    pub(crate) fn cpu_time(&self) -> Duration {
+        cpu::time_of(self.process.id())
+    }
+
+    /// Resident memory in MiB.
+    pub(crate) fn resident_mib(&self) -> f64 {
+        resident_mib(&self.process)
+    }
+}
+
+pub(crate) fn resident_mib(process: &Process) -> f64 {
+    let kib = process.resident_kib().expect("VmRSS in /proc");
+    #[expect(clippy::cast_precision_loss, reason = "far less than 2^52 KiB")]
+    let mib = kib as f64 / 1024.0;
+    mib
+}
+
+/// This executable, as a proxy without any rule.
+pub(crate) fn bare_pingora(upstream: SocketAddr) -> Running {
+    let this = std::env::current_exe().expect("the path of this program");
+    let address = free_address();
+    let process = CommandLine::new(this)
+        .arguments(["bare-pingora".to_owned()])
+        .arguments([address.to_string(), upstream.to_string()])
+        .start();
+    Running::new("bare Pingora", address, process, None)
+}

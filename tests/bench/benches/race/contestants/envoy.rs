@@ -1,0 +1,107 @@
+//! Envoy: plain, and with `jwt_authn`, with and without its token cache.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tests::process::CommandLine;
+use tests::redis_server::free_address;
+
+use super::Running;
+use crate::tokens::{ISSUER, LEEWAY};
+
+const TYPES: &str = "type.googleapis.com/envoy.extensions.filters";
+
+/// A proxy without rules.
+pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
+    start(program, upstream, &[])
+}
+
+/// Whether verified tokens are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cache {
+    On,
+    Off,
+}
+
+/// The same checks as the sidecar's; the service is told who the user is.
+pub(crate) fn verifying(
+    program: &Path,
+    upstream: SocketAddr,
+    jwk_set: &str,
+    cache: Cache,
+) -> Running {
+    let mut provider = json!({
+        "issuer": ISSUER,
+        "local_jwks": {"inline_string": jwk_set},
+        "forward": true,
+        "forward_payload_header": "x-current-user",
+        "clock_skew_seconds": LEEWAY,
+    });
+    if cache == Cache::On {
+        provider["jwt_cache_config"] = json!({"jwt_cache_size": 10_000});
+    }
+    let filter = json!({
+        "name": "envoy.filters.http.jwt_authn",
+        "typed_config": {
+            "@type": format!("{TYPES}.http.jwt_authn.v3.JwtAuthentication"),
+            "providers": {"bench": provider},
+            "rules": [{"match": {"prefix": "/"}, "requires": {"provider_name": "bench"}}],
+        },
+    });
+    start(program, upstream, &[filter])
+}
+
+fn start(program: &Path, upstream: SocketAddr, filters: &[Value]) -> Running {
+    let (address, directory) = (
+        free_address(),
+        tempfile::tempdir().expect("a temporary directory"),
+    );
+    let file = directory.path().join("envoy.json");
+    let configuration = configuration(address, upstream, filters).to_string();
+    std::fs::write(&file, configuration).expect("the configuration is written");
+    let process = CommandLine::new(program)
+        .arguments(["--concurrency", "1", "--disable-hot-restart"])
+        .arguments(["--log-level", "error", "-c"])
+        .arguments([file])
+        .start();
+    Running::new("envoy", address, process, Some(directory))
+}
+
+fn configuration(address: SocketAddr, upstream: SocketAddr, filters: &[Value]) -> Value {
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": format!("{TYPES}.http.router.v3.Router")},
+    });
+    let filters: Vec<_> = filters.iter().cloned().chain([router]).collect();
+    let manager = json!({
+        "@type": format!("{TYPES}.network.http_connection_manager.v3.HttpConnectionManager"),
+        "stat_prefix": "bench",
+        "http_filters": filters,
+        "route_config": {"virtual_hosts": [{
+            "name": "all", "domains": ["*"],
+            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "service"}}],
+        }]},
+    });
+    let endpoint = json!({"endpoint": {"address": socket_address(upstream)}});
+    json!({"static_resources": {
+        "listeners": [{
+            "address": socket_address(address),
+            "filter_chains": [{"filters": [{
+                "name": "envoy.filters.network.http_connection_manager",
+                "typed_config": manager,
+            }]}],
+        }],
+        "clusters": [{
+            "name": "service", "type": "STATIC",
+            "load_assignment": {
+                "cluster_name": "service",
+                "endpoints": [{"lb_endpoints": [endpoint]}],
+            },
+        }],
+    }})
+}
+
+fn socket_address(address: SocketAddr) -> Value {
+    json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}})
+}

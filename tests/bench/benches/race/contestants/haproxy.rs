@@ -1,0 +1,68 @@
+//! HAProxy: plain, and with `jwt_verify`, which has no cache.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tests::process::CommandLine;
+use tests::redis_server::free_address;
+
+use super::Running;
+use crate::tokens::{ISSUER, LEEWAY};
+
+/// A proxy without rules.
+pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
+    start(program, upstream, "", None)
+}
+
+/// The same checks as the sidecar's: algorithm, signature, `exp`, `iss`; and the service is told who
+/// the user is.
+pub(crate) fn verifying(program: &Path, upstream: SocketAddr, public_pem: &str) -> Running {
+    // Without `-m`, HAProxy does not know how to compare a variable.
+    let rules = format!(
+        r#"
+  http-request set-var(txn.token) http_auth_bearer
+  http-request set-var(txn.alg) var(txn.token),jwt_header_query('$.alg')
+  http-request deny deny_status 401 unless {{ var(txn.alg) -m str RS256 }}
+  http-request deny deny_status 401 unless {{ var(txn.token),jwt_verify(txn.alg,"KEY") -m int 1 }}
+  http-request deny deny_status 401 unless {{ var(txn.token),jwt_payload_query('$.iss') -m str {ISSUER} }}
+  http-request set-var(txn.now) date(-{LEEWAY})
+  http-request set-var(txn.left) var(txn.token),jwt_payload_query('$.exp','int'),sub(txn.now)
+  http-request deny deny_status 401 unless {{ var(txn.left) -m int gt 0 }}
+  http-request set-header X-Current-User %[var(txn.token),jwt_payload_query('$.username')]
+"#
+    );
+    start(program, upstream, &rules, Some(public_pem))
+}
+
+fn start(program: &Path, upstream: SocketAddr, rules: &str, public_pem: Option<&str>) -> Running {
+    let (address, directory) = (
+        free_address(),
+        tempfile::tempdir().expect("a temporary directory"),
+    );
+    let key = directory.path().join("key.pem");
+    std::fs::write(&key, public_pem.unwrap_or_default()).expect("the key is written");
+    let rules = rules.replace("KEY", &key.display().to_string());
+    let configuration = format!(
+        "global
+  nbthread 1
+  maxconn 4096
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 600s
+  timeout server 600s
+frontend front
+  bind {address}
+{rules}
+  default_backend service
+backend service
+  server service {upstream}
+"
+    );
+    let file = directory.path().join("haproxy.cfg");
+    std::fs::write(&file, configuration).expect("the configuration is written");
+    let process = CommandLine::new(program)
+        .arguments(["-db".into(), "-f".into(), file])
+        .start();
+    Running::new("haproxy", address, process, Some(directory))
+}

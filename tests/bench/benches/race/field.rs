@@ -1,0 +1,136 @@
+//! The starting field: which programs there are, and each of them started.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bench::machine;
+use bench::settings::Settings;
+use tempfile::NamedTempFile;
+use tests::keys::SigningType;
+use tests::programs::Program;
+use tests::sidecar::SidecarPlan;
+use tests::socket_server::SocketServer;
+use tests::stack::signing_flags;
+
+use crate::contestants::envoy::Cache;
+use crate::contestants::{Running, bare_pingora, envoy, haproxy, nginx};
+use crate::results::Who;
+use crate::tokens::{ISSUER, Issuer};
+use crate::upstream;
+
+/// Fewer than a turn of the quickest contestant needs end its turn early.
+const FRESH_TOKENS: usize = 30_000;
+
+/// Who takes part, and all they need.
+pub(crate) struct Field {
+    pub(crate) issuer: Issuer,
+    pub(crate) auth_server: SocketServer,
+    pub(crate) upstream: Running,
+    pub(crate) running: BTreeMap<Who, Running>,
+    pub(crate) fresh_tokens: NamedTempFile,
+    programs: Programs,
+}
+
+struct Programs {
+    haproxy: Option<PathBuf>,
+    nginx: Option<PathBuf>,
+    envoy: Option<PathBuf>,
+}
+
+impl Programs {
+    fn find() -> Self {
+        let envoy = std::env::var_os("POSTERN_BENCH_ENVOY").map(PathBuf::from);
+        let envoy = envoy.filter(|file| file.is_file());
+        Self {
+            haproxy: present("haproxy", machine::find("haproxy")),
+            nginx: present("nginx", machine::find("nginx")),
+            envoy: present("envoy", envoy.or_else(|| machine::find("envoy"))),
+        }
+    }
+}
+
+fn present(name: &str, found: Option<PathBuf>) -> Option<PathBuf> {
+    if found.is_none() {
+        println!("SKIP {name} is not here and does not take part – make bench-peers");
+    }
+    found
+}
+
+impl Field {
+    pub(crate) fn start(settings: &Settings) -> Self {
+        let programs = Programs::find();
+        let issuer = Issuer::new(SigningType::Rsa);
+        println!("signing tokens …");
+        let fresh_tokens = issuer.good_file(settings.amount(FRESH_TOKENS, 200));
+        let mut field = Self {
+            auth_server: issuer.auth_server(),
+            upstream: upstream::start(),
+            running: BTreeMap::new(),
+            fresh_tokens,
+            issuer,
+            programs,
+        };
+        field.start_contestants();
+        field
+    }
+
+    fn start_contestants(&mut self) {
+        let (service, jwk_set) = (self.upstream.address, self.issuer.jwk_set());
+        let mut running = BTreeMap::from([
+            (Who::Sidecar, self.sidecar(&[])),
+            (Who::Pingora, bare_pingora(service)),
+        ]);
+        if let Some(program) = &self.programs.haproxy {
+            let pem = self.issuer.public_pem();
+            running.insert(Who::Haproxy, haproxy::plain(program, service));
+            running.insert(Who::HaproxyJwt, haproxy::verifying(program, service, &pem));
+        }
+        if let Some(program) = &self.programs.nginx {
+            running.insert(Who::Nginx, nginx::plain(program, service));
+        }
+        if let Some(program) = &self.programs.envoy {
+            let verifying = |cache| envoy::verifying(program, service, jwk_set, cache);
+            running.insert(Who::Envoy, envoy::plain(program, service));
+            running.insert(Who::EnvoyJwt, verifying(Cache::Off));
+            running.insert(Who::EnvoyJwtCached, verifying(Cache::On));
+        }
+        self.running = running;
+    }
+
+    /// A sidecar as it is by default, but for these flags.
+    pub(crate) fn sidecar(&self, flags: &[String]) -> Running {
+        sidecar(&self.upstream, &self.auth_server, SigningType::Rsa, flags)
+    }
+
+    pub(crate) fn versions(&self) -> Vec<String> {
+        let sidecar = machine::version(Program::Sidecar.path(), "--version");
+        let of = |program: &Option<PathBuf>, flag| machine::version(program.as_ref()?, flag);
+        let all = [
+            sidecar.map(|version| format!("Postern {version}")),
+            of(&self.programs.haproxy, "-v"),
+            of(&self.programs.nginx, "-v"),
+            of(&self.programs.envoy, "--version"),
+            machine::version("wrk", "-v"),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// A sidecar in front of the service, trusting this auth server.
+pub(crate) fn sidecar(
+    upstream: &Running,
+    auth_server: &SocketServer,
+    signing_type: SigningType,
+    flags: &[String],
+) -> Running {
+    let auth_server = format!("http://{}/auth", auth_server.address());
+    let sidecar = SidecarPlan::to(&format!("http://{}", upstream.address), &auth_server)
+        .app_name("")
+        .flags(signing_flags(signing_type).iter().copied())
+        .flags(["--issuer", ISSUER, "--threads", "1"])
+        .flags(flags.iter().map(String::as_str))
+        .start()
+        .ready();
+    let address = sidecar.address();
+    Running::new("sidecar", address, sidecar.into_process(), None)
+}

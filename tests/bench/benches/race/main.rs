@@ -1,0 +1,66 @@
+//! The race: what a request costs in the sidecar and in the proxies that people would take instead, all
+//! on this machine, in this run, in turns. `make bench`.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a program at a terminal; a measurement that cannot be taken ends with a message"
+)]
+
+mod bare_pingora;
+mod contestants;
+mod field;
+mod measurements;
+mod report;
+mod results;
+mod targets;
+mod tokens;
+mod upstream;
+
+use std::process::ExitCode;
+
+use bench::settings::Settings;
+use bench::{document, machine};
+use tests::programs::repository;
+
+use crate::field::Field;
+use crate::measurements::measure;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["bare-pingora", listen, upstream] => bare_pingora::serve(listen, address(upstream)),
+        ["upstream", listen] => upstream::serve(address(listen)),
+        // cargo itself says `--bench`.
+        [] | ["--bench"] => return race(),
+        _ => panic!("unknown arguments: {words:?}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn race() -> ExitCode {
+    if machine::find("wrk").is_none() {
+        println!("wrk is missing, and nothing can be measured without it: make bench-peers");
+        return ExitCode::FAILURE;
+    }
+    let settings = Settings::from_environment(5, 3.0);
+    let begun = std::time::Instant::now();
+    println!("load average before: {}", machine::load_average());
+    let field = Field::start(&settings);
+    let results = measure(&field, &settings);
+    let report = report::markdown(&results, &field.versions(), &settings);
+    println!("\n{report}\nmeasured in {} s", begun.elapsed().as_secs());
+    if settings.write {
+        let docs = repository().join("docs");
+        document::write_part(&docs.join("performance.md"), "race", &report);
+        let chart = report::chart(&results).to_svg();
+        std::fs::write(docs.join("performance.svg"), chart).expect("the chart is written");
+        println!("docs/performance.md and docs/performance.svg are written");
+    }
+    ExitCode::SUCCESS
+}
+
+fn address(text: &str) -> std::net::SocketAddr {
+    text.parse().expect("an address and a port")
+}

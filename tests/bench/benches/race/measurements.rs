@@ -1,0 +1,305 @@
+//! The measurements, each in rounds in which every contestant has its turn: what disturbs the machine
+//! for a while disturbs all of them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bench::cpu::microseconds_each;
+use bench::keep_alive::{KeepAlive, get, get_with_token};
+use bench::load::{OpenLoop, each_once};
+use bench::settings::Settings;
+use bench::wrk::{self, Tokens};
+use tests::keys::SigningType;
+use tests::process::CommandLine;
+use tests::programs::Program;
+
+use crate::contestants::Running;
+use crate::field::{Field, sidecar};
+use crate::results::{Results, Rounds, Who, Work};
+use crate::tokens::{Bad, Issuer, in_parallel};
+use crate::upstream::BODY;
+
+/// Connections of the closed loops.
+const CONNECTIONS: usize = 32;
+/// Requests a second of the open loop.
+const RATE: f64 = 5000.0;
+/// What everybody asks for.
+const PATH: &str = "/orders/list";
+/// How many requests a process gets before its turn.
+const WARM_UP: usize = 2000;
+/// Numbers of tokens from here on are in no file.
+const OTHER_TOKENS: usize = 10_000_000;
+
+/// Every turn of the closed loop.
+const TURNS: [(Work, Who); 10] = [
+    (Work::Plain, Who::Pingora),
+    (Work::Plain, Who::Haproxy),
+    (Work::Plain, Who::Nginx),
+    (Work::Plain, Who::Envoy),
+    (Work::Repeated, Who::Sidecar),
+    (Work::Repeated, Who::HaproxyJwt),
+    (Work::Repeated, Who::EnvoyJwtCached),
+    (Work::Fresh, Who::Sidecar),
+    (Work::Fresh, Who::HaproxyJwt),
+    (Work::Fresh, Who::EnvoyJwt),
+];
+
+/// Everything, one after the other.
+pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
+    let token = field.issuer.token(OTHER_TOKENS);
+    let mut results = Results {
+        token_bytes: token.len(),
+        ..Results::default()
+    };
+    check(field, &token);
+    closed_loop(field, settings, &token, &mut results);
+    one_connection(field, settings, &token, &mut results);
+    open_loop(field, settings, &token, &mut results);
+    refusals(field, settings, &mut results);
+    pass_list(field, settings, &token, &mut results);
+    memory(field, settings, &mut results);
+    cache(field, settings, &mut results);
+    results
+}
+
+/// Everybody lets the good token through and refuses a bad one, or its figures would be worth nothing.
+fn check(field: &Field, token: &str) {
+    let forged = format!("{}A", token.get(..token.len() - 1).unwrap_or_default());
+    for (who, running) in &field.running {
+        let mut connection = KeepAlive::connect(running.address).expect("a connection");
+        let status = connection.exchange(&get_with_token(PATH, token));
+        assert_eq!(status.expect("an answer"), 200, "{who:?} and a good token");
+        assert_eq!(connection.body(), BODY.as_bytes(), "{who:?}");
+        let mut connection = KeepAlive::connect(running.address).expect("a connection");
+        let status = connection.exchange(&get_with_token(PATH, &forged));
+        let expected = match who {
+            Who::Sidecar | Who::HaproxyJwt | Who::EnvoyJwt | Who::EnvoyJwtCached => 401,
+            Who::Pingora | Who::Haproxy | Who::Nginx | Who::Envoy | Who::Direct => 200,
+        };
+        assert_eq!(status.expect("an answer"), expected, "{who:?}, forged");
+    }
+}
+
+/// One turn: CPU µs for each request, and what `wrk` saw. All answers are of one kind.
+fn turn(
+    running: &Running,
+    tokens: Tokens<'_>,
+    path: &str,
+    settings: &Settings,
+) -> (f64, wrk::Seen) {
+    let before = running.cpu_time();
+    let seen = wrk::run(running.address, path, CONNECTIONS, settings.turn, tokens);
+    let spent = running.cpu_time() - before;
+    (microseconds_each(spent, seen.requests), seen)
+}
+
+fn good_turn(
+    running: &Running,
+    tokens: Tokens<'_>,
+    path: &str,
+    settings: &Settings,
+) -> (f64, wrk::Seen) {
+    let (cpu, seen) = turn(running, tokens, path, settings);
+    assert_eq!(seen.refused, 0, "good requests were refused");
+    (cpu, seen)
+}
+
+fn warm_up(address: SocketAddr, request: &[u8], settings: &Settings) {
+    let count = settings.amount(WARM_UP, 50);
+    each_once(address, CONNECTIONS, count, |_| request);
+}
+
+fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    for round in 1..=settings.rounds {
+        println!("closed loop, round {round} of {}", settings.rounds);
+        for (work, who) in TURNS {
+            let Some(running) = field.running.get(&who) else {
+                continue;
+            };
+            // A cache that saw the tokens in the round before must not know them in this one.
+            let new = (work == Work::Fresh && who == Who::Sidecar).then(|| field.sidecar(&[]));
+            let running = new.as_ref().unwrap_or(running);
+            let (tokens, request) = match work {
+                Work::Plain => (Tokens::None, get(PATH, &[])),
+                Work::Repeated => (Tokens::One(token), get_with_token(PATH, token)),
+                Work::Fresh => (
+                    Tokens::Each(field.fresh_tokens.path()),
+                    get_with_token(PATH, token),
+                ),
+            };
+            warm_up(running.address, &request, settings);
+            let (cpu, seen) = good_turn(running, tokens, PATH, settings);
+            let (work_name, name) = (work.name(), who.name());
+            println!("  {name}, {work_name}: {cpu:.1} µs, {:.0}/s", seen.rate);
+            results.cpu.entry((work, who)).or_default().push(cpu);
+            let rates = results.rate.entry((work, who)).or_default();
+            // With tokens that run out, the loop ends before wrk's clock does.
+            rates.extend((work != Work::Fresh).then_some(seen.rate));
+        }
+    }
+}
+
+fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    println!("one connection");
+    let contestants = [
+        Who::Haproxy,
+        Who::Pingora,
+        Who::Sidecar,
+        Who::HaproxyJwt,
+        Who::EnvoyJwtCached,
+    ];
+    for _ in 0..settings.rounds {
+        let others = contestants
+            .iter()
+            .filter_map(|who| Some((*who, field.running.get(who)?)));
+        for (who, running) in [(Who::Direct, &field.upstream)].into_iter().chain(others) {
+            let length = Duration::from_secs(1);
+            let seen = wrk::run(running.address, PATH, 1, length, Tokens::One(token));
+            results.p50.entry(who).or_default().push(seen.p50);
+        }
+    }
+}
+
+fn open_loop(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    println!("open loop, {RATE} requests/s");
+    let load = OpenLoop {
+        rate: RATE,
+        connections: CONNECTIONS,
+        length: settings.turn,
+    };
+    let request = get_with_token(PATH, token);
+    let contestants = [
+        Who::Sidecar,
+        Who::HaproxyJwt,
+        Who::EnvoyJwtCached,
+        Who::Haproxy,
+        Who::Pingora,
+    ];
+    for _ in 0..settings.rounds {
+        for who in contestants {
+            let Some(running) = field.running.get(&who) else {
+                continue;
+            };
+            let latencies = load.run(running.address, &request);
+            let (p50, p99) = results.open_loop.entry(who).or_default();
+            p50.push(latencies.percentile(0.5));
+            p99.push(latencies.percentile(0.99));
+        }
+    }
+}
+
+fn refusals(field: &Field, settings: &Settings, results: &mut Results) {
+    let sidecar = &field.running[&Who::Sidecar];
+    let short = Settings {
+        turn: settings.turn.min(Duration::from_secs(2)),
+        ..*settings
+    };
+    for kind in Bad::ALL {
+        println!("refusals: {}", kind.description());
+        let count = if kind == Bad::Expired { 10_000 } else { 40_000 };
+        let file = field.issuer.bad_file(kind, settings.amount(count, 200));
+        let mut rounds = Rounds::new();
+        for _ in 0..settings.rounds.min(3) {
+            let (cpu, seen) = turn(sidecar, Tokens::Each(file.path()), PATH, &short);
+            assert_eq!(seen.refused, seen.requests, "{kind:?}: a bad token passed");
+            rounds.push(cpu);
+        }
+        results.refusals.push((kind, rounds));
+    }
+}
+
+/// The path stands in the tree of the patterns, matches none of them and so needs a token.
+fn pass_list(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    let path = "/public/orders/list";
+    println!("pass list");
+    let with = |count: usize| {
+        let pattern = |n| ["--pass".to_owned(), format!("/public/area-{n:04}/**")];
+        (
+            count,
+            field.sidecar(&(0..count).flat_map(pattern).collect::<Vec<_>>()),
+        )
+    };
+    let sidecars = [with(1), with(1000)];
+    for _ in 0..settings.rounds {
+        for (count, running) in &sidecars {
+            warm_up(running.address, &get_with_token(path, token), settings);
+            let (cpu, _) = good_turn(running, Tokens::One(token), path, settings);
+            results.pass_list.entry(*count).or_default().push(cpu);
+        }
+    }
+}
+
+/// Each contestant that verifies, started anew: idle, and after many different tokens.
+fn memory(field: &Field, settings: &Settings, results: &mut Results) {
+    println!("memory");
+    let tokens = std::fs::read_to_string(field.fresh_tokens.path()).expect("the tokens");
+    let requests: Vec<_> = tokens
+        .lines()
+        .take(10_000)
+        .map(|token| get_with_token(PATH, token))
+        .collect();
+    for _ in 0..settings.rounds.min(3) {
+        let fresh = field.sidecar(&[]);
+        let idle = fresh.resident_mib();
+        each_once(fresh.address, CONNECTIONS, requests.len(), |n| &requests[n]);
+        let (before, after) = results.memory.entry(Who::Sidecar).or_default();
+        before.push(idle);
+        after.push(fresh.resident_mib());
+    }
+    // The others were all through far more by now.
+    for (who, running) in &field.running {
+        if *who != Who::Sidecar {
+            let (_, after) = results.memory.entry(*who).or_default();
+            after.push(running.resident_mib());
+        }
+    }
+}
+
+/// How large the cache may be made, as this sidecar spells it; `None` where it cannot be.
+fn large_cache() -> Option<[String; 2]> {
+    let help = CommandLine::new(Program::Sidecar.path()).arguments(["serve", "--help"]);
+    let help = help.run().stdout;
+    let flag = help
+        .split_whitespace()
+        .find(|word| word.starts_with("--token-cache"))?;
+    Some([flag.to_owned(), "2000000000".to_owned()])
+}
+
+/// Signed with a shared secret: a million RSA signatures would take the whole time there is. What is
+/// looked up is the same.
+fn cache(field: &Field, settings: &Settings, results: &mut Results) {
+    let Some(flags) = large_cache() else {
+        println!("SKIP this sidecar has no token cache whose size can be set");
+        return;
+    };
+    let issuer = Issuer::new(SigningType::Hmac);
+    let auth_server = issuer.auth_server();
+    let start = || sidecar(&field.upstream, &auth_server, SigningType::Hmac, &flags);
+    let sizes = [1000, settings.amount(1_000_000, 2000)];
+    println!("token cache: {} tokens", sizes[1]);
+    let request = |number| get_with_token(PATH, &issuer.token(number));
+    let requests: Vec<_> = in_parallel(sizes[1], &request)
+        .into_iter()
+        .flatten()
+        .collect();
+    let sidecars = sizes.map(|size| (size, start()));
+    for (size, running) in &sidecars {
+        each_once(running.address, CONNECTIONS, *size, |n| &requests[n]);
+    }
+    let count = settings.amount(60_000, 200);
+    let mut cpu = BTreeMap::<usize, Rounds>::new();
+    for _ in 0..settings.rounds {
+        for (size, running) in &sidecars {
+            let before = running.cpu_time();
+            // A large odd step: no token twice in a row, none near the one before.
+            let pick = |n: usize| &requests[(n * 617_293) % size];
+            let statuses = each_once(running.address, CONNECTIONS, count, pick);
+            assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200]);
+            let spent = running.cpu_time() - before;
+            let each = microseconds_each(spent, count as u64);
+            cpu.entry(*size).or_default().push(each);
+        }
+    }
+    results.cache = cpu;
+}

@@ -1,0 +1,162 @@
+//! The result as Markdown and as a chart.
+
+use std::fmt::Write;
+
+use bench::chart::{Bar, Chart, Group};
+use bench::machine;
+use bench::settings::Settings;
+use bench::statistics::Summary;
+
+use crate::results::{Results, Who, Work, cell};
+use crate::targets::{Target, targets};
+
+/// Everything for the document, and for who reads it at a terminal.
+pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settings) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "Measured on {} on {}. Load average at the end: {}. {} rounds of {:?} a turn; token of {} bytes.",
+        machine::today(),
+        machine::description(),
+        machine::load_average(),
+        settings.rounds,
+        settings.turn,
+        results.token_bytes,
+    );
+    let _ = writeln!(text, "{}.\n", versions.join(" · "));
+    if settings.smoke {
+        text.push_str("**A smoke run: it works, and the figures mean nothing.**\n\n");
+    }
+    text.push_str(
+        "Each figure is the median of the rounds, the lowest and the highest behind it.\n\n",
+    );
+    target_table(&mut text, &targets(results));
+    cpu_table(&mut text, results);
+    latency_table(&mut text, results);
+    memory_table(&mut text, results);
+    text
+}
+
+fn target_table(text: &mut String, targets: &[Target]) {
+    text.push_str("| Sidecar's work | against | target | reached | |\n|---|---|---|---|---|\n");
+    for target in targets {
+        let Target {
+            work,
+            against,
+            limit,
+            unit,
+            reached,
+        } = target;
+        let reached = reached.map_or_else(|| "–".to_owned(), |summary| format!("{summary}{unit}"));
+        let verdict = target.verdict();
+        let _ = writeln!(
+            text,
+            "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} |"
+        );
+    }
+    text.push('\n');
+}
+
+fn cpu_table(text: &mut String, results: &Results) {
+    text.push_str(
+        "| Closed loop, 32 connections | | CPU µs per request | requests/s |\n|---|---|---|---|\n",
+    );
+    for ((work, who), cpu) in &results.cpu {
+        let rates = results.rate.get(&(*work, *who));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            work.name(),
+            who.name(),
+            cell(cpu, 1),
+            cell(rates.map_or(&[], Vec::as_slice), 0),
+        );
+    }
+    for (kind, cpu) in &results.refusals {
+        let _ = writeln!(
+            text,
+            "| refused: {} | {} | {} | |",
+            kind.description(),
+            Who::Sidecar.name(),
+            cell(cpu, 1)
+        );
+    }
+    for (count, cpu) in &results.pass_list {
+        let _ = writeln!(
+            text,
+            "| repeated token, pass list of {count} | {} | {} | |",
+            Who::Sidecar.name(),
+            cell(cpu, 1)
+        );
+    }
+    for (count, cpu) in &results.cache {
+        let _ = writeln!(
+            text,
+            "| {count} tokens in the cache (HS256) | {} | {} | |",
+            Who::Sidecar.name(),
+            cell(cpu, 1)
+        );
+    }
+    text.push('\n');
+}
+
+fn latency_table(text: &mut String, results: &Results) {
+    text.push_str(
+        "| Latency in µs, repeated token | p50, one connection | p50 at 5 000/s | p99 at 5 000/s |\n|---|---|---|---|\n",
+    );
+    for (who, p50) in &results.p50 {
+        let (open_p50, open_p99) = results.open_loop.get(who).cloned().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            who.name(),
+            cell(p50, 0),
+            cell(&open_p50, 0),
+            cell(&open_p99, 0),
+        );
+    }
+    text.push('\n');
+}
+
+fn memory_table(text: &mut String, results: &Results) {
+    text.push_str("| Resident memory in MiB | idle | after the load |\n|---|---|---|\n");
+    for (who, (idle, after)) in &results.memory {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            who.name(),
+            cell(idle, 1),
+            cell(after, 1)
+        );
+    }
+}
+
+/// CPU per request of everybody.
+pub(crate) fn chart(results: &Results) -> Chart {
+    let groups = [Work::Plain, Work::Repeated, Work::Fresh].map(|work| {
+        let of_work = results.cpu.iter().filter(|((other, _), _)| *other == work);
+        let mut bars: Vec<_> = of_work
+            .filter_map(|((_, who), rounds)| {
+                Some(Bar {
+                    label: who.name().replace('`', ""),
+                    value: Summary::of(rounds)?,
+                    ours: *who == Who::Sidecar,
+                })
+            })
+            .collect();
+        bars.sort_by(|a, b| a.value.median.total_cmp(&b.value.median));
+        Group {
+            heading: work.name().to_owned(),
+            bars,
+        }
+    });
+    Chart {
+        title: "CPU time per request in µs (less is better)".to_owned(),
+        subtitle: format!(
+            "RS256, token of {} bytes, 32 keep-alive connections, one worker thread each; line: all rounds; {}",
+            results.token_bytes,
+            machine::today()
+        ),
+        groups: groups.into(),
+    }
+}

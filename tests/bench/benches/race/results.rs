@@ -1,0 +1,103 @@
+//! What was measured: numbers by contestant and round.
+
+use std::collections::BTreeMap;
+
+use bench::statistics::Summary;
+
+use crate::tokens::Bad;
+
+/// Who.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Sidecar,
+    Pingora,
+    Haproxy,
+    HaproxyJwt,
+    Nginx,
+    Envoy,
+    EnvoyJwt,
+    EnvoyJwtCached,
+    /// The service itself, without anybody in front.
+    Direct,
+}
+
+impl Who {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sidecar => "Postern sidecar",
+            Self::Pingora => "bare Pingora, no auth",
+            Self::Haproxy => "HAProxy, no auth",
+            Self::HaproxyJwt => "HAProxy `jwt_verify`",
+            Self::Nginx => "nginx, no auth",
+            Self::Envoy => "Envoy, no auth",
+            Self::EnvoyJwt => "Envoy `jwt_authn`",
+            Self::EnvoyJwtCached => "Envoy `jwt_authn` with cache",
+            Self::Direct => "the service itself",
+        }
+    }
+}
+
+/// What a contestant has to do for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// Forward it.
+    Plain,
+    /// Verify the token that it saw a moment ago.
+    Repeated,
+    /// Verify a token that it never saw.
+    Fresh,
+}
+
+impl Work {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "no token",
+            Self::Repeated => "repeated token",
+            Self::Fresh => "fresh token each time",
+        }
+    }
+}
+
+/// One value for each round, in the order of the rounds.
+pub(crate) type Rounds = Vec<f64>;
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// CPU µs for a request, closed loop, 32 connections.
+    pub(crate) cpu: BTreeMap<(Work, Who), Rounds>,
+    /// Requests a second in the same loop.
+    pub(crate) rate: BTreeMap<(Work, Who), Rounds>,
+    /// p50 in µs with one connection, repeated token.
+    pub(crate) p50: BTreeMap<Who, Rounds>,
+    /// p50 and p99 in µs at a fixed rate.
+    pub(crate) open_loop: BTreeMap<Who, (Rounds, Rounds)>,
+    /// MiB after the start, and after 10 000 different tokens.
+    pub(crate) memory: BTreeMap<Who, (Rounds, Rounds)>,
+    /// CPU µs for a request with a pass list of so many patterns.
+    pub(crate) pass_list: BTreeMap<usize, Rounds>,
+    /// CPU µs for a request with so many tokens in the cache; empty where it cannot be set so large.
+    pub(crate) cache: BTreeMap<usize, Rounds>,
+    /// CPU µs for a refusal, by kind of token.
+    pub(crate) refusals: Vec<(Bad, Rounds)>,
+    /// Bytes of a good token.
+    pub(crate) token_bytes: usize,
+}
+
+impl Results {
+    pub(crate) fn cpu_of(&self, work: Work, who: Who) -> &[f64] {
+        self.cpu.get(&(work, who)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What a contestant adds to the time of a direct call, round by round.
+    pub(crate) fn added(&self, who: Who) -> Rounds {
+        let of = |who| self.p50.get(&who).map_or(&[][..], Vec::as_slice);
+        let rounds = of(who).iter().zip(of(Who::Direct));
+        rounds.map(|(through, direct)| through - direct).collect()
+    }
+}
+
+/// For a cell of a table.
+pub(crate) fn cell(values: &[f64], digits: usize) -> String {
+    Summary::of(values).map_or_else(|| "–".to_owned(), |summary| format!("{summary:.digits$}"))
+}

@@ -1,0 +1,156 @@
+//! What the sidecar has to reach, and whether it did.
+
+use bench::statistics::Summary;
+
+use crate::results::{Results, Who, Work};
+
+/// A target.
+pub(crate) struct Target {
+    pub(crate) work: String,
+    pub(crate) against: String,
+    /// At most this.
+    pub(crate) limit: f64,
+    pub(crate) unit: &'static str,
+    /// `None`: not measured in this run.
+    pub(crate) reached: Option<Summary>,
+}
+
+impl Target {
+    pub(crate) fn verdict(&self) -> &'static str {
+        match self.reached {
+            None => "not measured",
+            Some(reached) if reached.median <= self.limit => "met",
+            Some(_) => "**missed**",
+        }
+    }
+}
+
+/// All of them, in the order of the table.
+pub(crate) fn targets(results: &Results) -> Vec<Target> {
+    let mut all = closed_loop(results);
+    all.extend(latency(results));
+    all.extend(memory(results));
+    all.extend(flat(results));
+    all.extend(refusals(results));
+    all
+}
+
+fn ratio(
+    work: impl Into<String>,
+    against: &str,
+    limit: f64,
+    values: &[f64],
+    base: &[f64],
+) -> Target {
+    Target {
+        work: work.into(),
+        against: against.to_owned(),
+        limit,
+        unit: "×",
+        reached: Summary::of_ratios(values, base),
+    }
+}
+
+fn closed_loop(results: &Results) -> Vec<Target> {
+    [
+        (Work::Repeated, Work::Plain, Who::Pingora, 1.03),
+        (Work::Repeated, Work::Repeated, Who::EnvoyJwtCached, 0.33),
+        (Work::Repeated, Work::Repeated, Who::HaproxyJwt, 0.42),
+        (Work::Repeated, Work::Plain, Who::Haproxy, 1.25),
+        (Work::Fresh, Work::Fresh, Who::HaproxyJwt, 0.80),
+        (Work::Fresh, Work::Fresh, Who::EnvoyJwt, 0.40),
+    ]
+    .map(|(work, other_work, other, limit)| {
+        ratio(
+            format!("{}, CPU per request", work.name()),
+            other.name(),
+            limit,
+            results.cpu_of(work, Who::Sidecar),
+            results.cpu_of(other_work, other),
+        )
+    })
+    .into()
+}
+
+fn latency(results: &Results) -> [Target; 2] {
+    let p99 = |who| results.open_loop.get(&who).map_or(&[][..], |(_, p99)| p99);
+    let haproxy = Who::HaproxyJwt;
+    let plain = Who::Haproxy;
+    [
+        ratio(
+            "p99 at 5 000 requests/s (open loop)",
+            haproxy.name(),
+            1.0,
+            p99(Who::Sidecar),
+            p99(haproxy),
+        ),
+        ratio(
+            "p50 with one connection, added to a direct call",
+            plain.name(),
+            1.3,
+            &results.added(Who::Sidecar),
+            &results.added(plain),
+        ),
+    ]
+}
+
+fn memory(results: &Results) -> [Target; 2] {
+    let of = results.memory.get(&Who::Sidecar);
+    let target = |work: &str, limit, values: Option<&Vec<f64>>| Target {
+        work: work.to_owned(),
+        against: "–".to_owned(),
+        limit,
+        unit: " MiB",
+        reached: values.and_then(|values| Summary::of(values)),
+    };
+    [
+        target("RSS idle", 12.0, of.map(|(idle, _)| idle)),
+        target(
+            "RSS with 10 000 cached tokens",
+            16.0,
+            of.map(|(_, after)| after),
+        ),
+    ]
+}
+
+fn flat(results: &Results) -> [Target; 2] {
+    let of = |sizes: &std::collections::BTreeMap<usize, Vec<f64>>| {
+        let (small, large) = (sizes.first_key_value(), sizes.last_key_value());
+        let both = small.zip(large);
+        both.map(|((_, small), (_, large))| (small.clone(), large.clone()))
+            .unwrap_or_default()
+    };
+    let (one, thousand) = of(&results.pass_list);
+    let (few, many) = of(&results.cache);
+    [
+        ratio(
+            "pass list of 1 000 patterns, CPU per request",
+            "a pass list of 1",
+            1.05,
+            &thousand,
+            &one,
+        ),
+        ratio(
+            "1 000 000 tokens in the cache, CPU per request",
+            "1 000 tokens",
+            1.05,
+            &many,
+            &few,
+        ),
+    ]
+}
+
+fn refusals(results: &Results) -> Vec<Target> {
+    let fresh = results.cpu_of(Work::Fresh, Who::Sidecar);
+    let needs_signature = |kind| matches!(kind, crate::tokens::Bad::Forged);
+    results
+        .refusals
+        .iter()
+        .map(|(kind, rounds)| {
+            // A forged signature has to be computed to be refused: shown, and held to nothing tighter.
+            let limit = if needs_signature(*kind) { 1.0 } else { 0.5 };
+            let work = format!("refusal: {}, CPU", kind.description());
+            ratio(work, "a fresh good token", limit, rounds, fresh)
+        })
+        .collect()
+}

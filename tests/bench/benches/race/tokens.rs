@@ -1,0 +1,219 @@
+//! The key that every contestant trusts, and tokens: good ones, and every kind of bad one.
+
+use std::io::Write;
+use std::thread;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use contract::keys::VerificationKey;
+use contract::signing_type;
+use serde_json::json;
+use tempfile::NamedTempFile;
+use tests::clock;
+use tests::keys::{SigningKey, SigningType};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::token_forge::signing_input;
+
+/// `iss` of every token.
+pub(crate) const ISSUER: &str = "auth";
+/// Seconds of clock difference that each contestant grants.
+pub(crate) const LEEWAY: u32 = 30;
+const LIFETIME: i64 = 6 * 3600;
+const KEY_PATH: &[u8] = b"/auth/jwks";
+
+/// Issues the tokens of a run.
+pub(crate) struct Issuer {
+    key: SigningKey,
+    kid: String,
+    jwk_set: String,
+}
+
+/// Unique tokens that are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bad {
+    NotAToken,
+    NotBase64,
+    UnknownKey,
+    OtherAlgorithm,
+    Expired,
+    Forged,
+}
+
+impl Bad {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NotAToken,
+        Self::NotBase64,
+        Self::UnknownKey,
+        Self::OtherAlgorithm,
+        Self::Expired,
+        Self::Forged,
+    ];
+
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::NotAToken => "no JWT at all",
+            Self::NotBase64 => "signature is not base64url",
+            Self::UnknownKey => "unknown `kid`",
+            Self::OtherAlgorithm => "another algorithm",
+            Self::Expired => "expired, signature good",
+            Self::Forged => "forged signature",
+        }
+    }
+}
+
+impl Issuer {
+    pub(crate) fn new(signing_type: SigningType) -> Self {
+        let key = SigningKey::generate(signing_type);
+        let (kid, jwk_set) = match signing_type {
+            SigningType::Hmac => (String::new(), String::new()),
+            SigningType::Rsa | SigningType::Ecdsa => named(&key),
+        };
+        Self { key, kid, jwk_set }
+    }
+
+    /// The public half as PEM.
+    pub(crate) fn public_pem(&self) -> String {
+        self.key.served()
+    }
+
+    /// The public half as a JWK Set.
+    pub(crate) fn jwk_set(&self) -> &str {
+        &self.jwk_set
+    }
+
+    /// An auth server that serves this key and, unless it is a shared secret, leads to the JWK Set.
+    pub(crate) fn auth_server(&self) -> SocketServer {
+        let envelope =
+            json!({"success": true, "status": 200, "msg": "m", "data": self.key.served()});
+        let (envelope, jwk_set) = (envelope.to_string(), self.jwk_set.clone());
+        SocketServer::start(move |request| {
+            let json = "Content-Type: application/json";
+            let bytes = if request.target() == KEY_PATH {
+                response("200 OK", &[json], jwk_set.as_bytes())
+            } else if jwk_set.is_empty() {
+                response("200 OK", &[json], envelope.as_bytes())
+            } else {
+                let link = "Link: </auth/jwks>; rel=\"jwks\"";
+                response("200 OK", &[json, link], envelope.as_bytes())
+            };
+            Reply::Bytes(bytes)
+        })
+    }
+
+    /// A good token; each number makes another one.
+    pub(crate) fn token(&self, number: usize) -> String {
+        self.signed(&self.input(number, LIFETIME))
+    }
+
+    fn bad(&self, kind: Bad, number: usize) -> String {
+        let good = || self.input(number, LIFETIME);
+        match kind {
+            Bad::NotAToken => encode(&noise(number, 450)),
+            Bad::NotBase64 => {
+                // The last two letters of the other alphabet: fit for the header field, and no JWT.
+                let signature = STANDARD_NO_PAD.encode(noise(number, 254));
+                format!("{}.+/{signature}", good())
+            }
+            Bad::UnknownKey => {
+                let header = json!({"alg": "RS256", "kid": format!("unknown-{number}")});
+                let input = self.input_under(&header.to_string(), number, LIFETIME);
+                format!("{input}.{}", encode(&noise(number, 256)))
+            }
+            Bad::OtherAlgorithm => {
+                let header = json!({"alg": "HS256", "kid": self.kid});
+                let input = self.input_under(&header.to_string(), number, LIFETIME);
+                format!("{input}.{}", encode(&noise(number, 32)))
+            }
+            Bad::Expired => self.signed(&self.input(number, -3600)),
+            Bad::Forged => {
+                // Below the modulus, or no verifier would have to compute anything.
+                let mut signature = noise(number, 256);
+                signature[0] = 0;
+                format!("{}.{}", good(), encode(&signature))
+            }
+        }
+    }
+
+    fn signed(&self, input: &str) -> String {
+        format!("{input}.{}", encode(&self.key.sign(input.as_bytes())))
+    }
+
+    fn input(&self, number: usize, lifetime: i64) -> String {
+        let algorithm = self.key.signing_type().algorithm();
+        let header = if self.kid.is_empty() {
+            json!({"alg": algorithm})
+        } else {
+            json!({"alg": algorithm, "kid": self.kid})
+        };
+        self.input_under(&header.to_string(), number, lifetime)
+    }
+
+    fn input_under(&self, header: &str, number: usize, lifetime: i64) -> String {
+        let now = clock::now();
+        let claims = json!({
+            "iss": ISSUER, "iat": now, "exp": now + lifetime, "jti": format!("{number:08}"),
+            "username": "alice", "nickName": "Alice", "userId": "10001",
+        });
+        signing_input(header.as_bytes(), claims.to_string().as_bytes())
+    }
+
+    /// A file with this many different good tokens, one a line.
+    pub(crate) fn good_file(&self, count: usize) -> NamedTempFile {
+        file(count, |number| self.token(number))
+    }
+
+    /// A file with this many different tokens of a bad kind.
+    pub(crate) fn bad_file(&self, kind: Bad, count: usize) -> NamedTempFile {
+        file(count, |number| self.bad(kind, number))
+    }
+}
+
+fn named(key: &SigningKey) -> (String, String) {
+    let parsed = VerificationKey::parse(signing_type::SigningType::Rsa, &key.served());
+    let parsed = parsed.expect("our own key");
+    let jwk = parsed.to_jwk().expect("a public key");
+    let kid = jwk.common.key_id.clone().expect("a name");
+    (kid, json!({"keys": [jwk]}).to_string())
+}
+
+fn encode(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Bytes that look random and are the same in every run (xorshift).
+fn noise(seed: usize, length: usize) -> Vec<u8> {
+    let mut state = (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_be_bytes()[0]
+    };
+    (0..length).map(|_| byte()).collect()
+}
+
+/// All processors make a part each.
+fn file(count: usize, line: impl Fn(usize) -> String + Sync) -> NamedTempFile {
+    let mut file = NamedTempFile::new().expect("a temporary file");
+    for part in in_parallel(count, &line) {
+        let text = part.join("\n") + "\n";
+        file.write_all(text.as_bytes()).expect("tokens are written");
+    }
+    file
+}
+
+/// `make(0)` to `make(count - 1)`, in parts.
+pub(crate) fn in_parallel<T: Send>(
+    count: usize,
+    make: &(impl Fn(usize) -> T + Sync),
+) -> Vec<Vec<T>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let part = |n: usize| count * n / threads..count * (n + 1) / threads;
+        let parts: Vec<_> = (0..threads)
+            .map(|n| scope.spawn(move || part(n).map(make).collect()))
+            .collect();
+        let parts = parts.into_iter().map(|part| part.join());
+        parts.map(|part| part.expect("tokens")).collect()
+    })
+}

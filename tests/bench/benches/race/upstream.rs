@@ -1,0 +1,59 @@
+//! The service behind every contestant: 30 bytes and nothing else. nginx where there is one.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use bench::machine;
+use tests::process::CommandLine;
+use tests::redis_server::free_address;
+
+use crate::contestants::{Running, nginx};
+
+/// What it answers.
+pub(crate) const BODY: &str = "thirty bytes of a plain answer";
+
+/// nginx, or the small server below.
+pub(crate) fn start() -> Running {
+    let address = free_address();
+    if let Some(program) = machine::find("nginx") {
+        let server = format!("location / {{ return 200 '{BODY}'; }}");
+        return nginx::start(&program, "upstream", address, "", &server);
+    }
+    println!(
+        "nginx is missing: the service behind is a bundled server; install nginx for figures to compare"
+    );
+    let this = std::env::current_exe().expect("the path of this program");
+    let address_text = address.to_string();
+    let process = CommandLine::new(this).arguments(["upstream", &address_text]);
+    Running::new("bundled upstream", address, process.start(), None)
+}
+
+/// A thread for each connection; until it is killed.
+pub(crate) fn serve(address: SocketAddr) {
+    let listener = TcpListener::bind(address).expect("a free address");
+    for connection in listener.incoming().flatten() {
+        std::thread::spawn(move || answer_all(connection));
+    }
+}
+
+fn answer_all(mut connection: TcpStream) {
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    let mut buffer = [0; 16 * 1024];
+    let mut filled = 0;
+    let _ = connection.set_nodelay(true);
+    while let Ok(count @ 1..) = connection.read(buffer.get_mut(filled..).unwrap_or_default()) {
+        filled += count;
+        if buffer
+            .get(..filled)
+            .is_some_and(|head| head.ends_with(b"\r\n\r\n"))
+        {
+            filled = 0;
+            if connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}

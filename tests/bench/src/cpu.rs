@@ -1,0 +1,93 @@
+//! What a process has cost so far, from `/proc`.
+
+use std::time::Duration;
+
+/// User and system time of the process, all its threads included; dead ones too.
+///
+/// # Panics
+/// When the process is gone, or there is no `/proc`.
+pub fn time_of(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))
+        .unwrap_or_else(|error| panic!("/proc/{process}/stat: {error}"));
+    let ticks = ticks(&stat).unwrap_or_else(|| panic!("no CPU time in {stat}"));
+    let nanoseconds = ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    Duration::from_nanos(nanoseconds)
+}
+
+/// Keeps every thread of a process on these processors; whether that could be done.
+pub fn pin(process: u32, processors: std::ops::Range<usize>) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+        return false;
+    };
+    let ids = threads
+        .flatten()
+        .filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    ids.map(|id| pin_thread(id, processors.clone()))
+        .fold(true, |all, one| all & one)
+}
+
+#[cfg(target_os = "linux")]
+fn pin_thread(id: i32, processors: std::ops::Range<usize>) -> bool {
+    let mut set = rustix::thread::CpuSet::new();
+    for processor in processors {
+        set.set(processor);
+    }
+    let id = rustix::process::Pid::from_raw(id);
+    id.is_some() && rustix::thread::sched_setaffinity(id, &set).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin_thread(_: i32, _: std::ops::Range<usize>) -> bool {
+    false
+}
+
+/// One processor for the measured program, the others for whoever loads it; says which it became.
+pub fn share_processors(measured: u32) -> &'static str {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if all > 1 && pin(measured, 0..1) && pin(std::process::id(), 1..all) {
+        "on a processor of its own"
+    } else {
+        "on processors shared with the load"
+    }
+}
+
+/// `utime` and `stime` are the fields 14 and 15 (proc(5)); the name before them may hold anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(user + system)
+}
+
+/// Microseconds of CPU for each of `requests`.
+///
+/// # Panics
+/// When there were none: a division by zero must not look like a result.
+pub fn microseconds_each(spent: Duration, requests: u64) -> f64 {
+    assert!(requests > 0, "nothing was answered");
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "far fewer than 2^52 of either in a measurement"
+    )]
+    let each = spent.as_micros() as f64 / requests as f64;
+    each
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_process_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 120 35 0 0 20 0 3 0 5 6 7";
+        assert_eq!(ticks(stat), Some(155));
+        assert_eq!(ticks(""), None);
+        assert_eq!(ticks("7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn this_process_has_a_cost() {
+        let before = time_of(std::process::id());
+        assert!(time_of(std::process::id()) >= before);
+    }
+}

@@ -1,0 +1,40 @@
+//! A part of a document that a measurement writes: what stands between two marks.
+
+use std::path::Path;
+
+/// Replaces what stands between the marks of `part` in a Markdown file.
+///
+/// # Panics
+/// When the file cannot be read or written, or has no such part.
+pub fn write_part(file: &Path, part: &str, text: &str) {
+    let shown = file.display();
+    let document = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let document = with_part(&document, part, text)
+        .unwrap_or_else(|| panic!("{shown} has no part between the marks of `{part}`"));
+    std::fs::write(file, document).unwrap_or_else(|error| panic!("{shown}: {error}"));
+}
+
+fn with_part(document: &str, part: &str, text: &str) -> Option<String> {
+    let (begin, end) = (
+        format!("<!-- {part}: begin -->\n"),
+        format!("<!-- {part}: end -->"),
+    );
+    let (before, rest) = document.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}{}\n{end}{after}", text.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_between_the_marks_is_replaced() {
+        let document = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n";
+        let written = with_part(document, "x", "new\n");
+        let expected = "a\n<!-- x: begin -->\nnew\n<!-- x: end -->\nb\n";
+        assert_eq!(written.as_deref(), Some(expected));
+        assert_eq!(with_part(document, "y", "new"), None);
+        assert_eq!(with_part("<!-- x: begin -->\n", "x", "new"), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! One connection that stays open: request bytes out, status and body back. Reuses its buffer; what
+//! costs the load generator is missing on the machine it shares with the measured program.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// No answer of a measured program takes this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Larger than any head that a measured program sends.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// The connection.
+#[derive(Debug)]
+pub struct KeepAlive {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// Where the body of the last answer stands in the buffer.
+    body: std::ops::Range<usize>,
+}
+
+impl KeepAlive {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nothing listens there.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            stream,
+            buffer: vec![0; BUFFER_BYTES],
+            body: 0..0,
+        })
+    }
+
+    /// Sends one request and returns the status of its answer.
+    ///
+    /// # Errors
+    /// When the connection fails, ends, or the answer has no `Content-Length`.
+    pub fn exchange(&mut self, request: &[u8]) -> io::Result<u16> {
+        self.stream.write_all(request)?;
+        let mut filled = 0;
+        loop {
+            let space = self.buffer.get_mut(filled..).unwrap_or_default();
+            let count = self.stream.read(space)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += count;
+            if let Some(head) = Head::parse(self.buffer.get(..filled).unwrap_or_default())? {
+                self.body = head.body;
+                if filled >= self.body.end {
+                    return Ok(head.status);
+                }
+                let missing = self.buffer.get_mut(filled..self.body.end);
+                let missing = missing.ok_or_else(|| io::Error::other("an answer too long"))?;
+                self.stream.read_exact(missing)?;
+                return Ok(head.status);
+            }
+        }
+    }
+
+    /// The body of the last answer.
+    pub fn body(&self) -> &[u8] {
+        self.buffer.get(self.body.clone()).unwrap_or_default()
+    }
+}
+
+/// The head of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status code.
+    pub status: u16,
+    /// Where the body stands, counted from the first byte of the head.
+    pub body: std::ops::Range<usize>,
+}
+
+impl Head {
+    /// `None` while the head is not whole.
+    ///
+    /// # Errors
+    /// For bytes that are no HTTP/1.1 answer, or one whose end cannot be told.
+    pub fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return Ok(None);
+        };
+        let malformed = || io::Error::other("not an HTTP/1.1 answer");
+        let head =
+            std::str::from_utf8(bytes.get(..end).unwrap_or_default()).map_err(|_| malformed())?;
+        let status = head
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3)?.parse().ok())
+            .ok_or_else(malformed)?;
+        let start = end + 4;
+        let length = match status {
+            204 | 304 => 0,
+            _ => content_length(head).ok_or_else(|| io::Error::other("no Content-Length"))?,
+        };
+        Ok(Some(Self {
+            status,
+            body: start..start + length,
+        }))
+    }
+}
+
+fn content_length(head: &str) -> Option<usize> {
+    head.split("\r\n")
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok())
+}
+
+/// A GET as bytes, with more header lines.
+pub fn get(path: &str, lines: &[&str]) -> Vec<u8> {
+    let mut text = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n");
+    for line in lines {
+        text.push_str(line);
+        text.push_str("\r\n");
+    }
+    text.push_str("\r\n");
+    text.into_bytes()
+}
+
+/// A GET with a token.
+pub fn get_with_token(path: &str, token: &str) -> Vec<u8> {
+    get(path, &[&format!("Authorization: Bearer {token}")])
+}
+
+/// A POST of JSON as bytes.
+pub fn post_json(path: &str, json: &str) -> Vec<u8> {
+    let length = json.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{json}"
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parsed(text: &str) -> Option<(u16, std::ops::Range<usize>)> {
+        let head = Head::parse(text.as_bytes()).unwrap()?;
+        Some((head.status, head.body))
+    }
+
+    #[test]
+    fn the_end_of_an_answer_is_known_from_its_head() {
+        let ok = "HTTP/1.1 200 OK\r\nContent-length: 5\r\n\r\n";
+        assert_eq!(parsed(ok), Some((200, ok.len()..ok.len() + 5)));
+        let not_modified = "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n";
+        let end = not_modified.len();
+        assert_eq!(parsed(not_modified), Some((304, end..end)));
+        assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_framed_is_an_error_and_not_a_result() {
+        for text in [
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            "HTTP/1.1 2\r\n\r\n",
+            "SSH-2.0-x\r\n\r\n",
+        ] {
+            assert!(Head::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

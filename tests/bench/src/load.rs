@@ -1,0 +1,194 @@
+//! Load of our own: an exact number of given requests, or a fixed rate that does not wait for answers.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::keep_alive::KeepAlive;
+use crate::statistics::percentile;
+
+/// How many answers had which status.
+pub type Statuses = BTreeMap<u16, u64>;
+
+/// Sends requests 0 to `count` over `connections`, each exactly once, as quickly as they are answered.
+///
+/// # Panics
+/// When a connection fails.
+pub fn each_once<R: AsRef<[u8]>>(
+    address: SocketAddr,
+    connections: usize,
+    count: usize,
+    request: impl Fn(usize) -> R + Sync,
+) -> Statuses {
+    let next = AtomicUsize::new(0);
+    let one = || {
+        let mut connection = connect(address);
+        let mut statuses = Statuses::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return statuses;
+            }
+            let status = exchange(&mut connection, request(number).as_ref());
+            *statuses.entry(status).or_default() += 1;
+        }
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..connections).map(|_| scope.spawn(one)).collect();
+        let mut sum = Statuses::new();
+        for thread in all {
+            for (status, count) in thread.join().expect("a connection that worked") {
+                *sum.entry(status).or_default() += count;
+            }
+        }
+        sum
+    })
+}
+
+/// A fixed number of requests a second.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenLoop {
+    /// Requests a second, over all connections.
+    pub rate: f64,
+    /// Connections; each has its own evenly spaced times.
+    pub connections: usize,
+    /// For how long requests are due.
+    pub length: Duration,
+}
+
+/// What an open loop saw, in microseconds from the time at which a request was due: one that had to
+/// wait for the answer before it has waited (no coordinated omission).
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    sorted: Vec<u32>,
+}
+
+impl Latencies {
+    /// The value that `share` of all requests do not exceed.
+    pub fn percentile(&self, share: f64) -> f64 {
+        f64::from(percentile(&self.sorted, share))
+    }
+}
+
+impl OpenLoop {
+    /// Sends `request` at this rate.
+    ///
+    /// # Panics
+    /// When a connection fails or an answer is not 200.
+    pub fn run(&self, address: SocketAddr, request: &[u8]) -> Latencies {
+        // Time for every thread to connect and to stand ready.
+        let start = Instant::now() + Duration::from_millis(200);
+        let one = |number| move || self.one_connection(address, request, start, number);
+        let mut sorted = thread::scope(|scope| {
+            let all: Vec<_> = (0..self.connections)
+                .map(|number| scope.spawn(one(number)))
+                .collect();
+            let all = all.into_iter().map(|thread| thread.join());
+            all.flat_map(|latencies| latencies.expect("a connection that worked"))
+                .collect::<Vec<_>>()
+        });
+        sorted.sort_unstable();
+        Latencies { sorted }
+    }
+
+    fn one_connection(
+        &self,
+        address: SocketAddr,
+        request: &[u8],
+        start: Instant,
+        number: usize,
+    ) -> Vec<u32> {
+        wake_punctually();
+        let mut connection = connect(address);
+        let mut latencies = Vec::new();
+        for due in self.times(number) {
+            let due = start + due;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let status = exchange(&mut connection, request);
+            assert_eq!(status, 200, "an answer of the open loop");
+            let latency = due.elapsed().as_micros();
+            latencies.push(u32::try_from(latency).unwrap_or(u32::MAX));
+        }
+        latencies
+    }
+
+    /// When the requests of a connection are due, counted from the start. The connections take turns.
+    fn times(&self, number: usize) -> impl Iterator<Item = Duration> {
+        let (connections, rate, length) = (self.connections, self.rate, self.length);
+        let due = move |turn: usize| {
+            #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 requests")]
+            let place = (turn * connections + number) as f64;
+            Duration::from_secs_f64(place / rate)
+        };
+        (0..).map(due).take_while(move |due| *due < length)
+    }
+}
+
+/// The kernel may wake a sleeper up to 50 µs late to save power. Without the right to change that it
+/// stays so, for every contestant alike.
+fn wake_punctually() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+fn connect(address: SocketAddr) -> KeepAlive {
+    KeepAlive::connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
+}
+
+fn exchange(connection: &mut KeepAlive, request: &[u8]) -> u16 {
+    connection
+        .exchange(request)
+        .unwrap_or_else(|error| panic!("no answer: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ::tests::socket_server::{Reply, SocketServer, response};
+
+    use super::*;
+
+    fn server(body: &'static [u8]) -> SocketServer {
+        SocketServer::start(move |_| Reply::Bytes(response("200 OK", &[], body)))
+    }
+
+    #[test]
+    fn each_request_is_sent_exactly_once() {
+        let server = server(b"x");
+        let paths = |number| crate::keep_alive::get(&format!("/{number}"), &[]);
+        let statuses = each_once(server.address(), 3, 10, paths);
+        assert_eq!(statuses, Statuses::from([(200, 10)]));
+        let mut targets: Vec<_> = server.requests().iter().map(|r| r.target()).collect();
+        targets.sort_unstable();
+        let mut expected: Vec<_> = (0..10).map(|n| format!("/{n}").into_bytes()).collect();
+        expected.sort_unstable();
+        assert_eq!(targets, expected);
+    }
+
+    #[test]
+    fn the_connections_of_an_open_loop_take_turns() {
+        let load = OpenLoop {
+            rate: 1000.0,
+            connections: 2,
+            length: Duration::from_millis(5),
+        };
+        let milliseconds =
+            |number| -> Vec<_> { load.times(number).map(|due| due.as_millis()).collect() };
+        assert_eq!(milliseconds(0), [0, 2, 4]);
+        assert_eq!(milliseconds(1), [1, 3]);
+    }
+
+    #[test]
+    fn an_open_loop_sends_what_is_due() {
+        let server = server(b"x");
+        let load = OpenLoop {
+            rate: 1000.0,
+            connections: 2,
+            length: Duration::from_millis(20),
+        };
+        let latencies = load.run(server.address(), &crate::keep_alive::get("/", &[]));
+        assert_eq!(latencies.sorted.len(), 20);
+        assert!(latencies.percentile(0.5) > 0.0);
+    }
+}

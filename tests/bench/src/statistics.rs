@@ -1,0 +1,114 @@
+//! Median and spread. On a shared machine a mean says more about the neighbours.
+
+use std::fmt;
+
+/// The median of some rounds, and how far they lie apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// The middle round.
+    pub median: f64,
+    /// The lowest.
+    pub lowest: f64,
+    /// The highest.
+    pub highest: f64,
+}
+
+impl Summary {
+    /// Of at least one value; `None` of none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            median: middle(&sorted)?,
+            lowest: *sorted.first()?,
+            highest: *sorted.last()?,
+        })
+    }
+
+    /// Of one round's value over the other's, round by round: what disturbs the machine in a round
+    /// disturbs both.
+    pub fn of_ratios(values: &[f64], against: &[f64]) -> Option<Self> {
+        let ratios: Vec<_> = values.iter().zip(against).map(|(a, b)| a / b).collect();
+        Self::of(&ratios)
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            median,
+            lowest,
+            highest,
+        } = self;
+        let digits = f.precision().unwrap_or(2);
+        write!(
+            f,
+            "{median:.digits$} ({lowest:.digits$}–{highest:.digits$})"
+        )
+    }
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let upper = sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(*upper);
+    }
+    let lower = sorted.get((sorted.len() / 2).checked_sub(1)?)?;
+    Some(f64::midpoint(*lower, *upper))
+}
+
+/// The value that `share` of all (0 to 1) do not exceed; `sorted` ascending.
+///
+/// # Panics
+/// When there are no values.
+pub fn percentile<T: Copy>(sorted: &[T], share: f64) -> T {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "an index among far fewer than 2^52 values"
+    )]
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    let index = rank.max(1).min(sorted.len()) - 1;
+    *sorted.get(index).expect("at least one value")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_and_the_spread_the_ends() {
+        for (values, median, lowest, highest) in [
+            (&[3.0][..], 3.0, 3.0, 3.0),
+            (&[9.0, 1.0, 2.0], 2.0, 1.0, 9.0),
+            (&[4.0, 1.0, 2.0, 3.0], 2.5, 1.0, 4.0),
+        ] {
+            let expected = Summary {
+                median,
+                lowest,
+                highest,
+            };
+            assert_eq!(Summary::of(values), Some(expected));
+        }
+        assert_eq!(Summary::of(&[]), None);
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let ratios = Summary::of_ratios(&[10.0, 30.0], &[20.0, 30.0]).unwrap();
+        assert_eq!((ratios.lowest, ratios.highest), (0.5, 1.0));
+        assert_eq!(format!("{ratios}"), "0.75 (0.50–1.00)");
+        assert_eq!(format!("{ratios:.1}"), "0.8 (0.5–1.0)");
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_measured() {
+        let hundred: Vec<u32> = (1..=100).collect();
+        for (share, expected) in [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)] {
+            assert_eq!(percentile(&hundred, share), expected);
+        }
+        assert_eq!(percentile(&[7], 0.99), 7);
+    }
+}

@@ -1,0 +1,165 @@
+//! `wrk`, the load generator of the closed loops.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use ::tests::process::CommandLine;
+
+/// Takes each request from a file of tokens, in order and once, and stops when there are no more.
+const SCRIPT: &str = r#"
+local requests, sent = {}, 0
+function init(arguments)
+   for token in io.lines(arguments[1]) do
+      requests[#requests + 1] = "GET " .. wrk.path .. " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " .. token .. "\r\n\r\n"
+   end
+end
+function request()
+   sent = sent + 1
+   if sent >= #requests then wrk.thread:stop() end
+   return requests[math.min(sent, #requests)]
+end
+"#;
+
+/// Which tokens to send.
+#[derive(Debug, Clone, Copy)]
+pub enum Tokens<'a> {
+    /// None.
+    None,
+    /// The same one each time.
+    One(&'a str),
+    /// Each line of this file once.
+    Each(&'a Path),
+}
+
+/// What `wrk` saw.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// Answered requests.
+    pub requests: u64,
+    /// Of those, the ones whose status was neither 2xx nor 3xx.
+    pub refused: u64,
+    /// Requests a second.
+    pub rate: f64,
+    /// The median latency in microseconds.
+    pub p50: f64,
+}
+
+/// Sends GETs for `path` in a closed loop.
+///
+/// # Panics
+/// When `wrk` fails, or a connection does.
+pub fn run(
+    address: SocketAddr,
+    path: &str,
+    connections: usize,
+    length: Duration,
+    tokens: Tokens<'_>,
+) -> Seen {
+    let script = tempfile::Builder::new()
+        .suffix(".lua")
+        .tempfile()
+        .expect("a temporary file");
+    let seconds = length.as_secs().max(1);
+    let mut command = CommandLine::new("wrk").arguments([
+        "--threads=1".to_owned(),
+        format!("--connections={connections}"),
+        format!("--duration={seconds}s"),
+        "--latency".to_owned(),
+    ]);
+    let url = format!("http://{address}{path}");
+    command = match tokens {
+        Tokens::None => command.arguments([url]),
+        Tokens::One(token) => {
+            let field = format!("--header=Authorization: Bearer {token}");
+            command.arguments([field, url])
+        }
+        Tokens::Each(file) => {
+            std::fs::write(script.path(), SCRIPT).expect("the script is written");
+            command
+                .arguments(["--script".into(), script.path().to_path_buf()])
+                .arguments([url, "--".to_owned()])
+                .arguments([file])
+        }
+    };
+    let finished = command.run();
+    let seen = parse(&finished.stdout);
+    let trouble = finished.stdout.contains("Socket errors");
+    match seen {
+        Some(seen) if finished.code == Some(0) && !trouble => seen,
+        _ => panic!("wrk: {}{}", finished.stdout, finished.stderr),
+    }
+}
+
+fn parse(output: &str) -> Option<Seen> {
+    let after = |prefix: &str| {
+        let lines = output.lines().map(str::trim);
+        lines
+            .filter_map(|line| line.strip_prefix(prefix))
+            .map(str::trim)
+            .next()
+    };
+    let requests = output
+        .lines()
+        .find_map(|line| line.trim().split_once(" requests in "))?;
+    Some(Seen {
+        requests: requests.0.parse().ok()?,
+        refused: after("Non-2xx or 3xx responses:").map_or(Some(0), |count| count.parse().ok())?,
+        rate: after("Requests/sec:")?.parse().ok()?,
+        p50: microseconds(after("50%")?)?,
+    })
+}
+
+/// `138.00us`, `1.20ms`, `2.00s`
+fn microseconds(text: &str) -> Option<f64> {
+    let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
+    units.into_iter().find_map(|(unit, factor)| {
+        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number * factor)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_is_read() {
+        let report = "\
+Running 1s test @ http://127.0.0.1:1/
+  1 threads and 32 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     0.95ms    1.06ms  21.12ms   97.81%
+    Req/Sec    37.60k     3.19k   41.76k    70.00%
+  Latency Distribution
+     50%  795.00us
+     75%    0.94ms
+     90%    1.22ms
+     99%    6.20ms
+  37466 requests in 1.00s, 6.65MB read
+  Non-2xx or 3xx responses: 37
+Requests/sec:  37460.05
+Transfer/sec:      6.65MB
+";
+        let expected = Seen {
+            requests: 37466,
+            refused: 37,
+            rate: 37460.05,
+            p50: 795.0,
+        };
+        assert_eq!(parse(report), Some(expected));
+        assert_eq!(parse("unable to connect"), None);
+    }
+
+    #[test]
+    fn each_unit_of_time_is_known() {
+        for (text, expected) in [
+            ("138.00us", Some(138.0)),
+            ("1.20ms", Some(1200.0)),
+            ("2.00s", Some(2e6)),
+            ("2.00m", None),
+        ] {
+            assert_eq!(microseconds(text), expected);
+        }
+    }
+}
