@@ -12,6 +12,8 @@ cargo deny --version >/dev/null 2>&1 ||
     skip "dependency policy (cargo-deny)" "cargo install --locked cargo-deny"
 command -v redis-server >/dev/null ||
     skip "Redis key store tests (redis-server)" "apt-get install redis-server"
+command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] ||
+    skip "Nacos registry tests (rnacos)" "cargo install --locked rnacos"
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import jwt, cryptography' 2>/dev/null ||
     skip "PyJWT interop tests (PyJWT, cryptography)" "make venv"
 

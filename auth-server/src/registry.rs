@@ -92,7 +92,8 @@ fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>,
         .ok_or_else(|| refused(&"expected none, or nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]"))?;
     let address = address.strip_suffix('/').unwrap_or(address);
     let address = RegistryAddress::parse(address).map_err(|error| refused(&error))?;
-    RegistrySettings::new(address, args, FLAG).map(Some)
+    let settings = RegistrySettings::new(address);
+    settings.configured(args, FLAG).map(Some)
 }
 
 impl Advertised {

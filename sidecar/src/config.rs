@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::access_log::AccessLog;
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
-use crate::discovery::AuthServer;
+use crate::discovery::{AuthServer, without_credentials};
 use crate::keys::refresh::Schedule;
 use crate::keys::source::Application;
 use crate::stop::StopTimes;
@@ -68,7 +68,7 @@ impl Config {
             },
             forward_authorization: args.forward_authorization,
             reuse_after_body: args.reuse_after_body,
-            auth_server: parsed("auth-server", &args.auth_server)?,
+            auth_server: auth_server(args)?,
             application: application(args)?,
             signing_type: signing_type(args)?,
             token_cache: TokenCache {
@@ -108,11 +108,22 @@ impl Config {
                 "--auth-server: the application secret and the key travel there in plain HTTP",
             );
         }
+        if self.auth_server.shows_password() {
+            warnings.push("--auth-server: the registry's password travels there in plain HTTP");
+        }
         if self.passes_everything {
             warnings.push("--pass: a pattern matches every path, so no request needs a token");
         }
         warnings
     }
+}
+
+fn auth_server(args: &ServeArgs) -> Result<AuthServer, Failure> {
+    let text = &args.auth_server;
+    let parsed = text.parse::<AuthServer>();
+    parsed
+        .map_err(|error| refused("auth-server", without_credentials(text), error))?
+        .with_registry(&args.registry)
 }
 
 fn rules(args: &ServeArgs, pass_list: PassList) -> Result<AdmissionRules, Failure> {
@@ -359,6 +370,35 @@ mod tests {
             let failure = config(&[&AUTH_SERVER[..], arguments].concat()).unwrap_err();
             assert_eq!(failure.code(), 78);
             assert!(failure.to_string().contains(flag), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_registry_needs_a_user_and_a_password_or_neither() {
+        for (auth_server, flags, problem) in [
+            ("nacos://a/auth", &[][..], None),
+            ("nacos://me:hush@a/auth", &[], None),
+            ("nacos://me@a/auth", &[], Some("a user needs a password")),
+            (
+                "nacos://me@a/auth",
+                &["--registry-password-file", "/nowhere"],
+                Some("--registry-password-file: "),
+            ),
+            (
+                "nacos://:hush@a/auth",
+                &[],
+                Some("--auth-server 'nacos://a/auth'"),
+            ),
+        ] {
+            let flags = [&["--auth-server", auth_server][..], &APPLICATION, flags].concat();
+            match (config(&flags), problem) {
+                (Ok(config), None) => assert!(!format!("{config:?}").contains("hush")),
+                (Err(failure), Some(problem)) => {
+                    let line = failure.to_string();
+                    assert!(line.contains(problem) && !line.contains("hush"), "{line}");
+                }
+                (other, _) => unreachable!("{auth_server}: {other:?}"),
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 mod asked;
 mod dns;
 mod fixed;
+mod nacos;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,13 +15,19 @@ use std::str::FromStr;
 use contract::path_patterns::ContextPath;
 use http::Uri;
 use http::uri::Scheme;
+use process::exit::Failure;
+use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
 pub(crate) use asked::Asked;
 pub(crate) use dns::DnsName;
 pub(crate) use fixed::FixedAddress;
+pub(crate) use nacos::NacosService;
+
+/// What the address of a registry begins with; what follows may hold a password.
+const NACOS: &str = "nacos://";
 
 /// The configured auth server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct AuthServer {
     /// What is spoken with every instance.
     scheme: Scheme,
@@ -28,10 +35,11 @@ pub(crate) struct AuthServer {
     context: ContextPath,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Location {
     Fixed(FixedAddress),
     Dns(DnsName),
+    Nacos(NacosService),
 }
 
 /// One instance to ask.
@@ -55,17 +63,25 @@ pub(crate) enum DiscoveryError {
     LookupTimeout { name: String },
     #[error("{name} has no address")]
     NoAddress { name: String },
+    #[error("the registry {registry} has not answered yet")]
+    RegistryAway { registry: String },
+    #[error("the registry {registry} lists no usable instance of {service}")]
+    NoneListed { registry: String, service: String },
 }
 
 /// Why `--auth-server` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthServerError {
-    #[error("expected http://HOST:PORT/CONTEXT or dns://NAME:PORT/CONTEXT")]
+    #[error(
+        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT or nacos://HOST:PORT/CONTEXT"
+    )]
     Malformed,
-    #[error("{0}:// is not supported; expected http:// or dns://")]
+    #[error("{0}:// is not supported; expected http://, dns:// or nacos://")]
     Scheme(String),
     #[error("dns:// needs a port")]
     PortMissing,
+    #[error(transparent)]
+    Registry(#[from] InvalidAddress),
     #[error("the context path is not usable: {0}")]
     Context(String),
 }
@@ -76,7 +92,30 @@ impl AuthServer {
         match &self.location {
             Location::Fixed(address) => Ok(address.instance()),
             Location::Dns(name) => name.next_instance(asked).await,
+            Location::Nacos(service) => service.next_instance(asked).await,
         }
+    }
+
+    /// Adds what else is said about the registry, where there is one.
+    ///
+    /// # Errors
+    /// [`Failure::Config`], one line naming the flag; it repeats no password.
+    pub(crate) fn with_registry(mut self, args: &RegistryArgs) -> Result<Self, Failure> {
+        if let Location::Nacos(service) = self.location {
+            let settings = service.settings().clone();
+            let settings = settings.configured(args, "--auth-server")?;
+            self.location = Location::Nacos(NacosService::new(settings));
+        }
+        Ok(self)
+    }
+
+    /// Whether a password travels in the open to a registry on another host.
+    pub(crate) fn shows_password(&self) -> bool {
+        let Location::Nacos(service) = &self.location else {
+            return false;
+        };
+        let registry = service.settings().address();
+        registry.has_credentials() && !registry.is_on_loopback()
     }
 
     /// `http` or `https`.
@@ -89,6 +128,8 @@ impl AuthServer {
         let host = match &self.location {
             Location::Fixed(address) => address.host(),
             Location::Dns(name) => &name.host,
+            // Which hosts it lists is not known before.
+            Location::Nacos(_) => return false,
         };
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
@@ -104,6 +145,9 @@ impl FromStr for AuthServer {
     type Err = AuthServerError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(rest) = text.strip_prefix(NACOS) {
+            return in_registry(rest);
+        }
         let uri: Uri = text.parse().map_err(|_| AuthServerError::Malformed)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(AuthServerError::Malformed);
@@ -120,17 +164,45 @@ impl FromStr for AuthServer {
             }),
             other => return Err(AuthServerError::Scheme(other.to_owned())),
         };
-        let context = uri
-            .path()
-            .trim_end_matches('/')
-            .parse::<ContextPath>()
-            .map_err(|error| AuthServerError::Context(error.to_string()))?;
         Ok(Self {
             scheme: Scheme::HTTP,
             location,
-            context,
+            context: context(uri.path())?,
         })
     }
+}
+
+/// What follows `nacos://`: several hosts with a port each are no authority of a URI.
+fn in_registry(text: &str) -> Result<AuthServer, AuthServerError> {
+    let (address, path) = match text.find('/') {
+        Some(slash) => text.split_at(slash),
+        None => (text, ""),
+    };
+    if path.contains(['?', '#']) {
+        return Err(AuthServerError::Malformed);
+    }
+    let address = RegistryAddress::parse(address)?;
+    Ok(AuthServer {
+        scheme: Scheme::HTTP,
+        location: Location::Nacos(NacosService::new(RegistrySettings::new(address))),
+        context: context(path)?,
+    })
+}
+
+fn context(path: &str) -> Result<ContextPath, AuthServerError> {
+    path.trim_end_matches('/')
+        .parse::<ContextPath>()
+        .map_err(|error| AuthServerError::Context(error.to_string()))
+}
+
+/// `--auth-server` as it may be printed, usable or not: without user and password.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let shown = rest.rsplit_once('@').map_or(rest, |(_, shown)| shown);
+    scheme + shown
 }
 
 impl fmt::Display for AuthServer {
@@ -138,6 +210,7 @@ impl fmt::Display for AuthServer {
         match &self.location {
             Location::Fixed(address) => write!(f, "{}://{address}", self.scheme),
             Location::Dns(name) => write!(f, "dns://{name}"),
+            Location::Nacos(service) => write!(f, "{NACOS}{}", service.settings().address()),
         }?;
         write!(f, "{}", self.context)
     }
@@ -159,6 +232,11 @@ mod tests {
                 "dns://auth.internal:9000/auth",
                 "dns://auth.internal:9000/auth",
             ),
+            ("nacos://registry/auth", "nacos://registry:8848/auth"),
+            (
+                "nacos://me:hush@a,[::1]:1/auth/",
+                "nacos://a:8848,[::1]:1/auth",
+            ),
         ] {
             let parsed: AuthServer = text.parse().unwrap();
             assert_eq!(parsed.to_string(), shown);
@@ -178,13 +256,36 @@ mod tests {
         ] {
             assert_eq!(refused(text), AuthServerError::Malformed, "{text}");
         }
-        for scheme in ["https", "nacos", "dns+https"] {
+        for scheme in ["https", "dns+https"] {
             assert_eq!(
                 refused(&format!("{scheme}://auth:9000/auth")),
                 AuthServerError::Scheme(scheme.to_owned())
             );
         }
         assert_eq!(refused("dns://auth/auth"), AuthServerError::PortMissing);
+        for text in [
+            "nacos://",
+            "nacos:///auth",
+            "nacos://a:x/auth",
+            "nacos://a/b?c",
+        ] {
+            let error = refused(text).to_string();
+            assert!(error.starts_with("expected "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_holds_no_password() {
+        for (text, shown) in [
+            ("nacos://me:hush@a,b:1/auth", "nacos://a,b:1/auth"),
+            ("nacos://me:hu@sh@a/auth", "nacos://a/auth"),
+            ("http://me:hush@a/auth", "http://a/auth"),
+            ("me:hush@a", "a"),
+            ("http://a/auth", "http://a/auth"),
+            ("", ""),
+        ] {
+            assert_eq!(without_credentials(text), shown);
+        }
     }
 
     #[test]
@@ -197,6 +298,7 @@ mod tests {
             ("http://auth:9000/auth", false),
             ("http://10.0.0.1:9000/auth", false),
             ("dns://127.evil:9000/auth", false),
+            ("nacos://127.0.0.1/auth", false),
         ] {
             let server: AuthServer = text.parse().unwrap();
             assert_eq!(server.is_on_loopback(), on_loopback, "{text}");

@@ -88,7 +88,8 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
 /// proxy, which calls every client that breaks off an error: the access log has those. What is asked
 /// for comes last, so that it can ask for those lines too.
 fn log_filter(asked: &str) -> String {
-    format!("pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,{asked}")
+    let registry = service_registry::LOG_DIRECTIVE;
+    format!("pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,{registry},{asked}")
 }
 
 fn check(args: &ServeArgs) -> Result<(), Failure> {

@@ -57,6 +57,11 @@ impl FakeAuthServer {
         format!("http://{}/auth", self.server.address())
     }
 
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
     /// The requests for the key, oldest first.
     pub fn retrievals(&self) -> Vec<Message> {
         self.server.requests()

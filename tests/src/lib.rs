@@ -26,6 +26,7 @@ pub mod programs;
 pub mod python;
 pub mod raw_client;
 pub mod redis_server;
+pub mod rnacos_server;
 pub mod sidecar;
 pub mod skip;
 pub mod socket_server;

@@ -29,6 +29,7 @@ mod e2e {
     mod paths;
     mod pipelining;
     mod redis_store;
+    mod registry;
     mod rotation;
     mod secret_key;
     mod secrets;

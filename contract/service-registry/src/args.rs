@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
+/// Nacos's own.
+pub(crate) const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
+/// Contract §1.
+pub(crate) const DEFAULT_SERVICE: &str = "auth";
+
 /// Serialised, it is part of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,11 +23,11 @@ pub struct RegistryArgs {
     )]
     pub registry_namespace: String,
     /// Group in the registry
-    #[arg(long, env = "POSTERN_REGISTRY_GROUP", value_name = "NAME", default_value = "DEFAULT_GROUP",
+    #[arg(long, env = "POSTERN_REGISTRY_GROUP", value_name = "NAME", default_value = DEFAULT_GROUP,
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub registry_group: String,
     /// The auth server's name in the registry
-    #[arg(long, env = "POSTERN_REGISTRY_SERVICE", value_name = "NAME", default_value = "auth",
+    #[arg(long, env = "POSTERN_REGISTRY_SERVICE", value_name = "NAME", default_value = DEFAULT_SERVICE,
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub registry_service: String,
     /// File holding the password of the registry's user

@@ -21,7 +21,7 @@ use nacos_sdk::api::props::ClientProps;
 use process::exit::Failure;
 
 use crate::address::RegistryAddress;
-use crate::args::RegistryArgs;
+use crate::args::{DEFAULT_GROUP, DEFAULT_SERVICE, RegistryArgs};
 use crate::environment;
 use crate::instance::Instance;
 use crate::login::{Login, LoginError};
@@ -58,12 +58,22 @@ pub enum RegistryError {
 }
 
 impl RegistrySettings {
-    /// Puts the settings of the command line together. `address` is without the password of the file.
+    /// The auth server under its usual name, in the public namespace and the default group.
+    #[must_use]
+    pub fn new(address: RegistryAddress) -> Self {
+        Self {
+            address,
+            namespace: String::new(),
+            group: DEFAULT_GROUP.to_owned(),
+            service: DEFAULT_SERVICE.to_owned(),
+        }
+    }
+
+    /// With what the command line says. `flag` is the one that holds the address.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line that names the flag; it repeats no password. `flag` is the one that
-    /// holds the address.
-    pub fn new(address: RegistryAddress, args: &RegistryArgs, flag: &str) -> Result<Self, Failure> {
+    /// [`Failure::Config`], one line that names the flag; it repeats no password.
+    pub fn configured(self, args: &RegistryArgs, flag: &str) -> Result<Self, Failure> {
         environment::check().map_err(|error| Failure::Config(format!("{flag}: {error}")))?;
         let password =
             match &args.registry_password_file {
@@ -72,10 +82,9 @@ impl RegistrySettings {
                     Failure::Config(format!("--registry-password-file: {error}"))
                 })?),
             };
+        let address = self.address.with_password(password);
         Ok(Self {
-            address: address
-                .with_password(password)
-                .map_err(|error| Failure::Config(format!("{flag}: {error}")))?,
+            address: address.map_err(|error| Failure::Config(format!("{flag}: {error}")))?,
             namespace: args.registry_namespace.clone(),
             group: args.registry_group.clone(),
             service: args.registry_service.clone(),
@@ -86,6 +95,12 @@ impl RegistrySettings {
     #[must_use]
     pub fn address(&self) -> &RegistryAddress {
         &self.address
+    }
+
+    /// The auth server's name there.
+    #[must_use]
+    pub fn service(&self) -> &str {
+        &self.service
     }
 }
 

@@ -11,9 +11,11 @@ use clap::{ArgAction, Args, ValueEnum};
 use contract::signing_type::SigningType;
 use process::telemetry::LogArgs;
 use serde::{Serialize, Serializer};
+use service_registry::RegistryArgs;
 use zeroize::Zeroizing;
 
 use crate::access_log::AccessLog;
+use crate::discovery::without_credentials;
 
 /// What `serve` and `check` take. Serialised, it is the effective configuration.
 #[derive(Debug, Args, Serialize)]
@@ -69,10 +71,22 @@ pub(crate) struct ServeArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_server_name: Option<String>,
 
-    /// The auth server with its context path: http://HOST:PORT/CONTEXT, or dns://NAME:PORT/CONTEXT
-    /// to resolve the name at each tick and go round its addresses
-    #[arg(long, env = "POSTERN_AUTH_SERVER", value_name = "URL")]
+    /// The auth server with its context path: http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT
+    /// to resolve the name at each tick and go round its addresses, or
+    /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_SERVER",
+        // It may hold the password of a registry.
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    #[serde(serialize_with = "shown")]
     pub(crate) auth_server: String,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) registry: RegistryArgs,
 
     /// Application name of the service; its context path is /NAME. Empty: no context path
     #[arg(
@@ -306,6 +320,10 @@ impl fmt::Debug for Secret {
 
 fn displayed<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
+}
+
+fn shown<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&without_credentials(text))
 }
 
 /// The word by which the flag takes the value.

@@ -1,0 +1,253 @@
+//! The Nacos-compatible registry `rnacos` on free ports; gone on drop.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::Request;
+use crate::message::Message;
+use crate::process::{CommandLine, Process};
+use crate::raw_client::exchange;
+use crate::{skip, wait};
+
+/// The service under which the auth server is listed (contract §1).
+pub const SERVICE: &str = "auth";
+/// Who may log in where a login is asked for.
+pub const USER: &str = "postern";
+/// With this password; it has to be escaped in an address.
+pub const PASSWORD: &str = "hu/sh@registry";
+
+/// Nacos clients add this to the HTTP port to get the gRPC port.
+const GRPC_OFFSET: u16 = 1000;
+
+/// A registry, running or between two runs.
+#[derive(Debug)]
+pub struct Rnacos {
+    http: SocketAddr,
+    asks_for_login: bool,
+    /// Of the login of this harness.
+    token: Option<String>,
+    process: Option<Process>,
+    directory: TempDir,
+}
+
+impl Rnacos {
+    /// Starts one; `None`, with a SKIP line, where rnacos is not installed.
+    pub fn start() -> Option<Self> {
+        Some(Self::not_running()?.started())
+    }
+
+    /// One that accepts [`USER`] with [`PASSWORD`] only.
+    pub fn start_asking_for_login() -> Option<Self> {
+        let mut registry = Self::not_running()?;
+        registry.asks_for_login = true;
+        Some(registry.started())
+    }
+
+    /// One that will run on ports that are known already.
+    ///
+    /// # Panics
+    /// When there is no temporary directory.
+    pub fn not_running() -> Option<Self> {
+        if program().is_none() {
+            skip::skip(
+                "the tests with a Nacos registry",
+                "cargo install --locked rnacos",
+            );
+            return None;
+        }
+        Some(Self {
+            http: free_addresses(),
+            asks_for_login: false,
+            token: None,
+            process: None,
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        })
+    }
+
+    fn started(mut self) -> Self {
+        self.run();
+        self
+    }
+
+    /// Starts it, again or for the first time.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn run(&mut self) {
+        let program = program().expect("looked for before");
+        let port = |port: u16| port.to_string();
+        let process = CommandLine::new(program)
+            .environment("HOME", self.directory.path())
+            .environment("RNACOS_DATA_DIR", self.directory.path())
+            .environment("RNACOS_SDK_HOST", "127.0.0.1")
+            .environment("RNACOS_HTTP_PORT", port(self.http.port()))
+            .environment("RNACOS_GRPC_PORT", port(self.grpc().port()))
+            // No console.
+            .environment("RNACOS_HTTP_CONSOLE_PORT", "0")
+            .environment("RNACOS_HTTP_WORKERS", "1")
+            .environment(
+                "RNACOS_ENABLE_OPEN_API_AUTH",
+                self.asks_for_login.to_string(),
+            )
+            .environment("RNACOS_INIT_ADMIN_USERNAME", USER)
+            .environment("RNACOS_INIT_ADMIN_PASSWORD", PASSWORD)
+            .environment("RNACOS_API_LOGIN_ONE_MINUTE_LIMIT", "1000000")
+            .environment("RUST_LOG", "warn")
+            .start();
+        self.process = Some(process);
+        wait::until("rnacos to listen", || {
+            TcpStream::connect(self.grpc()).ok()?;
+            TcpStream::connect(self.http).ok()
+        });
+        if self.asks_for_login {
+            self.token = Some(wait::until("rnacos to know its user", || self.log_in()));
+        }
+        wait::until("rnacos to list services", || {
+            (self.list(SERVICE).status() == 200).then_some(())
+        });
+    }
+
+    fn log_in(&self) -> Option<String> {
+        let answer = self.ask(
+            "POST",
+            "/nacos/v1/auth/login?username=postern&password=hu%2Fsh%40registry",
+        );
+        let answer = (answer.status() == 200).then(|| answer.json())?;
+        answer["accessToken"].as_str().map(str::to_owned)
+    }
+
+    /// Ends it at once. What was registered by a connection is forgotten.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.signal("KILL");
+            process.finished();
+        }
+    }
+
+    /// `host:port`, as an address of the products wants it.
+    pub const fn address(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// As the auth server's `--registry` wants it.
+    pub fn url(&self) -> String {
+        format!("nacos://{}", self.http)
+    }
+
+    /// As the sidecar's `--auth-server` wants it.
+    pub fn auth_server_url(&self) -> String {
+        format!("{}/auth", self.url())
+    }
+
+    /// `host:port` of each instance listed under [`SERVICE`], in order.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn listed(&self) -> Vec<String> {
+        let hosts = self.hosts(SERVICE);
+        let mut listed: Vec<_> = hosts
+            .iter()
+            .map(|host| {
+                format!(
+                    "{}:{}",
+                    host["ip"].as_str().unwrap_or_default(),
+                    host["port"]
+                )
+            })
+            .collect();
+        listed.sort();
+        listed
+    }
+
+    /// The entries of a service.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn hosts(&self, service: &str) -> Vec<Value> {
+        let list = self.list(service).json();
+        list["hosts"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Waits until exactly these are listed under [`SERVICE`].
+    pub fn lists(&self, addresses: &[SocketAddr]) {
+        let mut expected: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        expected.sort();
+        wait::until(&format!("the registry to list {expected:?}"), || {
+            (self.listed() == expected).then_some(())
+        });
+    }
+
+    /// Lists an instance that stays until it is taken off.
+    ///
+    /// # Panics
+    /// When the registry does not do it.
+    pub fn add(&self, instance: SocketAddr, settings: &str) {
+        self.change("POST", instance, settings);
+    }
+
+    /// Takes it off.
+    ///
+    /// # Panics
+    /// When the registry does not do it.
+    pub fn remove(&self, instance: SocketAddr) {
+        self.change("DELETE", instance, "");
+    }
+
+    fn change(&self, method: &str, instance: SocketAddr, settings: &str) {
+        let (ip, port) = (instance.ip(), instance.port());
+        let target = format!(
+            "/nacos/v1/ns/instance?serviceName={SERVICE}&ip={ip}&port={port}&ephemeral=false{settings}"
+        );
+        let answer = self.ask(method, &target);
+        assert_eq!(answer.text(), "ok", "{method} {instance}");
+    }
+
+    fn list(&self, service: &str) -> Message {
+        let token = self.token.as_deref().unwrap_or_default();
+        self.ask(
+            "GET",
+            &format!("/nacos/v1/ns/instance/list?serviceName={service}&accessToken={token}"),
+        )
+    }
+
+    fn ask(&self, method: &str, target: &str) -> Message {
+        let request = Request::new(method, target).line("Connection: close");
+        exchange(self.http, method, &request.bytes(&self.http.to_string()))
+    }
+
+    fn grpc(&self) -> SocketAddr {
+        SocketAddr::new(self.http.ip(), self.http.port() + GRPC_OFFSET)
+    }
+}
+
+/// Nobody's at the moment, and neither is the port of gRPC.
+fn free_addresses() -> SocketAddr {
+    wait::until("two free ports", || {
+        let http = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
+        let grpc = http.port().checked_add(GRPC_OFFSET)?;
+        match TcpListener::bind((http.ip(), grpc)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            bound => bound.ok().map(|_| http),
+        }
+    })
+}
+
+/// Where `cargo install` puts programs, too: an IDE's `PATH` may lack it.
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let cargo = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".cargo")))
+        .map(|home| home.join("bin"));
+    std::env::split_paths(&path)
+        .chain(cargo)
+        .map(|directory| directory.join("rnacos"))
+        .find(|program| program.is_file())
+}

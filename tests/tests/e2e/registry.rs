@@ -1,0 +1,338 @@
+//! The service registry (contract §1, §4.3 rule 4): the auth server registers, sidecars find it there.
+//! The registry is the real server program `rnacos`.
+
+use std::fs::Permissions;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, admin_get};
+use tests::client::reason;
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::redis_server::RedisServer;
+use tests::rnacos_server::{PASSWORD, Rnacos, SERVICE, USER};
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::token_forge::Forge;
+use tests::wait;
+
+/// A stop that takes longer than any test.
+const LONG_STOP: [&str; 2] = ["--lame-duck", "300"];
+const RSA: SigningType = SigningType::Rsa;
+
+/// A server on a loopback port of its own, which it is told to advertise.
+fn registering(url: &str) -> AuthServerPlan {
+    AuthServerPlan::new().flags(["--registry", url, "--advertise", "127.0.0.1"])
+}
+
+fn finding(service: &EchoService, registry: &Rnacos) -> SidecarPlan {
+    SidecarPlan::new(service, &registry.auth_server_url()).flags(EVERY_SECOND)
+}
+
+fn says_registered(server: &AuthServer) -> bool {
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    metrics.contains("\npostern_auth_server_registry_registered 1\n")
+}
+
+fn fetches(sidecar: &Sidecar, result: &str) -> u64 {
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let name = format!(r#"postern_sidecar_key_refreshes_total{{result="{result}"}} "#);
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+/// Waits until the sidecar has fetched this often more.
+fn fetches_again(sidecar: &Sidecar, times: u64) {
+    let before = fetches(sidecar, "unchanged");
+    wait::until("more fetches of the key", || {
+        (fetches(sidecar, "unchanged") >= before + times).then_some(())
+    });
+}
+
+/// The instances that a sidecar knows, as it last said.
+fn known_to(sidecar: &Sidecar) -> Option<String> {
+    let output = sidecar.process().stderr();
+    let lines = output.lines().rev();
+    lines
+        .filter(|line| line.contains("instances of the auth server"))
+        .find_map(|line| line.split('"').nth(1).map(str::to_owned))
+}
+
+fn knows(sidecar: &Sidecar, instances: &str) {
+    wait::until(&format!("the sidecar to know `{instances}`"), || {
+        (known_to(sidecar).as_deref() == Some(instances)).then_some(())
+    });
+}
+
+#[test]
+fn contract_1_the_auth_server_is_registered_as_auth_and_leaves_before_it_stops() {
+    let Some(registry) = Rnacos::start() else {
+        return;
+    };
+    let server = registering(&registry.url())
+        .flags(LONG_STOP)
+        .start()
+        .ready();
+    registry.lists(&[server.address()]);
+    let entry = registry.hosts(SERVICE).remove(0);
+    assert_eq!(entry["ephemeral"], true);
+    assert_eq!(entry["metadata"]["context-path"], "/auth");
+    assert_eq!(entry["metadata"]["secure"], "false");
+    assert_eq!(entry["metadata"]["version"], env!("CARGO_PKG_VERSION"));
+    wait::until("the metric", || says_registered(&server).then_some(()));
+
+    server.process().terminate();
+    registry.lists(&[]);
+    wait::until("the end of readiness", || {
+        (server.readiness() == 503).then_some(())
+    });
+    assert!(!server.login().is_empty(), "it goes on serving");
+    wait::until("the audit event", || {
+        let output = server.process().stderr();
+        output.contains("server_deregistered").then_some(())
+    });
+    assert!(!says_registered(&server));
+}
+
+#[test]
+fn contract_1_a_stop_takes_no_longer_for_a_registry_that_is_away() {
+    let Some(mut registry) = Rnacos::start() else {
+        return;
+    };
+    let server = registering(&registry.url())
+        .flags(["--lame-duck", "0"])
+        .start()
+        .ready();
+    registry.lists(&[server.address()]);
+    registry.kill();
+    server.process().terminate();
+    let finished = server.into_process().finished();
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+}
+
+#[test]
+fn contract_1_registration_can_be_switched_off() {
+    let registry = TcpListener::bind("127.0.0.1:0").unwrap();
+    registry.set_nonblocking(true).unwrap();
+    let url = format!("nacos://{}", registry.local_addr().unwrap());
+    let server = AuthServerPlan::new()
+        .environment("POSTERN_REGISTRY", &url)
+        .flags(["--registry", "none"])
+        .start()
+        .ready();
+    assert!(!server.login().is_empty());
+    assert!(!says_registered(&server));
+    assert_eq!(registry.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn contract_1_an_address_that_nobody_reaches_is_not_registered_unasked() {
+    for (flags, problem) in [
+        (
+            vec!["--registry", "nacos://127.0.0.1"],
+            "--advertise: needed",
+        ),
+        (
+            vec![
+                "--registry",
+                "nacos://127.0.0.1",
+                "--advertise",
+                "0.0.0.0:9000",
+            ],
+            "--advertise: nobody can connect",
+        ),
+    ] {
+        let finished = AuthServerPlan::new().flags(flags).fails();
+        assert_eq!(finished.code, Some(78));
+        assert!(finished.stderr.contains(problem), "{}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_registry_that_is_down_at_the_start_holds_up_neither_program() {
+    let Some(mut registry) = Rnacos::not_running() else {
+        return;
+    };
+    let service = EchoService::start();
+    let server = registering(&registry.url()).start().ready();
+    let sidecar = finding(&service, &registry).start();
+    let token = server.login();
+    let answer = sidecar.bearing(&token).get("/orders/1");
+    assert_eq!(answer.status(), 503);
+    assert_eq!(reason(&answer), "auth_keys_unavailable");
+    assert_eq!(sidecar.anonymous().get("/orders/1").status(), 401);
+
+    registry.run();
+    registry.lists(&[server.address()]);
+    let sidecar = sidecar.ready();
+    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+}
+
+#[test]
+fn a_registry_that_restarts_lists_the_server_again_and_no_fetch_fails_meanwhile() {
+    let Some(mut registry) = Rnacos::start() else {
+        return;
+    };
+    let service = EchoService::start();
+    let server = registering(&registry.url()).start().ready();
+    registry.lists(&[server.address()]);
+    let sidecar = finding(&service, &registry).start().ready();
+    let failed = fetches(&sidecar, "failed");
+
+    registry.kill();
+    wait::until("the metric to fall", || {
+        (!says_registered(&server)).then_some(())
+    });
+    assert_eq!(server.readiness(), 200);
+    fetches_again(&sidecar, 3);
+
+    registry.run();
+    registry.lists(&[server.address()]);
+    wait::until("the metric to rise", || {
+        says_registered(&server).then_some(())
+    });
+    fetches_again(&sidecar, 3);
+    assert_eq!(fetches(&sidecar, "failed"), failed);
+    assert_eq!(known_to(&sidecar), Some(server.address().to_string()));
+}
+
+#[test]
+fn contract_8_each_tick_asks_one_instance_and_the_next_tick_another() {
+    let Some(registry) = Rnacos::start() else {
+        return;
+    };
+    let forge = Forge::new(RSA);
+    let key = forge.trusted().served();
+    let servers: Vec<_> = (0..3).map(|_| FakeAuthServer::serving(&key)).collect();
+    for (server, settings) in servers
+        .iter()
+        .zip(["&weight=1", "&weight=2", "&enabled=false"])
+    {
+        registry.add(server.address(), settings);
+    }
+    registry.lists(&[servers[0].address(), servers[1].address()]);
+    let service = EchoService::start();
+    let sidecar = finding(&service, &registry).start().ready();
+    wait::until("two fetches from each instance", || {
+        let fetched = |server: &FakeAuthServer| server.retrievals().len() >= 2;
+        servers[..2].iter().all(fetched).then_some(())
+    });
+    let counts: Vec<_> = servers
+        .iter()
+        .map(|server| server.retrievals().len())
+        .collect();
+    assert!(
+        counts[0].abs_diff(counts[1]) <= 1,
+        "they alternate: {counts:?}"
+    );
+    assert_eq!(counts[2], 0, "switched off");
+
+    // A failure is not made up for within the tick (0 retries), but the next tick asks the other.
+    registry.remove(servers[0].address());
+    knows(&sidecar, &servers[1].address().to_string());
+    let before = servers[0].retrievals().len();
+    fetches_again(&sidecar, 3);
+    assert_eq!(servers[0].retrievals().len(), before, "gone with the list");
+    let token = forge.token(clock::now(), &serde_json::Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+}
+
+#[test]
+fn an_instance_that_is_killed_is_gone_from_the_list_of_sidecars() {
+    let (Some(registry), Some(redis)) = (Rnacos::start(), RedisServer::start()) else {
+        return;
+    };
+    let start = || {
+        registering(&registry.url())
+            .store(redis.url())
+            .start()
+            .ready()
+    };
+    let (one, other) = (start(), start());
+    registry.lists(&[one.address(), other.address()]);
+    let service = EchoService::start();
+    let sidecar = finding(&service, &registry).start().ready();
+    let mut both = [one.address().to_string(), other.address().to_string()];
+    both.sort();
+    knows(&sidecar, &both.join(" "));
+
+    let token = one.login();
+    one.process().signal("KILL");
+    registry.lists(&[other.address()]);
+    knows(&sidecar, &other.address().to_string());
+    fetches_again(&sidecar, 3);
+    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+    assert_eq!(other.logged_in().get(USER_DETAILS).status(), 200);
+}
+
+#[test]
+fn a_registry_that_asks_for_a_login_gets_one_and_no_log_line_holds_the_password() {
+    let Some(registry) = Rnacos::start_asking_for_login() else {
+        return;
+    };
+    let address = registry.address();
+    let home = tempfile::tempdir().unwrap();
+    let password = home.path().join("password");
+    std::fs::write(&password, PASSWORD).unwrap();
+    std::fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+    let loud = ["--log-level", "trace,nacos_sdk=trace,reqwest=trace"];
+
+    let server = registering(&format!("nacos://{USER}@{address}"))
+        .flags(["--registry-password-file", &text(&password)])
+        .flags(loud)
+        .environment("HOME", &text(home.path()))
+        .start()
+        .ready();
+    registry.lists(&[server.address()]);
+    let service = EchoService::start();
+    let escaped = "hu%2Fsh%40registry";
+    let url = format!("nacos://{USER}:{escaped}@{address}/auth");
+    let sidecar = SidecarPlan::new(&service, &url)
+        .flags(EVERY_SECOND)
+        .flags(loud)
+        .environment("HOME", &text(home.path()))
+        .start()
+        .ready();
+    knows(&sidecar, &server.address().to_string());
+    assert_eq!(
+        sidecar.bearing(&server.login()).get("/orders/1").status(),
+        200
+    );
+
+    for output in [server.process().output(), sidecar.process().output()] {
+        assert!(
+            !output.contains(PASSWORD) && !output.contains(escaped),
+            "{output}"
+        );
+    }
+    let files = std::fs::read_dir(home.path()).unwrap();
+    assert_eq!(files.count(), 1, "the registry client keeps no files");
+}
+
+#[test]
+fn a_login_that_the_registry_refuses_is_said_and_stops_nothing() {
+    let Some(registry) = Rnacos::start_asking_for_login() else {
+        return;
+    };
+    let address = registry.address();
+    let server = registering(&format!("nacos://{USER}:wrong-hush@{address}"))
+        .start()
+        .ready();
+    wait::until("the warning", || {
+        let output = server.process().stderr();
+        output
+            .contains("the registry refuses the login: 403")
+            .then_some(())
+    });
+    assert_eq!(registry.listed(), Vec::<String>::new());
+    assert!(!says_registered(&server));
+    assert!(!server.process().output().contains("wrong-hush"));
+    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
