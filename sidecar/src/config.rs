@@ -103,7 +103,7 @@ impl Config {
             warnings
                 .push("--signing-type hmac: whoever reads this process's memory can issue tokens");
         }
-        if !self.auth_server.is_on_loopback() {
+        if self.auth_server.is_plain_over_a_network() {
             warnings.push(
                 "--auth-server: the application secret and the key travel there in plain HTTP",
             );
@@ -123,7 +123,7 @@ fn auth_server(args: &ServeArgs) -> Result<AuthServer, Failure> {
     let parsed = text.parse::<AuthServer>();
     parsed
         .map_err(|error| refused("auth-server", without_credentials(text), error))?
-        .with_registry(&args.registry)
+        .with_registry(&args.registry, args.auth_server_name.as_deref())
 }
 
 fn rules(args: &ServeArgs, pass_list: PassList) -> Result<AdmissionRules, Failure> {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_needs_a_user_and_a_password_or_neither() {
+    fn what_is_said_of_a_registry_has_to_fit_together() {
         for (auth_server, flags, problem) in [
             ("nacos://a/auth", &[][..], None),
             ("nacos://me:hush@a/auth", &[], None),

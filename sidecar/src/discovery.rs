@@ -23,11 +23,8 @@ pub(crate) use dns::DnsName;
 pub(crate) use fixed::FixedAddress;
 pub(crate) use nacos::NacosService;
 
-/// What the address of a registry begins with; what follows may hold a password.
-const NACOS: &str = "nacos://";
-
 /// The configured auth server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthServer {
     /// What is spoken with every instance.
     scheme: Scheme,
@@ -35,7 +32,7 @@ pub(crate) struct AuthServer {
     context: ContextPath,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Location {
     Fixed(FixedAddress),
     Dns(DnsName),
@@ -96,17 +93,30 @@ impl AuthServer {
         }
     }
 
-    /// Adds what else is said about the registry, where there is one.
+    /// Adds what else is said about the registry, where there is one, and what the certificates of its
+    /// instances name.
     ///
     /// # Errors
     /// [`Failure::Config`], one line naming the flag; it repeats no password.
-    pub(crate) fn with_registry(mut self, args: &RegistryArgs) -> Result<Self, Failure> {
-        if let Location::Nacos(service) = self.location {
-            let settings = service.settings().clone();
-            let settings = settings.configured(args, "--auth-server")?;
-            self.location = Location::Nacos(NacosService::new(settings));
+    pub(crate) fn with_registry(
+        mut self,
+        args: &RegistryArgs,
+        server_name: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let is_secure = self.scheme == Scheme::HTTPS;
+        match self.location {
+            Location::Nacos(service) if is_secure || server_name.is_none() => {
+                let settings = service.settings().clone();
+                let settings = settings.configured(args, "--auth-server")?;
+                let server_name = server_name.map(ToOwned::to_owned);
+                self.location = Location::Nacos(NacosService::new(settings, server_name));
+                Ok(self)
+            }
+            _ if server_name.is_some() => Err(Failure::Config(
+                "--auth-server-name is of use only with nacos+https".to_owned(),
+            )),
+            _ => Ok(self),
         }
-        Ok(self)
     }
 
     /// Whether a password travels in the open to a registry on another host.
@@ -123,16 +133,24 @@ impl AuthServer {
         &self.scheme
     }
 
-    /// Whether what is sent there stays on this host.
-    pub(crate) fn is_on_loopback(&self) -> bool {
+    /// Whether what is sent there could be read and changed on the way.
+    pub(crate) fn is_plain_over_a_network(&self) -> bool {
         let host = match &self.location {
             Location::Fixed(address) => address.host(),
             Location::Dns(name) => &name.host,
             // Which hosts it lists is not known before.
-            Location::Nacos(_) => return false,
+            Location::Nacos(_) => return self.scheme == Scheme::HTTP,
         };
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+        self.scheme == Scheme::HTTP && !is_loopback(host)
+    }
+
+    /// What a scheme that finds an address ends in.
+    fn suffix(&self) -> &'static str {
+        if self.scheme == Scheme::HTTPS {
+            "+https"
+        } else {
+            ""
+        }
     }
 
     /// The auth server's context path.
@@ -141,12 +159,21 @@ impl AuthServer {
     }
 }
 
+/// Whether what is sent to this host of a URL stays on this machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 impl FromStr for AuthServer {
     type Err = AuthServerError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Some(rest) = text.strip_prefix(NACOS) {
-            return in_registry(rest);
+        // What follows may hold several hosts with a port each, which are no authority of a URI.
+        match text.split_once("://") {
+            Some(("nacos", rest)) => return in_registry(Scheme::HTTP, rest),
+            Some(("nacos+https", rest)) => return in_registry(Scheme::HTTPS, rest),
+            _ => {}
         }
         let uri: Uri = text.parse().map_err(|_| AuthServerError::Malformed)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
@@ -172,8 +199,7 @@ impl FromStr for AuthServer {
     }
 }
 
-/// What follows `nacos://`: several hosts with a port each are no authority of a URI.
-fn in_registry(text: &str) -> Result<AuthServer, AuthServerError> {
+fn in_registry(scheme: Scheme, text: &str) -> Result<AuthServer, AuthServerError> {
     let (address, path) = match text.find('/') {
         Some(slash) => text.split_at(slash),
         None => (text, ""),
@@ -182,9 +208,10 @@ fn in_registry(text: &str) -> Result<AuthServer, AuthServerError> {
         return Err(AuthServerError::Malformed);
     }
     let address = RegistryAddress::parse(address)?;
+    let settings = RegistrySettings::new(address);
     Ok(AuthServer {
-        scheme: Scheme::HTTP,
-        location: Location::Nacos(NacosService::new(RegistrySettings::new(address))),
+        scheme,
+        location: Location::Nacos(NacosService::new(settings, None)),
         context: context(path)?,
     })
 }
@@ -210,7 +237,10 @@ impl fmt::Display for AuthServer {
         match &self.location {
             Location::Fixed(address) => write!(f, "{}://{address}", self.scheme),
             Location::Dns(name) => write!(f, "dns://{name}"),
-            Location::Nacos(service) => write!(f, "{NACOS}{}", service.settings().address()),
+            Location::Nacos(service) => {
+                let registry = service.settings().address();
+                write!(f, "nacos{}://{registry}", self.suffix())
+            }
         }?;
         write!(f, "{}", self.context)
     }
@@ -237,6 +267,7 @@ mod tests {
                 "nacos://me:hush@a,[::1]:1/auth/",
                 "nacos://a:8848,[::1]:1/auth",
             ),
+            ("nacos+https://me:hush@a/auth", "nacos+https://a:8848/auth"),
         ] {
             let parsed: AuthServer = text.parse().unwrap();
             assert_eq!(parsed.to_string(), shown);
@@ -289,19 +320,20 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_known_by_address_and_by_name() {
-        for (text, on_loopback) in [
-            ("http://127.0.0.1:9000/auth", true),
-            ("http://[::1]:9000/auth", true),
-            ("http://localhost/auth", true),
-            ("dns://localhost:9000/auth", true),
-            ("http://auth:9000/auth", false),
-            ("http://10.0.0.1:9000/auth", false),
-            ("dns://127.evil:9000/auth", false),
-            ("nacos://127.0.0.1/auth", false),
+    fn plain_http_to_another_host_is_known() {
+        for (text, is_plain) in [
+            ("http://127.0.0.1:9000/auth", false),
+            ("http://[::1]:9000/auth", false),
+            ("http://localhost/auth", false),
+            ("dns://localhost:9000/auth", false),
+            ("http://auth:9000/auth", true),
+            ("http://10.0.0.1:9000/auth", true),
+            ("dns://127.evil:9000/auth", true),
+            ("nacos://127.0.0.1/auth", true),
+            ("nacos+https://registry/auth", false),
         ] {
             let server: AuthServer = text.parse().unwrap();
-            assert_eq!(server.is_on_loopback(), on_loopback, "{text}");
+            assert_eq!(server.is_plain_over_a_network(), is_plain, "{text}");
         }
     }
 

@@ -159,7 +159,7 @@ impl State {
             Ok(()) => audit::registration(audit::Registration::Listed, &instance, registry),
             Err(error) => warn!(
                 instance, registry, %error,
-                "the registry is not to be reached; this server serves, and goes on trying"
+                "not listed in the registry; this server serves, and goes on trying"
             ),
         }
     }

@@ -14,7 +14,7 @@ const DEFAULT_PORT: u16 = 8848;
 const LARGEST_PORT: u16 = u16::MAX - 1000;
 
 /// The servers of one registry, and who we are there.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RegistryAddress {
     /// `host:port` each, at least one.
     servers: Vec<Server>,

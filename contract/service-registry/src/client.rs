@@ -35,7 +35,7 @@ const NO_CACHE: &str = "/dev/null";
 const MAX_REASON_CHARACTERS: usize = 200;
 
 /// Where the registry is, who we are there, and which service this is about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistrySettings {
     address: RegistryAddress,
     namespace: String,

@@ -28,7 +28,7 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Why there is no token. No text holds an address or a credential.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum LoginError {
     #[error("the registry's login does not answer: {0}")]
     Unreachable(String),
@@ -50,6 +50,8 @@ struct State {
     token: Option<Arc<Zeroizing<String>>>,
     renew_at: Option<Instant>,
     tried_at: Option<Instant>,
+    /// Of the last attempt.
+    failure: Option<LoginError>,
 }
 
 #[derive(Deserialize)]
@@ -91,12 +93,14 @@ impl Login {
         {
             let mut state = self.state();
             if !state.is_due(now) {
-                return Ok(());
+                return state.failure.clone().map_or(Ok(()), Err);
             }
             state.tried_at = Some(now);
         }
-        let answer = self.ask_each(&form(user, password)).await?;
+        let answer = self.ask_each(&form(user, password)).await;
         let mut state = self.state();
+        state.failure = answer.as_ref().err().cloned();
+        let answer = answer?;
         // Well before it ends, however long a renewal may be held up.
         state.renew_at = Some(now + Duration::from_secs(answer.token_ttl / 2));
         state.token = Some(Arc::new(answer.access_token));
@@ -265,7 +269,8 @@ mod tests {
                 !error.contains("h&sh") && !error.contains("http"),
                 "{error}"
             );
-            assert!(login.ensure().await.is_ok(), "nobody is asked");
+            let again = login.ensure().await.unwrap_err();
+            assert_eq!(again.to_string(), error, "nobody is asked");
             assert_eq!(token(&login), None);
             assert_eq!(asked.join().unwrap().len(), 1);
         }

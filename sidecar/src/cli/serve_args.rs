@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum};
 use contract::signing_type::SigningType;
+use http::uri::Authority;
 use process::telemetry::LogArgs;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
@@ -73,7 +74,8 @@ pub(crate) struct ServeArgs {
 
     /// The auth server with its context path: http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT
     /// to resolve the name at each tick and go round its addresses, or
-    /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists
+    /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists;
+    /// nacos+https:// the same, with https to the instances
     #[arg(
         long,
         env = "POSTERN_AUTH_SERVER",
@@ -83,6 +85,11 @@ pub(crate) struct ServeArgs {
     )]
     #[serde(serialize_with = "shown")]
     pub(crate) auth_server: String,
+
+    /// What the certificates of the instances name with nacos+https, if not the registered address
+    #[arg(long, env = "POSTERN_AUTH_SERVER_NAME", value_parser = host_name, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_server_name: Option<String>,
 
     #[command(flatten)]
     #[serde(flatten)]
@@ -291,6 +298,13 @@ fn connections(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
         _ => Err("expected 1 or more".to_owned()),
+    }
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    match text.parse::<Authority>() {
+        Ok(authority) if authority.host() == text => Ok(text.to_owned()),
+        _ => Err("expected a host name, without a port".to_owned()),
     }
 }
 

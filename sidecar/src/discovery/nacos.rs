@@ -6,12 +6,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use service_registry::{Instance as Listed, RegistryClient, RegistrySettings, has_usable};
+use tokio::net::lookup_host;
 use tokio::sync::watch;
 
 use super::{Asked, DiscoveryError, Instance};
 
 /// The first tick comes before the first list; a registry that does not answer must not use up a tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
+/// A resolver that does not answer must not use up the whole tick.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Changes are pushed. A push can be lost, and with it what it told.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// After a failure; twice as long after each further one.
@@ -25,14 +28,26 @@ type Lists = watch::Receiver<Option<Arc<[Listed]>>>;
 #[derive(Debug, Clone)]
 pub(crate) struct NacosService {
     settings: RegistrySettings,
+    /// What the certificate of every instance names; `None`: the address that is registered.
+    server_name: Option<String>,
     /// Followed from the first question on.
     lists: Arc<OnceLock<Lists>>,
 }
 
+/// By what was configured.
+impl PartialEq for NacosService {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.settings, &self.server_name) == (&other.settings, &other.server_name)
+    }
+}
+
+impl Eq for NacosService {}
+
 impl NacosService {
-    pub(crate) fn new(settings: RegistrySettings) -> Self {
+    pub(crate) fn new(settings: RegistrySettings, server_name: Option<String>) -> Self {
         Self {
             settings,
+            server_name,
             lists: Arc::default(),
         }
     }
@@ -47,13 +62,32 @@ impl NacosService {
         let usable = listed.iter().filter(|listed| listed.is_usable()).collect();
         let candidates = asked.not_failed(usable, |listed| listed.authority());
         let last = asked.last().map(|instance| instance.authority.as_str());
-        let chosen = choose(&candidates, last, fastrand::f64());
-        chosen
-            .map(instance)
-            .ok_or_else(|| DiscoveryError::NoneListed {
+        match choose(&candidates, last, fastrand::f64()) {
+            Some(chosen) => self.instance(chosen).await,
+            None => Err(DiscoveryError::NoneListed {
                 service: self.settings.service().to_owned(),
                 registry: self.settings.address().to_string(),
-            })
+            }),
+        }
+    }
+
+    /// A registered name is left to the HTTP client, unless the URL has to hold another one.
+    async fn instance(&self, listed: &Listed) -> Result<Instance, DiscoveryError> {
+        let authority = listed.authority();
+        let address = match (listed.host.parse::<IpAddr>(), &self.server_name) {
+            (Ok(ip), _) => Some(SocketAddr::new(ip, listed.port)),
+            (Err(_), None) => None,
+            (Err(_), Some(_)) => Some(look_up(&authority).await?),
+        };
+        let host = match &self.server_name {
+            Some(name) => format!("{name}:{}", listed.port),
+            None => authority.clone(),
+        };
+        Ok(Instance {
+            authority,
+            address,
+            host,
+        })
     }
 
     async fn listed(&self) -> Result<Arc<[Listed]>, DiscoveryError> {
@@ -178,20 +212,25 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
     hit.or(others.last()).copied()
 }
 
-fn instance(listed: &Listed) -> Instance {
-    let authority = listed.authority();
-    // A name is left to the HTTP client.
-    let address = listed.host.parse::<IpAddr>().ok();
-    Instance {
-        address: address.map(|ip| SocketAddr::new(ip, listed.port)),
-        host: authority.clone(),
-        authority,
-    }
+async fn look_up(authority: &str) -> Result<SocketAddr, DiscoveryError> {
+    let name = || authority.to_owned();
+    let mut addresses = tokio::time::timeout(LOOKUP_TIMEOUT, lookup_host(authority))
+        .await
+        .map_err(|_| DiscoveryError::LookupTimeout { name: name() })?
+        .map_err(|cause| DiscoveryError::Lookup {
+            name: name(),
+            cause,
+        })?;
+    addresses
+        .next()
+        .ok_or_else(|| DiscoveryError::NoAddress { name: name() })
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use service_registry::RegistryAddress;
+
     use super::*;
 
     fn listed(host: &str, weight: f64) -> Listed {
@@ -254,14 +293,33 @@ mod tests {
         assert_eq!(next(Some(&[]), &[&a]), Some(vec![a]));
     }
 
-    #[test]
-    fn an_address_is_connected_to_as_it_is_and_a_name_is_looked_up() {
-        let found = instance(&Listed::new("10.0.0.1", 9000));
-        assert_eq!(found.authority, "10.0.0.1:9000");
-        assert_eq!(found.address, Some(([10, 0, 0, 1], 9000).into()));
-        let found = instance(&Listed::new("fd00::1", 9000));
-        assert_eq!(found.host, "[fd00::1]:9000");
-        assert_eq!(found.address.unwrap().to_string(), "[fd00::1]:9000");
-        assert_eq!(instance(&Listed::new("auth-1", 9000)).address, None);
+    async fn found(host: &str, server_name: Option<&str>) -> Instance {
+        let address = RegistryAddress::parse("registry").unwrap();
+        let settings = RegistrySettings::new(address);
+        let service = NacosService::new(settings, server_name.map(ToOwned::to_owned));
+        let listed = Listed::new(host, 9000);
+        service.instance(&listed).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_address_is_connected_to_as_it_is_and_a_name_is_looked_up() {
+        let instance = found("10.0.0.1", None).await;
+        assert_eq!(instance.authority, "10.0.0.1:9000");
+        assert_eq!(instance.address, Some(([10, 0, 0, 1], 9000).into()));
+        let instance = found("fd00::1", None).await;
+        assert_eq!(instance.host, "[fd00::1]:9000");
+        assert_eq!(instance.address.unwrap().to_string(), "[fd00::1]:9000");
+        assert_eq!(found("auth-1", None).await.address, None);
+    }
+
+    #[tokio::test]
+    async fn a_configured_name_is_the_one_of_every_instance() {
+        let instance = found("10.0.0.1", Some("auth.internal")).await;
+        assert_eq!(instance.authority, "10.0.0.1:9000");
+        assert_eq!(instance.host, "auth.internal:9000");
+        assert_eq!(instance.address, Some(([10, 0, 0, 1], 9000).into()));
+        let instance = found("localhost", Some("auth.internal")).await;
+        assert_eq!(instance.host, "auth.internal:9000");
+        assert!(instance.address.unwrap().ip().is_loopback());
     }
 }
