@@ -118,7 +118,7 @@ impl Worker {
             };
             pause = match found {
                 Ok(()) => LOOK_EVERY,
-                Err(_) if pause == LOOK_EVERY && self.state.listed == Some(true) => FIRST_PAUSE,
+                Err(_) if self.state.listed == Some(true) => FIRST_PAUSE,
                 Err(_) => LOOK_EVERY.min(pause * 2),
             };
             self.state.saw(&found, &self.own, registry);

@@ -58,12 +58,6 @@ impl Instance {
     }
 }
 
-/// Whether any of them may be asked.
-#[must_use]
-pub fn has_usable(instances: &[Instance]) -> bool {
-    instances.iter().any(Instance::is_usable)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +93,6 @@ mod tests {
             with(1.0, true, false),
         ] {
             assert!(!unusable.is_usable(), "{unusable:?}");
-            assert!(!has_usable(&[unusable]));
         }
     }
 }

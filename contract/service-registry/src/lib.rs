@@ -15,7 +15,7 @@ pub use address::{InvalidAddress, RegistryAddress};
 pub use args::RegistryArgs;
 pub use client::{RegistryClient, RegistryError, RegistrySettings};
 pub use environment::UnusableEnvironment;
-pub use instance::{Instance, has_usable};
+pub use instance::Instance;
 
 /// The registry client's own log lines, which are many and say what ours say: off, unless the
 /// operator's directives, which come after this one, name it.

@@ -24,6 +24,8 @@ const TOKEN_FIELD: &str = "accessToken";
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// A token and three more fields.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
+/// Seconds that a token is believed to last at most: it may say anything.
+const LONGEST_LIFE: u64 = 24 * 60 * 60;
 /// Registries count failed logins, and lock the user out.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -102,7 +104,7 @@ impl Login {
         state.failure = answer.as_ref().err().cloned();
         let answer = answer?;
         // Well before it ends, however long a renewal may be held up.
-        state.renew_at = Some(now + Duration::from_secs(answer.token_ttl / 2));
+        state.renew_at = Some(now + Duration::from_secs(answer.token_ttl.min(LONGEST_LIFE) / 2));
         state.token = Some(Arc::new(answer.access_token));
         Ok(())
     }
@@ -248,6 +250,14 @@ mod tests {
             asked.join().unwrap(),
             ["POST /nacos/v1/auth/login HTTP/1.1"]
         );
+    }
+
+    #[tokio::test]
+    async fn a_token_may_say_that_it_lasts_for_ever() {
+        let answer = r#"{"accessToken":"token","tokenTtl":18446744073709551615}"#;
+        let (login, _) = login(vec![(200, answer)]);
+        login.ensure().await.unwrap();
+        assert_eq!(token(&login).as_deref(), Some("token"));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use service_registry::{Instance as Listed, RegistryClient, RegistrySettings, has_usable};
+use service_registry::{Instance as Listed, RegistryClient, RegistrySettings};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
@@ -169,7 +169,7 @@ fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
         };
         let instances: Vec<_> = next.iter().map(Listed::authority).collect();
         let instances = instances.join(" ");
-        if has_usable(&next) {
+        if next.iter().any(Listed::is_usable) {
             tracing::info!(instances, "instances of the auth server");
         } else {
             tracing::warn!(instances, "the registry lists no usable auth server");
