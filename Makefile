@@ -14,7 +14,7 @@ export POSTERN_TEST_PYTHON ?= $(or $(wildcard $(abspath $(VENV))/bin/python),pyt
 
 .PHONY: help
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: cmake ## See a small service protected, then play with it (ONCE=1: end with the tour's exit code)
@@ -61,3 +61,34 @@ tests: cmake
 .PHONY: policy
 policy:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; fi
+
+# Measurements start the programs of their own profile. SMOKE=1: a moment of each with the quick build,
+# to see that they work; ROUNDS, SECONDS_EACH: how thorough; WRITE=1: put the race into docs/.
+export SMOKE ROUNDS SECONDS_EACH WRITE
+export POSTERN_BENCH_ENVOY ?= $(firstword $(wildcard $(abspath $(VENV))/lib/python3*/site-packages/envoy/_bin/envoy))
+measure = cargo build $(LOCKED) $(if $(SMOKE),,--release) -p sidecar -p auth-server && \
+    cargo bench $(LOCKED) $(if $(SMOKE),--profile dev) -p bench --bench
+
+.PHONY: bench
+bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, 9 minutes (WRITE=1: into docs/performance.md)
+	$(measure) race
+
+.PHONY: bench-rotation
+bench-rotation: cmake ## 20 rotations under load without a refusal, then revocations in time, 2 minutes
+	$(measure) rotation
+
+.PHONY: bench-fleet
+bench-fleet: cmake ## 10 000 sidecars ask for the keys at once
+	$(measure) fleet
+
+.PHONY: bench-login
+bench-login: cmake ## Logins for each second of CPU against the machine's own signatures
+	$(measure) login
+
+.PHONY: bench-smoke
+bench-smoke: ## A moment of every measurement, to see that it works
+	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login
+
+.PHONY: bench-peers
+bench-peers: ## Install what `make bench` races against: Debian and PyPI packages
+	@scripts/bench-peers.sh "$(VENV)"

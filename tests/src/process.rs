@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wait;
 
+/// How much of a failed program's log is worth reading.
+const SHOWN_LINES: usize = 300;
+
 /// What is to be started.
 #[derive(Debug, Clone)]
 pub struct CommandLine {
@@ -234,7 +237,7 @@ impl Drop for Process {
         let _ = self.child.wait();
         if std::thread::panicking() {
             self.stderr.close();
-            let text = self.stderr.text();
+            let text = last_lines(&self.stderr.text());
             let _ = writeln!(
                 std::io::stderr(),
                 "---- stderr of {} ----\n{text}",
@@ -242,6 +245,13 @@ impl Drop for Process {
             );
         }
     }
+}
+
+/// What led to a failure stands at the end; a program under load writes a hundred thousand lines before.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let first = lines.len().saturating_sub(SHOWN_LINES);
+    lines.get(first..).unwrap_or_default().join("\n")
 }
 
 /// One output stream, read by a thread of its own so that the child never blocks on a full pipe.

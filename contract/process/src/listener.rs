@@ -5,13 +5,20 @@ use std::net::{SocketAddr, TcpListener};
 
 use crate::exit::Failure;
 
+/// Connections that wait to be accepted; the system may allow fewer. The standard library asks for 128: of a
+/// fleet that connects in the same moment, whom the queue has no place for tries again a second later.
+const BACKLOG: i32 = 16_384;
+
 /// A listening socket, already non-blocking as both tokio and Pingora want it.
 ///
 /// # Errors
 /// [`Failure::Unavailable`] naming the address when the operating system refuses it.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let refused = |error| Failure::Unavailable(format!("cannot listen on {address}: {error}"));
+    let refused = |error: std::io::Error| {
+        Failure::Unavailable(format!("cannot listen on {address}: {error}"))
+    };
     let listener = TcpListener::bind(address).map_err(refused)?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
     listener.set_nonblocking(true).map_err(refused)?;
     Ok(listener)
 }
@@ -40,6 +47,20 @@ mod tests {
     fn port_zero_becomes_a_real_port() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         assert_ne!(announce("listening on ", &listener).unwrap().port(), 0);
+    }
+
+    /// Linux forgets the first packet of whom the queue has no place for.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn more_may_connect_at_once_than_are_accepted_at_once() {
+        use std::net::TcpStream;
+        use std::time::Duration;
+
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(30)).unwrap();
+        let waiting: Vec<_> = (0..500).map(connect).collect();
+        assert_eq!(waiting.len(), 500);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Field {
     pub(crate) auth_server: SocketServer,
     pub(crate) upstream: Running,
     pub(crate) running: BTreeMap<Who, Running>,
+    /// Resident memory of each before its first request, in MiB.
+    pub(crate) idle_mib: BTreeMap<Who, f64>,
     pub(crate) fresh_tokens: NamedTempFile,
     programs: Programs,
 }
@@ -66,6 +68,7 @@ impl Field {
             auth_server: issuer.auth_server(),
             upstream: upstream::start(),
             running: BTreeMap::new(),
+            idle_mib: BTreeMap::new(),
             fresh_tokens,
             issuer,
             programs,
@@ -94,6 +97,8 @@ impl Field {
             running.insert(Who::EnvoyJwt, verifying(Cache::Off));
             running.insert(Who::EnvoyJwtCached, verifying(Cache::On));
         }
+        let idle = running.iter().map(|(who, one)| (*who, one.resident_mib()));
+        self.idle_mib = idle.collect();
         self.running = running;
     }
 
@@ -112,8 +117,24 @@ impl Field {
             of(&self.programs.envoy, "--version"),
             machine::version("wrk", "-v"),
         ];
-        all.into_iter().flatten().collect()
+        all.into_iter().flatten().map(|line| short(&line)).collect()
     }
+}
+
+/// Without where the program stands, and without its home page and authors.
+fn short(version: &str) -> String {
+    let words = version
+        .split(' ')
+        .filter(|word| !word.is_empty() && !word.contains("://") && *word != "-");
+    let words = words.take_while(|word| *word != "Copyright");
+    let words = words.map(|word| {
+        if word.starts_with('/') {
+            word.rsplit('/').next().unwrap_or(word)
+        } else {
+            word
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A sidecar in front of the service, trusting this auth server.

@@ -250,7 +250,8 @@ fn memory(field: &Field, settings: &Settings, results: &mut Results) {
     // The others were all through far more by now.
     for (who, running) in &field.running {
         if *who != Who::Sidecar {
-            let (_, after) = results.memory.entry(*who).or_default();
+            let (idle, after) = results.memory.entry(*who).or_default();
+            idle.extend(field.idle_mib.get(who));
             after.push(running.resident_mib());
         }
     }

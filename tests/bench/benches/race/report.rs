@@ -30,14 +30,14 @@ pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settin
     text.push_str(
         "Each figure is the median of the rounds, the lowest and the highest behind it.\n\n",
     );
-    target_table(&mut text, &targets(results));
+    target_table(&mut text, &targets(results), settings);
     cpu_table(&mut text, results);
     latency_table(&mut text, results);
     memory_table(&mut text, results);
     text
 }
 
-fn target_table(text: &mut String, targets: &[Target]) {
+fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
     text.push_str("| Sidecar's work | against | target | reached | |\n|---|---|---|---|---|\n");
     for target in targets {
         let Target {
@@ -48,7 +48,11 @@ fn target_table(text: &mut String, targets: &[Target]) {
             reached,
         } = target;
         let reached = reached.map_or_else(|| "–".to_owned(), |summary| format!("{summary}{unit}"));
-        let verdict = target.verdict();
+        let verdict = if settings.smoke {
+            "–"
+        } else {
+            target.verdict()
+        };
         let _ = writeln!(
             text,
             "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} |"
