@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 
 use serde::Serialize;
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -89,7 +89,10 @@ fn guarded<S>(layer: impl Layer<S>, directives: EnvFilter) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    layer.with_filter(directives.and(filter_fn(within_cap)))
+    // Without a hint of its own the cap would hide that of the directives, and every debug line of
+    // every library would be put together before it is thrown away.
+    let cap = filter_fn(within_cap).with_max_level_hint(LevelFilter::TRACE);
+    layer.with_filter(directives.and(cap))
 }
 
 fn within_cap(metadata: &Metadata<'_>) -> bool {
@@ -166,6 +169,19 @@ mod tests {
             lines.contains("one") && !lines.contains("two") && lines.contains("three"),
             "{lines}"
         );
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_not_even_looked_at() {
+        for (directives, most) in [
+            ("info", LevelFilter::INFO),
+            ("pingora_proxy=off,error", LevelFilter::ERROR),
+            ("sidecar=debug,warn", LevelFilter::DEBUG),
+        ] {
+            let filter = EnvFilter::builder().parse(directives).unwrap();
+            let subscriber = tracing_subscriber::registry().with(guarded(fmt::layer(), filter));
+            assert_eq!(subscriber.max_level_hint(), Some(most), "{directives}");
+        }
     }
 
     #[test]
