@@ -1,6 +1,8 @@
 //! The pass list of contract §4.4: Ant patterns, relative to the context path.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use smallvec::SmallVec;
 
 use crate::request_path::{CanonicalPath, RequestPath, decode_once};
 
@@ -85,35 +87,20 @@ enum Segment {
     /// No wildcard; empty behind a trailing slash.
     Literal(String),
     /// With the wildcards `*` and `?`.
-    Glob(Vec<char>),
+    Glob(Glob),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Glob {
+    text: String,
+    /// Whether it stands for the empty segment behind a trailing slash.
+    takes_empty: bool,
 }
 
 impl PathPattern {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.text
-    }
-
-    fn matches(&self, path: &[&str]) -> bool {
-        match_with_backtracking(
-            &self.segments,
-            path,
-            |pattern| *pattern == Segment::Any,
-            |pattern, segment| self.segment_matches(pattern, segment),
-        )
-    }
-
-    fn segment_matches(&self, pattern: &Segment, segment: &str) -> bool {
-        match pattern {
-            Segment::Any => true,
-            Segment::Literal(literal) => literal == segment,
-            // The empty segment behind a trailing slash. In Spring a final `*` stands for it, but
-            // not behind a `**`.
-            Segment::Glob(glob) if segment.is_empty() => {
-                *glob == ['*'] && !self.segments.contains(&Segment::Any)
-            }
-            Segment::Glob(glob) => glob_matches(glob, segment),
-        }
     }
 }
 
@@ -128,20 +115,20 @@ impl FromStr for PathPattern {
             return Err(PathError::Variable);
         }
         let decoded = canonical_text_of_pattern(text)?;
+        let any = segments(&decoded).any(|segment| segment == "**");
+        let segment = |segment: &str| match segment {
+            "**" => Segment::Any,
+            glob if glob.contains(['*', '?']) => Segment::Glob(Glob {
+                text: glob.to_owned(),
+                // In Spring a final `*` stands for it, but not behind a `**`.
+                takes_empty: glob == "*" && !any,
+            }),
+            literal => Segment::Literal(literal.to_owned()),
+        };
         Ok(Self {
             text: text.to_owned(),
-            segments: segments(&decoded).map(Segment::from).collect(),
+            segments: segments(&decoded).map(segment).collect(),
         })
-    }
-}
-
-impl From<&str> for Segment {
-    fn from(segment: &str) -> Self {
-        match segment {
-            "**" => Self::Any,
-            glob if glob.contains(['*', '?']) => Self::Glob(glob.chars().collect()),
-            literal => Self::Literal(literal.to_owned()),
-        }
     }
 }
 
@@ -172,52 +159,67 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').skip(1)
 }
 
-fn glob_matches(glob: &[char], segment: &str) -> bool {
-    let segment: Vec<char> = segment.chars().collect();
-    match_with_backtracking(
-        glob,
-        &segment,
-        |&pattern| pattern == '*',
-        |&pattern, &c| pattern == '?' || pattern == c,
-    )
-}
-
-/// Wildcard matching in one loop: the last wildcard takes one more item each time the rest does
-/// not fit, so the cost is at most pattern length times item count.
-fn match_with_backtracking<P, T>(
-    pattern: &[P],
-    items: &[T],
-    is_wildcard: impl Fn(&P) -> bool,
-    fits: impl Fn(&P, &T) -> bool,
-) -> bool {
-    let (mut p, mut i) = (0, 0);
-    let mut last_wildcard: Option<(usize, usize)> = None;
-    while let Some(item) = items.get(i) {
-        match pattern.get(p) {
-            Some(wildcard) if is_wildcard(wildcard) => {
-                last_wildcard = Some((p, i));
-                p += 1;
-            }
-            Some(one) if fits(one, item) => {
-                p += 1;
-                i += 1;
-            }
-            _ => {
-                let Some((wildcard, taken)) = last_wildcard else {
-                    return false;
-                };
-                last_wildcard = Some((wildcard, taken + 1));
-                p = wildcard + 1;
-                i = taken + 1;
+impl Glob {
+    /// In one loop: the last `*` takes one more character each time the rest does not fit, so the
+    /// cost is at most the product of both lengths.
+    fn matches(&self, segment: &str) -> bool {
+        if segment.is_empty() {
+            return self.takes_empty;
+        }
+        let (mut glob, mut rest) = (self.text.chars(), segment.chars());
+        let mut last_star = None;
+        loop {
+            let (mut after_glob, mut after_rest) = (glob.clone(), rest.clone());
+            match (after_glob.next(), after_rest.next()) {
+                (None, None) => return true,
+                (Some('*'), _) => {
+                    last_star = Some((after_glob.clone(), rest.clone()));
+                    glob = after_glob;
+                }
+                (Some(one), Some(character)) if one == '?' || one == character => {
+                    (glob, rest) = (after_glob, after_rest);
+                }
+                _ => {
+                    let Some((after_star, taken)) = &mut last_star else {
+                        return false;
+                    };
+                    if taken.next().is_none() {
+                        return false;
+                    }
+                    (glob, rest) = (after_star.clone(), taken.clone());
+                }
             }
         }
     }
-    pattern.iter().skip(p).all(is_wildcard)
 }
 
 /// The paths that no token is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PassList(Vec<PathPattern>);
+pub struct PassList {
+    patterns: Vec<PathPattern>,
+    /// Patterns that begin alike share their beginning: a path is walked through once, however many
+    /// of them there are. The first node is the root.
+    nodes: Vec<Node>,
+}
+
+type NodeId = usize;
+
+/// What may follow a beginning that some patterns have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Node {
+    literals: BTreeMap<String, NodeId>,
+    /// Tried one after another.
+    globs: Vec<(Glob, NodeId)>,
+    /// Behind a `**`, which may also stand for nothing.
+    any: Option<NodeId>,
+    /// Whether it is itself behind a `**`, which takes whatever segments come.
+    takes_all: bool,
+    /// The first pattern that ends here.
+    pattern: Option<usize>,
+}
+
+/// The nodes that a path may have come to, each once. Seldom more than one or two.
+type Places = SmallVec<[NodeId; 8]>;
 
 /// A pattern of the pass list that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -235,16 +237,56 @@ impl PassList {
     /// # Errors
     /// The first pattern that cannot be used.
     pub fn parse<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, PassListError> {
-        patterns
-            .into_iter()
-            .map(|text| {
-                text.parse().map_err(|source| PassListError {
-                    pattern: text.to_owned(),
-                    source,
-                })
-            })
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let mut list = Self::default();
+        for text in patterns {
+            let pattern = text.parse().map_err(|source| PassListError {
+                pattern: text.to_owned(),
+                source,
+            })?;
+            list.add(pattern);
+        }
+        Ok(list)
+    }
+
+    fn add(&mut self, pattern: PathPattern) {
+        if self.nodes.is_empty() {
+            self.nodes.push(Node::default());
+        }
+        let end = pattern
+            .segments
+            .iter()
+            .fold(0, |node, segment| self.child(node, segment));
+        let position = self.patterns.len();
+        if let Some(node) = self.nodes.get_mut(end) {
+            node.pattern.get_or_insert(position);
+        }
+        self.patterns.push(pattern);
+    }
+
+    /// Where `segment` leads to from `parent`; a new node where it has not led anywhere so far.
+    fn child(&mut self, parent: NodeId, segment: &Segment) -> NodeId {
+        let new = self.nodes.len();
+        let Some(node) = self.nodes.get_mut(parent) else {
+            return new;
+        };
+        let child = match segment {
+            Segment::Any => *node.any.get_or_insert(new),
+            Segment::Literal(literal) => *node.literals.entry(literal.clone()).or_insert(new),
+            Segment::Glob(glob) => match node.globs.iter().find(|(known, _)| known == glob) {
+                Some((_, child)) => *child,
+                None => {
+                    node.globs.push((glob.clone(), new));
+                    new
+                }
+            },
+        };
+        if child == new {
+            self.nodes.push(Node {
+                takes_all: *segment == Segment::Any,
+                ..Node::default()
+            });
+        }
+        child
     }
 
     /// Whether a canonical path, relative to the context path, is on the list.
@@ -254,11 +296,52 @@ impl PassList {
 
     /// The first pattern that a canonical path, relative to the context path, matches.
     pub fn find(&self, path: &str) -> Option<&PathPattern> {
-        if self.0.is_empty() {
-            return None;
+        let mut places = Places::new();
+        self.enter(0, &mut places);
+        for segment in segments(path) {
+            if places.is_empty() {
+                return None;
+            }
+            places = self.after(segment, &places);
         }
-        let path: Vec<&str> = segments(path).collect();
-        self.0.iter().find(|pattern| pattern.matches(&path))
+        let ends = places
+            .iter()
+            .filter_map(|place| self.nodes.get(*place)?.pattern);
+        self.patterns.get(ends.min()?)
+    }
+
+    fn after(&self, segment: &str, places: &Places) -> Places {
+        let mut next = Places::new();
+        for &place in places {
+            let Some(node) = self.nodes.get(place) else {
+                continue;
+            };
+            if node.takes_all {
+                self.enter(place, &mut next);
+            }
+            if let Some(&child) = node.literals.get(segment) {
+                self.enter(child, &mut next);
+            }
+            for (glob, child) in &node.globs {
+                if glob.matches(segment) {
+                    self.enter(*child, &mut next);
+                }
+            }
+        }
+        next
+    }
+
+    /// A `**` may stand for no segment at all: who is before it is behind it too.
+    fn enter(&self, place: NodeId, places: &mut Places) {
+        let Some(node) = self.nodes.get(place) else {
+            return;
+        };
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        if let Some(any) = node.any {
+            self.enter(any, places);
+        }
     }
 }
 
@@ -345,5 +428,70 @@ mod tests {
         let pass_list = PassList::parse(["/**/a*a*a*b/**/c"]).unwrap();
         let path = format!("/{}", "aaaaaaaaaaaaaaaa/".repeat(2_000));
         assert!(!pass_list.matches(&path));
+    }
+
+    /// The meaning of a pattern in its plainest form, to compare with. `any`: there is a `**` in it.
+    fn means(any: bool, pattern: &[&str], path: &[&str]) -> bool {
+        let Some((first, rest)) = pattern.split_first() else {
+            return path.is_empty();
+        };
+        if *first == "**" && means(any, rest, path) {
+            return true;
+        }
+        let Some((segment, tail)) = path.split_first() else {
+            return false;
+        };
+        match *first {
+            "**" => means(any, pattern, tail),
+            "*" => (!any || !segment.is_empty()) && means(any, rest, tail),
+            "a*" => segment.starts_with('a') && means(any, rest, tail),
+            "?" => segment.len() == 1 && means(any, rest, tail),
+            literal => *segment == literal && means(any, rest, tail),
+        }
+    }
+
+    /// All sequences of up to `length` of these.
+    fn sequences<'w>(words: &[&'w str], length: usize) -> Vec<Vec<&'w str>> {
+        let mut all = vec![Vec::new()];
+        let mut from = 0;
+        for _ in 0..length {
+            let longer: Vec<_> = all[from..]
+                .iter()
+                .flat_map(|known| {
+                    words
+                        .iter()
+                        .map(move |word| [&known[..], &[*word]].concat())
+                })
+                .collect();
+            from = all.len();
+            all.extend(longer);
+        }
+        all.remove(0);
+        all
+    }
+
+    #[test]
+    fn one_pattern_or_many_the_meaning_is_the_same() {
+        let patterns = sequences(&["a", "b", "*", "?", "a*", "**"], 3);
+        let paths = sequences(&["a", "b", "ab", "c"], 4);
+        let text = |segments: &[&str]| format!("/{}", segments.join("/"));
+        let texts: Vec<_> = patterns.iter().map(|pattern| text(pattern)).collect();
+        let all = PassList::parse(texts.iter().map(String::as_str)).unwrap();
+        let each: Vec<_> = texts
+            .iter()
+            .map(|text| PassList::parse([text.as_str()]).unwrap())
+            .collect();
+        let with_slash = paths.iter().map(|path| [&path[..], &[""]].concat());
+        for path in with_slash.chain(paths.iter().cloned()) {
+            let written = text(&path);
+            let mut first = None;
+            for ((pattern, text), alone) in patterns.iter().zip(&texts).zip(&each) {
+                let meant = means(pattern.contains(&"**"), pattern, &path);
+                assert_eq!(alone.matches(&written), meant, "{text} {written}");
+                first = first.or(meant.then_some(text.as_str()));
+            }
+            let found = all.find(&written).map(PathPattern::as_str);
+            assert_eq!(found, first, "{written}");
+        }
     }
 }

@@ -457,4 +457,29 @@ mod tests {
         assert_eq!(keys.token_cache().counters.hits.get(), 0);
         assert_eq!(keys.load().as_deref().unwrap().verified_tokens().bytes(), 0);
     }
+
+    #[test]
+    fn a_repeated_request_allocates_nothing() {
+        let (rules, keys, token) = (rules(), keys(), token("Ada"));
+        let keys = keys.load();
+        let raw = format!(
+            "GET /orders/1?a=b HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nAuthorization: {token}\r\n\r\n"
+        );
+        let headers = HeaderMap::from_iter([
+            (http::header::HOST, HeaderValue::from_static("a")),
+            (http::header::ACCEPT, HeaderValue::from_static("*/*")),
+            (http::header::AUTHORIZATION, token.parse().unwrap()),
+        ]);
+        let head = RequestHead {
+            method: &Method::GET,
+            version: Version::HTTP_11,
+            headers: &headers,
+            raw: raw.as_bytes(),
+            target_to_send: b"/orders/1?a=b",
+        };
+        let admit = || rules.admit(head, keys.as_deref(), NOW).map(drop);
+        assert_eq!(admit(), Ok(()));
+        let again = allocation_counter::measure(|| assert_eq!(admit(), Ok(())));
+        assert_eq!(again.count_total, 0);
+    }
 }

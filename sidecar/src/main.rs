@@ -44,6 +44,12 @@ use process::{command_line, healthcheck, telemetry};
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 
+/// A request makes some eighty allocations, nearly all of them within Pingora. Tests have one that
+/// counts.
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     exit::finish(run())
 }

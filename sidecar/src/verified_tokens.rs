@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn cache(bytes: usize) -> VerifiedTokens {
+    fn cache_of(bytes: usize) -> VerifiedTokens {
         let counters = Counters::default();
         TokenCache { bytes, counters }.empty()
     }
@@ -165,8 +165,15 @@ mod tests {
     }
 
     fn remember(cache: &VerifiedTokens, token: &str) {
+        remember_as(cache, token, &format!("user of {token}"));
+    }
+
+    fn remember_as(cache: &VerifiedTokens, token: &str, user: &str) {
+        let user = bytes::Bytes::from(user.to_owned().into_boxed_str().into_boxed_bytes());
+        let user = HeaderValue::from_maybe_shared(user).unwrap();
         let verified = VerifiedToken {
-            user: HeaderValue::from_str(&format!("user of {token}")).unwrap(),
+            // As it is when a request has it too.
+            user: user.clone(),
             validity: Validity {
                 not_before: None,
                 expires_at: None,
@@ -182,7 +189,7 @@ mod tests {
 
     #[test]
     fn only_the_very_same_token_is_found() {
-        let (cache, token) = (cache(100_000), "aaaa.bbbb.cccc");
+        let (cache, token) = (cache_of(100_000), "aaaa.bbbb.cccc");
         remember(&cache, token);
         assert!(knows(&cache, token));
         for at in 0..token.len() {
@@ -199,7 +206,7 @@ mod tests {
 
     #[test]
     fn without_memory_nothing_is_remembered_and_nothing_counted() {
-        let cache = cache(0);
+        let cache = cache_of(0);
         remember(&cache, "a");
         assert!(!knows(&cache, "a"));
         assert_eq!(cache.bytes(), 0);
@@ -230,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_tokens_that_are_used_once_displaces_nobody_who_works() {
-        let cache = cache(BYTES);
+        let cache = cache_of(BYTES);
         work(&cache);
         assert_eq!(work(&cache), PEOPLE);
         flood(&cache, 0);
@@ -240,7 +247,7 @@ mod tests {
 
     #[test]
     fn who_comes_after_a_flood_gets_a_place() {
-        let cache = cache(BYTES);
+        let cache = cache_of(BYTES);
         flood(&cache, 0);
         for _ in 0..3 {
             work(&cache);
@@ -251,8 +258,25 @@ mod tests {
 
     #[test]
     fn a_user_larger_than_the_cache_is_not_remembered() {
-        let cache = cache(1000);
+        let cache = cache_of(1000);
         remember(&cache, &"a".repeat(900));
         assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn the_bound_holds_for_what_is_really_allocated() {
+        for user in [1, 100, 1000] {
+            let mut cache = None;
+            let allocated = allocation_counter::measure(|| {
+                let cache = cache.insert(cache_of(BYTES));
+                for n in 0..10_000 {
+                    remember_as(cache, &format!("flood{n}"), &"u".repeat(user));
+                }
+            });
+            let kept = cache.unwrap().bytes();
+            assert!(kept > BYTES as u64 / 10 * 9, "{kept}");
+            let most = allocated.bytes_max;
+            assert!(most <= BYTES as u64, "{most} for users of {user} bytes");
+        }
     }
 }
