@@ -6,6 +6,7 @@
 
 use contract::rejection::Rejection;
 use http::{HeaderMap, Method, Version, header};
+use memchr::{memchr, memchr_iter};
 
 use crate::host;
 use crate::request_head::MAX_HEAD_BYTES;
@@ -65,9 +66,7 @@ pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
 }
 
 fn has_bare_line_feed(raw: &[u8]) -> bool {
-    raw.iter()
-        .zip(std::iter::once(&0).chain(raw))
-        .any(|(&byte, &before)| byte == b'\n' && before != b'\r')
+    memchr_iter(b'\n', raw).any(|at| !matches!(raw.get(..at), Some([.., b'\r'])))
 }
 
 /// At most one field says how long the body is, in the only spelling everybody agrees on.
@@ -87,17 +86,27 @@ fn check_body_framing(version: Version, raw: &[u8]) -> Result<(), Rejection> {
 
 /// Name and trimmed value of each header line, after the request line.
 fn fields(raw: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
-    raw.trim_ascii_start()
-        .split(|&byte| byte == b'\n')
-        .skip(1)
-        .filter_map(|line| {
-            let colon = line.iter().position(|&byte| byte == b':')?;
-            let (name, value) = line.split_at(colon);
-            Some((
-                std::str::from_utf8(name).ok()?,
-                value.get(1..)?.trim_ascii(),
-            ))
-        })
+    lines(raw.trim_ascii_start()).skip(1).filter_map(|line| {
+        let (name, value) = line.split_at(memchr(b':', line)?);
+        Some((
+            std::str::from_utf8(name).ok()?,
+            value.get(1..)?.trim_ascii(),
+        ))
+    })
+}
+
+/// What stands between the line feeds.
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(block);
+    std::iter::from_fn(move || {
+        let block = rest?;
+        let (line, tail) = match memchr(b'\n', block) {
+            Some(end) => (block.get(..end)?, block.get(end + 1..)),
+            None => (block, None),
+        };
+        rest = tail;
+        Some(line)
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use contract::rejection::Rejection;
+use memchr::memchr_iter;
 use tokio::time::{Sleep, sleep};
 
 /// Several times what browsers and common servers allow.
@@ -57,7 +58,7 @@ impl ArrivingHead {
             self.timer = None;
         }
         self.bytes += bytes.len();
-        self.lines += bytes.iter().filter(|&&byte| byte == b'\n').count();
+        self.lines += memchr_iter(b'\n', bytes).count();
         self.begun = self.begun || bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n'));
     }
 
