@@ -14,7 +14,7 @@ export POSTERN_TEST_PYTHON ?= $(or $(wildcard $(abspath $(VENV))/bin/python),pyt
 
 .PHONY: help
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: cmake ## See a small service protected, then play with it (ONCE=1: end with the tour's exit code)
@@ -47,6 +47,13 @@ skips:
 .PHONY: cmake
 cmake:
 	@scripts/ensure-cmake.sh
+
+# Not a measurement of time: it counts, and so tells small changes apart on any machine.
+.PHONY: bench-instructions
+bench-instructions: cmake ## Count the sidecar's instructions for each kind of request; needs valgrind
+	cargo build $(LOCKED) --profile profiling -p sidecar
+	POSTERN_BENCH_SIDECAR=$(abspath $(or $(CARGO_TARGET_DIR),target))/profiling/sidecar \
+	    cargo bench $(LOCKED) --profile dev -p tests --bench instructions
 
 # The e2e tests start the programs that stand beside their own executable, so those are built first.
 .PHONY: tests

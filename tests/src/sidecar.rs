@@ -22,6 +22,8 @@ pub struct SidecarPlan {
     application: (String, String),
     flags: Vec<String>,
     environment: Vec<(String, String)>,
+    /// What is run instead of the sidecar alone.
+    command: Vec<String>,
 }
 
 impl SidecarPlan {
@@ -39,7 +41,15 @@ impl SidecarPlan {
             application: ("orders".to_owned(), "not-registered".to_owned()),
             flags: Vec::new(),
             environment: Vec::new(),
+            command: Vec::new(),
         }
+    }
+
+    /// A command that runs a sidecar under another program's eyes; the sidecar stands last in it.
+    #[must_use]
+    pub fn under<'c>(mut self, command: impl IntoIterator<Item = &'c str>) -> Self {
+        self.command = command.into_iter().map(str::to_owned).collect();
+        self
     }
 
     /// Another application name, and so another context path; empty for none.
@@ -107,7 +117,11 @@ impl SidecarPlan {
     }
 
     fn command_line(&self) -> CommandLine {
-        let command = CommandLine::new(Program::Sidecar.path())
+        let command = match self.command.split_first() {
+            Some((program, arguments)) => CommandLine::new(program).arguments(arguments),
+            None => CommandLine::new(Program::Sidecar.path()),
+        };
+        let command = command
             .arguments([
                 "serve",
                 "--listen",
