@@ -17,7 +17,7 @@ use crate::keys::current::KeyState;
 use crate::target::Target;
 use crate::user_header::UserHeader;
 use crate::verified_tokens::VerifiedToken;
-use crate::{framing, outcome::Outcome};
+use crate::{framing, http2_head, outcome::Outcome};
 
 /// One request as it arrived.
 #[derive(Clone, Copy)]
@@ -25,10 +25,23 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a Method,
     pub(crate) version: Version,
     pub(crate) headers: &'a HeaderMap,
-    /// The header block, byte for byte.
-    pub(crate) raw: &'a [u8],
+    pub(crate) wire: Wire<'a>,
     /// The target that Pingora would send to the service.
     pub(crate) target_to_send: &'a [u8],
+}
+
+/// What a head was before it was parsed, as far as that is known.
+#[derive(Clone, Copy)]
+pub(crate) enum Wire<'a> {
+    /// The header block, byte for byte.
+    Http1(&'a [u8]),
+    /// Its fields came one by one.
+    Http2 {
+        /// `:authority`
+        authority: Option<&'a [u8]>,
+        /// Whether the stream goes on after the head.
+        has_body: bool,
+    },
 }
 
 /// What happens to a request that is not refused.
@@ -63,6 +76,29 @@ impl Forward {
     }
 }
 
+impl<'a> RequestHead<'a> {
+    /// The target of a head whose shape is beyond doubt.
+    fn checked_target(&self) -> Result<Target<'a>, Rejection> {
+        match self.wire {
+            Wire::Http1(raw) => {
+                framing::check(self.method, self.version, self.headers, raw)?;
+                Target::parse(raw, self.target_to_send)
+            }
+            Wire::Http2 { authority, .. } => {
+                http2_head::check(self.method, authority, self.target_to_send, self.headers)?;
+                Target::of_http_2(self.target_to_send)
+            }
+        }
+    }
+
+    fn has_body(&self) -> bool {
+        match self.wire {
+            Wire::Http1(_) => framing::announces_body(self.headers),
+            Wire::Http2 { has_body, .. } => has_body,
+        }
+    }
+}
+
 /// The rules that all requests are held to.
 #[derive(Debug)]
 pub(crate) struct AdmissionRules {
@@ -90,8 +126,7 @@ impl AdmissionRules {
             headers,
             ..
         } = request;
-        framing::check(method, version, headers, request.raw)?;
-        let target = Target::parse(request.raw, request.target_to_send)?;
+        let target = request.checked_target()?;
         let conversation = Conversation::asked_for(method, version, headers);
         let user = match self.interceptor.judge(method, target.path(), headers) {
             Judgement::Reject(rejection) => return Err(rejection),
@@ -110,7 +145,7 @@ impl AdmissionRules {
             user,
             target: target.replacement()?,
             conversation,
-            body: framing::announces_body(headers),
+            body: request.has_body(),
         }))
     }
 
@@ -263,7 +298,7 @@ mod tests {
             method: &Method::GET,
             version: Version::HTTP_11,
             headers: &headers,
-            raw: raw.as_bytes(),
+            wire: Wire::Http1(raw.as_bytes()),
             target_to_send: target.as_bytes(),
         };
         let keys = keys.map(CurrentKeys::load);

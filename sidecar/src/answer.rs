@@ -82,7 +82,8 @@ impl Answer {
                 .write_response_body(Some(Bytes::from(self.body)), true)
                 .await?;
         }
-        if unread {
+        // HTTP/2 tells the client by itself that the rest is not wanted (RFC 9113 §8.1).
+        if unread && !session.is_http2() {
             drain(session).await;
         }
         Ok(())

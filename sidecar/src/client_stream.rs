@@ -3,10 +3,11 @@
 //! Pingora refuses by itself what it cannot parse: without envelope, reason code, log line and
 //! metric, and in its own name. Whatever it writes while no request is being handled is such a
 //! refusal, and is replaced here by ours. A head that is too slow or too large is refused here
-//! as well.
+//! as well. HTTP/2, once it is recognised, passes as it is.
 
 mod transport;
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,13 +18,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use contract::rejection::Rejection;
-use pingora::protocols::{Shutdown, Stream};
+use pingora::protocols::{ALPN, Shutdown, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::request_head::ArrivingHead;
 
 /// How Pingora's refusal begins.
 const OWN_REFUSAL: &[u8] = b"HTTP/1.1 400 ";
+/// How every HTTP/2 connection begins (RFC 9113 §3.4), and no HTTP/1.1 request.
+const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Most heads of HTTP/1.1 fit, so that looking for the preface costs no system call.
+const PEEK_BYTES: usize = 2048;
 /// A client that is still sending reads our answer only when it is done; closing earlier would reset
 /// the connection under it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -44,6 +49,9 @@ pub(crate) struct ClientStream {
     /// On when a request was handled since `head` was begun.
     handled: AtomicBool,
     head: ArrivingHead,
+    /// What was read to recognise HTTP/2 and not handed on yet.
+    peeked: Bytes,
+    is_http_2: bool,
     /// What is left to send of our refusal; `None` as long as there was no need for it.
     refusal: Option<Bytes>,
 }
@@ -56,8 +64,10 @@ impl ClientStream {
         head_timeout: Duration,
     ) -> Self {
         Self {
+            is_http_2: transport.selected_alpn_proto() == Some(ALPN::H2),
             transport,
             unread,
+            peeked: Bytes::new(),
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
             head: ArrivingHead::first(head_timeout),
@@ -75,6 +85,24 @@ impl ClientStream {
 
     fn is_own_refusal(&self, written: &[u8]) -> bool {
         !self.handling.load(Ordering::Relaxed) && written.starts_with(OWN_REFUSAL)
+    }
+
+    /// Reads until it is clear whether the connection begins as one of HTTP/2. A single byte that does
+    /// not fit is enough: HTTP/1.0 has requests that are shorter than the preface.
+    async fn peek(&mut self) -> io::Result<()> {
+        let mut peeked = Vec::new();
+        while peeked.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(&peeked) {
+            let mut buffer = [0; PEEK_BYTES];
+            let mut buffer = ReadBuf::new(&mut buffer);
+            poll_fn(|cx| self.poll_read_head(cx, &mut buffer)).await?;
+            if buffer.filled().is_empty() {
+                break;
+            }
+            peeked.extend_from_slice(buffer.filled());
+        }
+        self.is_http_2 = peeked.starts_with(HTTP_2_PREFACE);
+        self.peeked = peeked.into();
+        Ok(())
     }
 
     fn poll_read_head(
@@ -154,7 +182,12 @@ impl AsyncRead for ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.handling.load(Ordering::Relaxed) {
+        if !self.peeked.is_empty() {
+            let length = self.peeked.len().min(buffer.remaining());
+            buffer.put_slice(&self.peeked.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_http_2 || self.handling.load(Ordering::Relaxed) {
             return Pin::new(&mut self.transport).poll_read(cx, buffer);
         }
         self.poll_read_head(cx, buffer)
@@ -184,6 +217,7 @@ async fn discard(transport: &mut Stream) {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use pingora::protocols::Peek;
     use tokio::io::DuplexStream;
 
     use super::*;
@@ -272,6 +306,45 @@ mod tests {
             let waiting = tokio::time::timeout(patience, stream.read(&mut read)).await;
             assert!(waiting.is_err(), "handling: {handling}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_recognised_by_its_first_bytes_and_loses_none_of_them() {
+        for (pieces, is_http_2) in [
+            (&["GET / HTTP/1.0\r\n\r\n"][..], false),
+            (&["P", "OST / HTTP/1.1\r\n"], false),
+            (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], true),
+            (&["PRI * HT", "TP/2.0\r\n\r\nSM\r\n\r\nmore"], true),
+            (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r!"], false),
+            (&["\r"], false),
+            (&[], false),
+        ] {
+            let (mut stream, mut client) = connection(1024);
+            let sent = pieces.concat();
+            let sending = async move {
+                for piece in pieces {
+                    client.write_all(piece.as_bytes()).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            };
+            let mut peeked = [0; 24];
+            let (peek, ()) = tokio::join!(stream.try_peek(&mut peeked), sending);
+            assert!(peek.unwrap());
+            assert_eq!(peeked == HTTP_2_PREFACE, is_http_2, "{pieces:?}");
+            let mut read = String::new();
+            stream.read_to_string(&mut read).await.unwrap();
+            assert_eq!(read, sent);
+        }
+    }
+
+    #[tokio::test]
+    async fn half_a_preface_is_a_head_that_takes_too_long() {
+        let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+        client.write_all(b"PRI * ").await.unwrap();
+        assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
+        stream.flush().await.unwrap();
+        drop(stream);
+        assert_eq!(received(client).await, "our refusal: request_timeout");
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ pub(crate) fn check(
         return Err(Rejection::RequestFraming);
     }
     check_body_framing(version, raw)?;
-    host::check(headers)?;
+    host::check(headers.get(header::HOST).map(|host| host.as_bytes()))?;
     // Last, because the connection lives on: TRACE would echo the token, CONNECT asks for another
     // kind of proxy and its target is no path.
     if matches!(*method, Method::TRACE | Method::CONNECT) {

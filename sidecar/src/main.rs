@@ -17,6 +17,7 @@ mod drain;
 mod fault;
 mod framing;
 mod host;
+mod http2_head;
 mod keys;
 mod listening;
 mod metrics;

@@ -6,16 +6,16 @@ use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use contract::rejection::Rejection;
-use http::{StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType};
+use pingora::{Error, ErrorType, OrErr};
 
 use crate::access_log::{AccessLog, Line, LoggedPath};
-use crate::admission::{Admission, AdmissionRules, Forward, RequestHead};
+use crate::admission::{Admission, AdmissionRules, Forward, RequestHead, Wire};
 use crate::answer::Answer;
 use crate::client_stream::ClientStream;
 use crate::clock::unix_seconds;
@@ -29,7 +29,7 @@ use crate::{fault, response_head};
 
 /// Longer than the idle time of the usual load balancers (60 s), so that they close first and never
 /// send into a connection that is just being closed.
-const CLIENT_IDLE_SECONDS: u64 = 75;
+pub(crate) const CLIENT_IDLE_SECONDS: u64 = 75;
 
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
 #[derive(Debug)]
@@ -64,16 +64,24 @@ impl RequestContext {
 
 impl AuthProxy {
     fn admit(&self, session: &Session) -> Result<Admission, Rejection> {
-        let connection = session
-            .as_downstream()
-            .as_http1()
-            .ok_or(Rejection::Internal)?;
         let request = session.req_header();
+        let raw;
+        let wire = match session.as_downstream() {
+            ServerSession::H1(connection) => {
+                raw = connection.get_headers_raw_bytes();
+                Wire::Http1(&raw)
+            }
+            ServerSession::H2(stream) => Wire::Http2 {
+                authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
+                has_body: !stream.is_body_empty(),
+            },
+            _ => return Err(Rejection::Internal),
+        };
         let head = RequestHead {
             method: &request.method,
             version: request.version,
             headers: &request.headers,
-            raw: &connection.get_headers_raw_bytes(),
+            wire,
             target_to_send: request.raw_path(),
         };
         let keys = self.keys.load();
@@ -113,6 +121,22 @@ fn allow_pipelining(session: &mut Session) {
     if let ServerSession::H1(connection) = session.as_downstream_mut() {
         connection.set_pipelining_enabled(true);
     }
+}
+
+/// HTTP/2 clients send a cookie field for each cookie; HTTP/1.1 knows one (RFC 9113 §8.2.3).
+fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
+    let cookies: Vec<&[u8]> = request
+        .headers
+        .get_all(header::COOKIE)
+        .into_iter()
+        .map(|cookie| cookie.as_bytes())
+        .collect();
+    if cookies.len() < 2 {
+        return Ok(());
+    }
+    let joined = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+        .or_err(ErrorType::InvalidHTTPHeader, "joining cookies")?;
+    request.insert_header(header::COOKIE, joined)
 }
 
 /// Nothing that was not admitted gets as far as this.
@@ -242,7 +266,7 @@ impl ProxyHttp for AuthProxy {
 
     async fn upstream_request_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         request: &mut RequestHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
@@ -254,8 +278,11 @@ impl ProxyHttp for AuthProxy {
             request.remove_header(&header::CONNECTION);
             request.remove_header(&header::UPGRADE);
         }
-        let framed = request.version == Version::HTTP_2;
-        if forward.body && !self.reuse_after_body && !framed {
+        let to_http_2 = request.version == Version::HTTP_2;
+        if session.req_header().version == Version::HTTP_2 && !to_http_2 {
+            join_cookies(request)?;
+        }
+        if forward.body && !self.reuse_after_body && !to_http_2 {
             // Many a service leaves a body it has no use for on the connection, and would take it
             // for the next request: one that the client wrote, user header and all. Pingora does
             // not pool a connection that it asked to have closed.

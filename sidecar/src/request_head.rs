@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 /// Several times what browsers and common servers allow.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Pingora's own limit, past which it refuses without saying why.
-const MAX_HEAD_LINES: usize = 256;
+pub(crate) const MAX_HEAD_LINES: usize = 256;
 
 /// The head that is being waited for.
 #[derive(Debug)]

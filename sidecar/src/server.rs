@@ -2,8 +2,10 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pingora::apps::HttpServerOptions;
+use pingora::protocols::http::v2::server::default_h2_options;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
@@ -19,12 +21,13 @@ use crate::config::Config;
 use crate::connection_limit::{ConnectionLimit, descriptors};
 use crate::connections::ClientConnections;
 use crate::drain::Drain;
+use crate::http2_head::LIBRARY_MAX_HEAD_BYTES;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
-use crate::proxy::AuthProxy;
+use crate::proxy::{AuthProxy, CLIENT_IDLE_SECONDS};
 use crate::stop::{Draining, GracefulStop};
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
@@ -181,7 +184,12 @@ fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthPro
     let mut options = HttpServerOptions::default();
     // Not to proxy it: only so that it is our answer that refuses it.
     options.allow_connect_method_proxying = true;
+    options.h2c = true;
+    options.h2_idle_timeout = Some(Duration::from_secs(CLIENT_IDLE_SECONDS));
     app.server_options = Some(options);
+    let mut http2 = default_h2_options();
+    http2.max_header_list_size(LIBRARY_MAX_HEAD_BYTES);
+    app.h2_options = Some(http2);
     app
 }
 

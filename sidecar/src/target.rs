@@ -40,6 +40,20 @@ impl<'a> Target<'a> {
         })
     }
 
+    /// Takes the `:path` of HTTP/2, which is the target that is sent.
+    ///
+    /// # Errors
+    /// [`Rejection::PathNotCanonical`] for what is not in origin form.
+    pub(crate) fn of_http_2(path: &'a [u8]) -> Result<Self, Rejection> {
+        if !path.starts_with(b"/") || path.contains(&b'#') {
+            return Err(Rejection::PathNotCanonical);
+        }
+        Ok(Self {
+            origin_form: Cow::Borrowed(path),
+            was_absolute: false,
+        })
+    }
+
     /// The path, without the query.
     pub(crate) fn path(&self) -> &[u8] {
         self.origin_form
@@ -155,6 +169,19 @@ mod tests {
             Target::parse(b"GET /a\xff HTTP/1.1\r\n", b"/a\xef\xbf\xbd"),
             Err(Rejection::PathNotCanonical)
         );
+    }
+
+    #[test]
+    fn http_2_has_the_origin_form_only() {
+        let target = Target::of_http_2(b"/a?b").unwrap();
+        assert_eq!(
+            (target.path(), target.replacement()),
+            (&b"/a"[..], Ok(None))
+        );
+        for path in ["", "*", "a", "http://h/a", "/a#b"] {
+            let refused = Err(Rejection::PathNotCanonical);
+            assert_eq!(Target::of_http_2(path.as_bytes()), refused, "{path}");
+        }
     }
 
     #[test]

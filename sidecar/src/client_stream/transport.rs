@@ -33,7 +33,13 @@ impl Ssl for ClientStream {
 #[async_trait]
 impl Peek for ClientStream {
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        self.transport.try_peek(buffer).await
+        self.peek().await?;
+        buffer.fill(0);
+        let length = buffer.len().min(self.peeked.len());
+        if let (Some(head), Some(peeked)) = (buffer.get_mut(..length), self.peeked.get(..length)) {
+            head.copy_from_slice(peeked);
+        }
+        Ok(true)
     }
 }
 

@@ -1,0 +1,158 @@
+//! Refuses what an HTTP/2 head must not hold, above all what would become another message on its way
+//! to an HTTP/1.1 service (RFC 9113 §8.2.2, §8.3.1, §10.3).
+//!
+//! The `h2` crate has resets for most of it; here it is held to the same rules as HTTP/1.1, with the
+//! same answers, whatever the library lets through.
+
+use contract::rejection::Rejection;
+use http::{HeaderMap, HeaderName, Method, header};
+
+use crate::host;
+use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+use crate::user_header::cgi_equal;
+
+/// Twice ours: what is past ours gets our answer, what is past this the library's bare 431.
+pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
+
+const CONNECTION_SPECIFIC: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Checks one request head. `authority` is its `:authority`, `target` its `:path`.
+pub(crate) fn check(
+    method: &Method,
+    authority: Option<&[u8]>,
+    target: &[u8],
+    headers: &HeaderMap,
+) -> Result<(), Rejection> {
+    if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
+        return Err(Rejection::RequestHeaderTooLarge);
+    }
+    let belongs_to_a_connection =
+        |name: &HeaderName| CONNECTION_SPECIFIC.contains(name) || is_framing_look_alike(name);
+    if headers.keys().any(belongs_to_a_connection) || !has_plain_length(headers) {
+        return Err(Rejection::RequestFraming);
+    }
+    let host = headers.get(header::HOST).map(|host| host.as_bytes());
+    host::check(authority.or(host))?;
+    match *method {
+        Method::TRACE | Method::CONNECT => Err(Rejection::MethodNotAllowed),
+        _ => Ok(()),
+    }
+}
+
+/// As many as the fields have on the wire of HTTP/1.1.
+fn bytes(headers: &HeaderMap) -> usize {
+    const COLON_BLANK_CR_LF: usize = 4;
+    headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + COLON_BLANK_CR_LF)
+        .sum()
+}
+
+/// `content_length` is `CONTENT_LENGTH` for whoever speaks CGI.
+fn is_framing_look_alike(name: &HeaderName) -> bool {
+    *name != header::CONTENT_LENGTH
+        && [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
+            .iter()
+            .any(|framing| cgi_equal(name.as_str(), framing.as_str()))
+}
+
+fn has_plain_length(headers: &HeaderMap) -> bool {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).into_iter();
+    match (lengths.next(), lengths.next()) {
+        (None, _) => true,
+        (Some(length), None) => {
+            let digits = length.as_bytes();
+            !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn judged(fields: &[(&str, &str)]) -> Result<(), Rejection> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        check(&Method::POST, Some(b"a"), b"/", &headers)
+    }
+
+    #[test]
+    fn a_plain_head_is_fine() {
+        for fields in [
+            &[][..],
+            &[("content-length", "3")],
+            &[("te", "trailers"), ("host", "a")],
+            &[("x-content-length", "3, 3")],
+        ] {
+            assert_eq!(judged(fields), Ok(()), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_or_frames_a_message_is_refused() {
+        for fields in [
+            &[("connection", "close")][..],
+            &[("transfer-encoding", "chunked")],
+            &[("upgrade", "websocket")],
+            &[("keep-alive", "1")],
+            &[("proxy-connection", "close")],
+            &[("content_length", "3")],
+            &[("transfer_encoding", "chunked")],
+            &[("content-length", "3"), ("content-length", "3")],
+            &[("content-length", "3, 3")],
+            &[("content-length", "+3")],
+            &[("content-length", "")],
+        ] {
+            assert_eq!(judged(fields), Err(Rejection::RequestFraming), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_its_host_in_one_of_two_ways() {
+        let mut headers = HeaderMap::new();
+        for (authority, judged) in [
+            (None, Err(Rejection::HostMissing)),
+            (Some(&b""[..]), Err(Rejection::HostMissing)),
+            (Some(b"u@a"), Err(Rejection::RequestMalformed)),
+            (Some(b"a:1"), Ok(())),
+        ] {
+            assert_eq!(check(&Method::GET, authority, b"/", &headers), judged);
+        }
+        headers.insert(header::HOST, HeaderValue::from_static("a:1"));
+        assert_eq!(check(&Method::GET, None, b"/", &headers), Ok(()));
+    }
+
+    #[test]
+    fn the_limits_are_those_of_http_1() {
+        let long = "a".repeat(MAX_HEAD_BYTES);
+        let many = [("x", "1"); MAX_HEAD_LINES + 1];
+        for fields in [&[("x", &*long)][..], &many] {
+            assert_eq!(judged(fields), Err(Rejection::RequestHeaderTooLarge));
+        }
+        let target = [b'/'; MAX_HEAD_BYTES + 1];
+        let judged = check(&Method::GET, Some(b"a"), &target, &HeaderMap::new());
+        assert_eq!(judged, Err(Rejection::RequestHeaderTooLarge));
+    }
+
+    #[test]
+    fn trace_and_connect_are_never_allowed() {
+        for method in [Method::TRACE, Method::CONNECT] {
+            let judged = check(&method, Some(b"a"), b"a", &HeaderMap::new());
+            assert_eq!(judged, Err(Rejection::MethodNotAllowed));
+        }
+    }
+}
