@@ -1,4 +1,5 @@
-//! What runs beside the proxy, each on a thread of its own: the admin port and the key refresh.
+//! What runs beside the proxy, each on a thread of its own: the admin port, the key refresh, the look
+//! after the certificate.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -7,11 +8,13 @@ use async_trait::async_trait;
 use axum::Router;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use process::admin;
 use process::health::Health;
+use process::tls::ServerCertificate;
+use process::{admin, tls};
 use prometheus_client::registry::Registry;
 
 use crate::keys::refresh::{Refresher, Schedule};
+use crate::metrics::Metrics;
 
 /// Probes and metrics. They go on being answered while the proxy drains.
 #[derive(Debug)]
@@ -39,6 +42,26 @@ impl BackgroundService for AdminPort {
         };
         if let Err(error) = served {
             tracing::error!(%error, "the admin port is not served");
+        }
+    }
+}
+
+/// Looks after the certificate that clients are shown.
+#[derive(Debug)]
+pub(crate) struct CertificateFollower(pub(crate) Arc<ServerCertificate>, pub(crate) Metrics);
+
+#[async_trait]
+impl BackgroundService for CertificateFollower {
+    async fn start(&self, _shutdown: ShutdownWatch) {
+        let (shown, metrics) = (Arc::clone(&self.0), self.1.clone());
+        metrics.tls_certificate(shown.not_after(), None);
+        let told = Arc::clone(&shown);
+        let following = tls::follow(shown, move |seen| {
+            metrics.tls_certificate(told.not_after(), Some(seen));
+        });
+        match following {
+            Ok(following) => following.await,
+            Err(error) => tracing::error!(%error, "the TLS certificate is not followed"),
         }
     }
 }

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::access_log::AccessLog;
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
+use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::discovery::{AuthServer, without_credentials};
 use crate::keys::refresh::Schedule;
 use crate::keys::source::Application;
@@ -33,6 +34,8 @@ const MAX_LEEWAY_SECONDS: u32 = 300;
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin_listen: SocketAddr,
+    /// `None`: the port speaks plainly.
+    pub(crate) tls: Option<ClientTlsSettings>,
     passes_everything: bool,
     pub(crate) rules: AdmissionRules,
     pub(crate) upstream: UpstreamSettings,
@@ -59,6 +62,7 @@ impl Config {
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
+            tls: client_tls(args)?,
             passes_everything: passes_everything(&pass_list),
             rules: rules(args, pass_list)?,
             upstream: UpstreamSettings {
@@ -124,6 +128,19 @@ fn auth_server(args: &ServeArgs) -> Result<AuthServer, Failure> {
     parsed
         .map_err(|error| refused("auth-server", without_credentials(text), error))?
         .with_registry(&args.registry, args.auth_server_name.as_deref())
+}
+
+fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
+    let settings = args
+        .tls
+        .certificate()?
+        .map(|certificate| ClientTlsSettings {
+            certificate,
+            client_ca: args.client_ca.clone(),
+        });
+    // To be told by `check` too.
+    settings.as_ref().map(ClientTls::new).transpose()?;
+    Ok(settings)
 }
 
 fn rules(args: &ServeArgs, pass_list: PassList) -> Result<AdmissionRules, Failure> {

@@ -14,6 +14,7 @@ use pingora::server::ShutdownWatch;
 use crate::access_log::{AccessLog, Line};
 use crate::answer;
 use crate::client_stream::{ClientStream, UnreadRequests};
+use crate::client_tls::ClientTls;
 use crate::connection_limit::ConnectionLimit;
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
@@ -22,6 +23,7 @@ use crate::proxy::AuthProxy;
 /// What the listening socket hands its connections to.
 pub(crate) struct ClientConnections {
     proxy: Arc<HttpProxy<AuthProxy>>,
+    tls: Option<ClientTls>,
     unread: Arc<dyn UnreadRequests>,
     limit: ConnectionLimit,
     head_timeout: Duration,
@@ -31,6 +33,7 @@ pub(crate) struct ClientConnections {
 impl ClientConnections {
     pub(crate) fn new(
         proxy: HttpProxy<AuthProxy>,
+        tls: Option<ClientTls>,
         limit: ConnectionLimit,
         head_timeout: Duration,
         metrics: Metrics,
@@ -38,6 +41,7 @@ impl ClientConnections {
     ) -> Self {
         Self {
             proxy: Arc::new(proxy),
+            tls,
             unread: Arc::new(Refusals {
                 metrics: metrics.clone(),
                 access_log,
@@ -46,6 +50,17 @@ impl ClientConnections {
             head_timeout,
             metrics,
         }
+    }
+
+    /// The transport to speak HTTP over; `None` where the handshake failed.
+    async fn secured(&self, transport: Stream) -> Option<Stream> {
+        let Some(tls) = &self.tls else {
+            return Some(transport);
+        };
+        tls.accept(transport, self.head_timeout)
+            .await
+            .inspect_err(|error| tracing::debug!(%error, "no TLS connection"))
+            .ok()
     }
 }
 
@@ -61,6 +76,7 @@ impl ServerApp for ClientConnections {
             return None;
         };
         let _open = self.metrics.connection_opened();
+        let transport = self.secured(transport).await?;
         let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
         self.proxy.process_new(Box::new(stream), shutdown).await
     }

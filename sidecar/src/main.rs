@@ -7,6 +7,7 @@ mod answer;
 mod background;
 mod cli;
 mod client_stream;
+mod client_tls;
 mod clock;
 mod config;
 mod connection_limit;

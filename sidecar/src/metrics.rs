@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use process::tls::Seen;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +22,11 @@ const PREFIX: &str = "postern_sidecar";
 struct RequestLabels {
     outcome: &'static str,
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabels {
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,6 +53,15 @@ pub(crate) struct Metrics {
     connections: Gauge,
     connections_refused: Counter,
     key_refreshes: Family<RefreshLabels, Counter>,
+    tls: TlsMetrics,
+}
+
+/// As on the auth server.
+#[derive(Debug, Clone, Default)]
+struct TlsMetrics {
+    not_after: Gauge,
+    usable: Gauge,
+    reloads: Family<ReloadLabels, Counter>,
 }
 
 impl Metrics {
@@ -61,6 +76,7 @@ impl Metrics {
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             key_refreshes: Family::default(),
+            tls: TlsMetrics::default(),
         };
         let registry = metrics.registry(keys);
         (metrics, registry)
@@ -94,6 +110,7 @@ impl Metrics {
             self.key_refreshes.clone(),
         );
         register_token_cache(&mut registry, keys.token_cache().counters.clone());
+        self.tls.register(&mut registry);
         registry.register(
             "build",
             "The running version",
@@ -157,6 +174,43 @@ fn register_token_cache(registry: &mut Registry, counters: Counters) {
         "Verified tokens that made room for others",
         counters.evictions,
     );
+}
+
+impl Metrics {
+    /// The certificate of the start, or what a look into its files saw.
+    pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
+        self.tls.not_after.set(not_after);
+        self.tls.usable.set(i64::from(seen != Some(Seen::Refused)));
+        let outcome = match seen {
+            Some(Seen::Replaced) => "replaced",
+            Some(Seen::Refused) => "refused",
+            Some(Seen::Recovered) | None => return,
+        };
+        self.tls
+            .reloads
+            .get_or_create(&ReloadLabels { outcome })
+            .inc();
+    }
+}
+
+impl TlsMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "tls_certificate_not_after_seconds",
+            "When the TLS certificate that is shown ends, in seconds since 1970; 0 without TLS",
+            self.not_after.clone(),
+        );
+        registry.register(
+            "tls_certificate_reloads",
+            "Changes of the TLS certificate's files by outcome (replaced, refused)",
+            self.reloads.clone(),
+        );
+        registry.register(
+            "tls_files_usable",
+            "Whether the TLS certificate's files could be used at the last look; 0 without TLS",
+            self.usable.clone(),
+        );
+    }
 }
 
 fn labels(outcome: Outcome) -> RequestLabels {

@@ -16,7 +16,8 @@ use process::listener;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use crate::background::{AdminPort, KeyRefresh};
+use crate::background::{AdminPort, CertificateFollower, KeyRefresh};
+use crate::client_tls::ClientTls;
 use crate::config::Config;
 use crate::connection_limit::{ConnectionLimit, descriptors};
 use crate::connections::ClientConnections;
@@ -60,7 +61,14 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if let Some(names) = UpstreamNames::of(&upstream) {
         server.add_service(background_service("upstream names", names));
     }
-    let clients = client_connections(&server.configuration, config, upstream, &shared);
+    let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
+    if let Some(settings) = &config.tls {
+        server.add_service(background_service(
+            "certificate",
+            CertificateFollower(Arc::clone(&settings.certificate), shared.metrics.clone()),
+        ));
+    }
+    let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared)?);
     server.add_service(background_service("key refresh", refresh));
     server.add_service(background_service(
@@ -138,6 +146,7 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
 fn client_connections(
     conf: &Arc<ServerConf>,
     config: Config,
+    tls: Option<ClientTls>,
     upstream: Arc<Upstream>,
     shared: &Shared,
 ) -> ClientConnections {
@@ -145,7 +154,7 @@ fn client_connections(
     let (head_timeout, access_log) = (config.request_header_timeout, config.access_log);
     let proxy = http_proxy_app(conf, auth_proxy(config, upstream, shared));
     let metrics = shared.metrics.clone();
-    ClientConnections::new(proxy, limit, head_timeout, metrics, access_log)
+    ClientConnections::new(proxy, tls, limit, head_timeout, metrics, access_log)
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {

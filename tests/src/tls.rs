@@ -13,7 +13,7 @@ use rcgen::{
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
@@ -128,7 +128,7 @@ impl Default for Authority {
 
 /// The client's side of TLS.
 #[derive(Debug, Clone)]
-pub struct Trust(Arc<ClientConfig>);
+pub struct Trust(Arc<ClientConfig>, RootCertStore);
 
 impl Trust {
     fn new(ca: &str, versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> Self {
@@ -138,10 +138,27 @@ impl Trust {
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(versions)
             .expect("versions that the library knows")
-            .with_root_certificates(roots)
+            .with_root_certificates(roots.clone())
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Self(Arc::new(config))
+        Self(Arc::new(config), roots)
+    }
+
+    /// As this one, and showing this certificate where it is asked for one.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn with_identity(&self, certificate: &Certificate) -> Self {
+        let chain = vec![CertificateDer::from_pem_file(&certificate.cert).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_file(&certificate.key).expect("a key");
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the usual versions")
+            .with_root_certificates(self.1.clone())
+            .with_client_auth_cert(chain, key)
+            .expect("a pair");
+        Self(Arc::new(config), self.1.clone())
     }
 
     /// Connects and shakes hands.

@@ -13,6 +13,7 @@ mod e2e {
     mod ambiguous_requests;
     mod attack_tokens;
     mod auth_server_paths;
+    mod client_tls;
     mod command_line;
     mod current_user;
     mod documents;
@@ -20,6 +21,7 @@ mod e2e {
     mod file_store;
     mod forwarding;
     mod greedy_clients;
+    mod http2;
     mod interop;
     mod key_faults;
     mod key_refresh;
@@ -40,6 +42,6 @@ mod e2e {
     mod tls;
     mod token_cache;
     mod upstream_failures;
-    mod users;
     mod upstreams;
+    mod users;
 }

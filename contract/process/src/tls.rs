@@ -15,13 +15,15 @@ use clap::Args;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
+use serde::Serialize;
 
 pub use self::certificate::{CertificateFault, ServerCertificate};
 pub use self::following::{Seen, follow};
 use crate::exit::Failure;
 
 /// The TLS settings of a server, alike in both programs.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct TlsArgs {
     /// File of the certificate to serve TLS with: PEM, the server's own first, then its issuers;
     /// followed when it changes
@@ -31,6 +33,7 @@ pub struct TlsArgs {
         value_name = "FILE",
         requires = "tls_key"
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_cert: Option<PathBuf>,
     /// File of the certificate's private key: PEM, not encrypted
     #[arg(
@@ -39,6 +42,7 @@ pub struct TlsArgs {
         value_name = "FILE",
         requires = "tls_cert"
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key: Option<PathBuf>,
 }
 

@@ -11,6 +11,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use contract::signing_type::SigningType;
 use http::uri::Authority;
 use process::telemetry::LogArgs;
+use process::tls::TlsArgs;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
 use zeroize::Zeroizing;
@@ -41,6 +42,20 @@ pub(crate) struct ServeArgs {
         value_name = "ADDRESS"
     )]
     pub(crate) admin_listen: SocketAddr,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) tls: TlsArgs,
+
+    /// PEM file of the authorities of which one has to vouch for every client, besides its token
+    #[arg(
+        long,
+        env = "POSTERN_CLIENT_CA",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_ca: Option<PathBuf>,
 
     /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS,
     /// for gRPC), unix:/PATH or h2c+unix:/PATH

@@ -1,0 +1,179 @@
+//! TLS towards clients.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+
+use rustls::version::{TLS12, TLS13};
+use tests::message::Message;
+use tests::raw_client::RawClient;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
+use tests::tls::{Authority, Certificate, Trust};
+use tests::wait;
+
+use super::forwarding::stack;
+
+fn with_tls(stack: &ForgedStack, certificate: &Certificate, flags: &[&str]) -> Sidecar {
+    let tls = certificate.flags();
+    SidecarPlan::new(&stack.service, &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .flags(tls.iter().map(String::as_str))
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn get(trust: &Trust, address: SocketAddr, authorization: &str) -> Message {
+    let mut client = trust.connect(address).expect("a handshake");
+    client.send(format!("GET /orders/list HTTP/1.1\r\nHost: a\r\n{authorization}\r\n").as_bytes());
+    client.answer("GET")
+}
+
+fn authorization(stack: &ForgedStack) -> String {
+    format!("Authorization: Bearer {}\r\n", stack.token())
+}
+
+#[test]
+fn clients_reach_the_service_over_tls_and_choose_their_http() {
+    let stack = stack();
+    let authority = Authority::new();
+    let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
+    let address = sidecar.address();
+    for versions in [&[&TLS12][..], &[&TLS13]] {
+        let trust = authority.client_with(versions, &["http/1.1"]);
+        assert_eq!(get(&trust, address, &authorization(&stack)).status(), 200);
+        assert_eq!(get(&trust, address, "").status(), 401);
+    }
+    for (offered, agreed) in [
+        (&["h2", "http/1.1"][..], Some("h2")),
+        (&["http/1.1", "h2"], Some("h2")),
+        (&["http/1.1"], Some("http/1.1")),
+        (&[], None),
+    ] {
+        let trust = authority.client_with(&[&TLS13], offered);
+        let client = trust.connect(address).expect("a handshake");
+        assert_eq!(client.protocol().as_deref(), agreed, "{offered:?}");
+    }
+    let unknown = authority.client_with(&[&TLS13], &["spdy/3"]);
+    assert!(unknown.connect(address).is_err());
+    assert!(Authority::new().client().connect(address).is_err());
+}
+
+#[test]
+fn who_speaks_plainly_to_a_tls_port_gets_nowhere() {
+    let stack = stack();
+    let authority = Authority::new();
+    let sidecar = with_tls(&stack, &authority.issue("server"), &[]);
+    for hello in [
+        "GET /orders/list HTTP/1.1\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut client = RawClient::connect(sidecar.address());
+        client.send(hello.as_bytes());
+        assert!(client.try_answer("GET").is_err());
+    }
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn a_handshake_that_is_not_finished_gives_its_place_back() {
+    let stack = stack();
+    let authority = Authority::new();
+    let flags = ["--max-connections", "1", "--request-header-timeout", "1"];
+    let sidecar = with_tls(&stack, &authority.issue("server"), &flags);
+    let silent = RawClient::connect(sidecar.address());
+    let trust = authority.client_with(&[&TLS13], &["http/1.1"]);
+    wait::until("a place", || trust.connect(sidecar.address()).ok());
+    drop(silent);
+}
+
+#[test]
+fn a_client_certificate_is_asked_for_besides_the_token() {
+    let stack = stack();
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let ca = clients.file().display().to_string();
+    let sidecar = with_tls(&stack, &authority.issue("server"), &["--client-ca", &ca]);
+    let address = sidecar.address();
+    let known = authority.client().with_identity(&clients.issue("client"));
+    let stranger = authority.client().with_identity(&authority.issue("client"));
+    assert_eq!(get(&known, address, &authorization(&stack)).status(), 200);
+    assert_eq!(get(&known, address, "").status(), 401);
+    for trust in [stranger, authority.client()] {
+        // In TLS 1.3 the client learns of it only when it reads.
+        let answered = trust.connect(address).is_ok_and(|mut client| {
+            client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.rest().is_ok_and(|answer| !answer.is_empty())
+        });
+        assert!(!answered);
+    }
+}
+
+#[test]
+fn a_new_certificate_is_shown_without_a_restart_and_a_bad_one_is_not() {
+    let stack = stack();
+    let authority = Authority::new();
+    let certificate = authority.issue("server");
+    let sidecar = with_tls(&stack, &certificate, &[]);
+    let trust = authority.client_with(&[&TLS13], &["http/1.1"]);
+    let shown = || {
+        trust
+            .connect(sidecar.address())
+            .expect("a handshake")
+            .shown()
+    };
+    let mut open = trust.connect(sidecar.address()).expect("a handshake");
+    let first = shown();
+    authority.issue("server");
+    sidecar.process().signal("HUP");
+    wait::until("the new certificate", || (shown() != first).then_some(()));
+    let second = shown();
+    // Another key beside it: no pair.
+    std::fs::copy(authority.issue("other").key, &certificate.key).unwrap();
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&certificate.key, mode).unwrap();
+    wait::until("the refusal", || {
+        sidecar
+            .process()
+            .output()
+            .contains("cannot be used")
+            .then_some(())
+    });
+    assert_eq!(shown(), second);
+    let request = format!(
+        "GET /orders/list HTTP/1.1\r\nHost: a\r\n{}\r\n",
+        authorization(&stack)
+    );
+    open.send(request.as_bytes());
+    assert_eq!(open.answer("GET").status(), 200);
+}
+
+#[test]
+fn files_that_are_no_certificate_stop_the_start() {
+    let stack = stack();
+    let authority = Authority::new();
+    let (certificate, other) = (authority.issue("server"), authority.issue("other"));
+    let text = |path: &std::path::Path| path.display().to_string();
+    let (cert, key) = (text(&certificate.cert), text(&certificate.key));
+    let other_key = text(&other.key);
+    for (flags, code) in [
+        (vec!["--tls-cert", &*cert, "--tls-key", &*other_key], 78),
+        (
+            vec![
+                "--tls-cert",
+                &cert,
+                "--tls-key",
+                &key,
+                "--client-ca",
+                "/etc/hostname",
+            ],
+            78,
+        ),
+        (vec!["--tls-cert", &cert], 64),
+        (vec!["--client-ca", &cert], 64),
+    ] {
+        let end = SidecarPlan::new(&stack.service, &stack.auth_server.url())
+            .flags(flags.iter().copied())
+            .fails();
+        assert_eq!(end.code, Some(code), "{}", end.stderr);
+    }
+}

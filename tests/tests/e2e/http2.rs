@@ -1,0 +1,428 @@
+//! HTTP/2 without TLS, beside HTTP/1.1 on the same port: the same rules, the same answers.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::h2_client::{Fate, FrameClient, H2Client, header_block};
+use tests::h2_service::{H2Service, TRAILER};
+use tests::raw_client::exchange;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
+use tests::wait;
+
+use super::forwarding::stack;
+
+fn in_front_of(stack: &ForgedStack, service: &H2Service, flags: &[&str]) -> Sidecar {
+    SidecarPlan::to(&service.url(), &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa", "--pass", "/public/**"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn bearer(stack: &ForgedStack) -> String {
+    format!("Bearer {}", stack.token())
+}
+
+#[test]
+fn an_http_2_client_reaches_an_http_1_service_as_if_it_spoke_http_1() {
+    let stack = stack();
+    let client = H2Client::connect(stack.sidecar.address());
+    let bearer = bearer(&stack);
+    let fields = [
+        ("authorization", &*bearer),
+        ("x-current-user", "forged"),
+        ("x_current_user", "forged"),
+        ("cookie", "a=1"),
+        ("cookie", "b=2"),
+        ("te", "trailers"),
+        ("accept", "text/plain"),
+    ];
+    let request = client.request("POST", "/orders/a%20b//c?d=%2F&e", &fields);
+    let answer = client.send(request, b"hello").unwrap();
+    assert_eq!(
+        (answer.verdict().as_str(), &*answer.body),
+        ("200", &b"echo"[..])
+    );
+    let seen = stack.service.last_request();
+    assert_eq!(seen.method(), "POST");
+    assert_eq!(seen.target(), b"/orders/a%20b//c?d=%2F&e");
+    assert_eq!(seen.body, b"hello");
+    assert_eq!(seen.header("host"), [stack.sidecar.address().to_string()]);
+    assert_eq!(seen.header("cookie"), ["a=1; b=2"]);
+    assert_eq!(seen.header("accept"), ["text/plain"]);
+    assert_eq!(seen.header("te"), Vec::<String>::new());
+    // The service may leave the body unread: nothing else may follow on its connection.
+    assert_eq!(seen.header("connection"), ["close"]);
+    assert_eq!(seen.header("x_current_user"), Vec::<String>::new());
+    let user: Value = serde_json::from_str(&seen.header("x-current-user")[0]).unwrap();
+    assert!(user["id"].is_string(), "{user}");
+}
+
+#[test]
+fn refusals_and_own_answers_are_those_of_http_1() {
+    let stack = stack();
+    let client = H2Client::connect(stack.sidecar.address());
+    let bearer = bearer(&stack);
+    let token = [("authorization", &*bearer)];
+    let two = [("authorization", &*bearer), ("authorization", &*bearer)];
+    let long = format!("Bearer {}", "a".repeat(9000));
+    for (method, path, fields, expected) in [
+        ("GET", "/orders/list", &[][..], "401 token_missing"),
+        ("GET", "/orders/list", &token[..], "200"),
+        ("GET", "/orders/public/x", &[], "200"),
+        (
+            "GET",
+            "/orders/list",
+            &[("authorization", "Bearer x")],
+            "401 token_malformed",
+        ),
+        ("GET", "/orders/list", &two, "400 authorization_repeated"),
+        (
+            "GET",
+            "/orders/list",
+            &[("authorization", &long)],
+            "431 authorization_too_large",
+        ),
+        (
+            "GET",
+            "/orders/public/%2e%2e/list",
+            &token,
+            "400 path_not_canonical",
+        ),
+        (
+            "TRACE",
+            "/orders/public/x",
+            &token,
+            "405 method_not_allowed",
+        ),
+        ("GET", "/orders/current/user/details", &token, "200"),
+        (
+            "POST",
+            "/orders/current/user/details",
+            &token,
+            "405 method_not_allowed",
+        ),
+        (
+            "GET",
+            "/orders/public/x",
+            &[("content_length", "3")],
+            "400 request_framing",
+        ),
+    ] {
+        let request = client.request(method, path, fields);
+        let answer = client.send(request, b"").unwrap();
+        assert_eq!(answer.verdict(), expected, "{method} {path}");
+        let refused = answer.head.status() == 401;
+        assert_eq!(
+            answer.head.headers().contains_key("www-authenticate"),
+            refused
+        );
+    }
+    assert_eq!(stack.service.requests().len(), 2);
+}
+
+#[test]
+fn a_refused_upload_gets_its_answer_and_the_connection_goes_on() {
+    let stack = stack();
+    let client = H2Client::connect(stack.sidecar.address());
+    for _ in 0..5 {
+        let request = client.request("POST", "/orders/upload", &[]);
+        let answer = client.send(request, &vec![b'x'; 1024 * 1024]).unwrap();
+        assert_eq!(answer.verdict(), "401 token_missing");
+    }
+    let bearer = bearer(&stack);
+    let request = client.request("GET", "/orders/list", &[("authorization", &bearer)]);
+    assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
+}
+
+/// The four kinds of gRPC calls are, on the wire, one body that is there at once, or one that comes
+/// bit by bit, in each direction.
+#[test]
+fn both_bodies_flow_at_once_and_trailers_arrive() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service, &["--upstream-read-timeout", "1"]);
+    let client = H2Client::connect(sidecar.address());
+    let bearer = bearer(&stack);
+    let fields = [
+        ("authorization", &*bearer),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
+    call.write(b"first").unwrap();
+    assert_eq!(call.head().unwrap().status(), 200);
+    assert_eq!(call.read().unwrap().unwrap(), "first");
+    // Longer silent than an answer may take.
+    std::thread::sleep(Duration::from_millis(1500));
+    call.write(b"second").unwrap();
+    assert_eq!(call.read().unwrap().unwrap(), "second");
+    call.finish().unwrap();
+    while call.read().unwrap().is_some() {}
+    let trailers = call.trailers().unwrap().unwrap();
+    assert_eq!(trailers[TRAILER], "11");
+    assert_eq!(trailers["grpc-status"], "0");
+    let seen = service.requests().pop().unwrap();
+    assert_eq!(seen.head.headers()["te"], "trailers");
+    assert_eq!(
+        seen.head.headers().get_all("x-current-user").iter().count(),
+        1
+    );
+}
+
+#[test]
+fn a_large_body_passes_whole_in_both_directions_and_so_do_many_at_once() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let bearer = bearer(&stack);
+    let body = vec![b'x'; 8 * 1024 * 1024];
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let client = H2Client::connect(sidecar.address());
+                let fields = [("authorization", &*bearer)];
+                let request = client.request("POST", "/orders/upload", &fields);
+                let answer = client.send(request, &body).unwrap();
+                assert!(answer.body == body);
+                assert_eq!(answer.trailers[TRAILER], body.len().to_string());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_call_that_the_client_gives_up_is_given_up_at_the_service() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let client = H2Client::connect(sidecar.address());
+    let bearer = bearer(&stack);
+    let fields = [
+        ("authorization", &*bearer),
+        ("content-type", "application/grpc"),
+    ];
+    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
+    call.write(b"x").unwrap();
+    assert_eq!(call.head().unwrap().status(), 200);
+    drop(call);
+    wait::until("the service to be told", || {
+        (service.cut_off() == 1).then_some(())
+    });
+}
+
+fn usual<'a>(path: &'a str, authorization: &'a str) -> Vec<(&'a str, &'a str)> {
+    vec![
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "a"),
+        ("authorization", authorization),
+    ]
+}
+
+#[test]
+fn a_head_that_no_client_should_send_reaches_nobody() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let good = usual("/orders/list", &bearer);
+    let with = |more: &[(&'static str, &'static str)]| {
+        let mut fields = good.clone();
+        fields.extend_from_slice(more);
+        fields
+    };
+    let without = |name: &str| {
+        let mut fields = good.clone();
+        fields.retain(|(field, _)| *field != name);
+        fields
+    };
+    let instead = |name: &str, value: &'static str| {
+        let mut fields = good.clone();
+        for field in &mut fields {
+            if field.0 == name {
+                field.1 = value;
+            }
+        }
+        fields
+    };
+    for (what, fields) in [
+        ("connection", with(&[("connection", "x-current-user")])),
+        (
+            "transfer-encoding",
+            with(&[("transfer-encoding", "chunked")]),
+        ),
+        ("upgrade", with(&[("upgrade", "websocket")])),
+        ("te", with(&[("te", "gzip")])),
+        ("upper case", with(&[("X-Upper", "1")])),
+        ("blank in a name", with(&[("x y", "1")])),
+        (
+            "line end in a value",
+            with(&[("x", "1\r\nx-current-user: {}")]),
+        ),
+        ("NUL in a value", with(&[("x", "1\0")])),
+        (
+            "pseudo-header at the end",
+            with(&[(":path", "/orders/public/x")]),
+        ),
+        ("unknown pseudo-header", with(&[(":user", "1")])),
+        ("protocol", with(&[(":protocol", "websocket")])),
+        (
+            "two lengths",
+            with(&[("content-length", "0"), ("content-length", "0")]),
+        ),
+        ("another host", with(&[("host", "b")])),
+        ("two hosts", with(&[("host", "a"), ("host", "a")])),
+        ("no path", without(":path")),
+        ("no method", without(":method")),
+        ("no authority", without(":authority")),
+        ("empty path", instead(":path", "")),
+        ("asterisk", instead(":path", "*")),
+        ("absolute path", instead(":path", "http://a/orders/list")),
+        ("no slash", instead(":path", "orders/list")),
+        (
+            "blank in the path",
+            instead(":path", "/orders/list HTTP/1.1\r\nX: 1"),
+        ),
+        ("user in the authority", instead(":authority", "u@a")),
+        ("path in the authority", instead(":authority", "a/b")),
+    ] {
+        let mut client = FrameClient::connect(stack.sidecar.address());
+        client.head(1, &fields, true);
+        let fate = client.fate(1);
+        if let Fate::Answered(body) = &fate {
+            let refused = body.is_empty() || body.contains("\"success\":false");
+            assert!(refused, "{what}: {fate:?}");
+        }
+        assert_eq!(stack.service.take_requests().len(), 0, "{what}: {fate:?}");
+    }
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    client.head(1, &good, true);
+    assert_eq!(client.fate(1), Fate::Answered("echo".to_owned()));
+}
+
+#[test]
+fn a_length_that_is_not_kept_never_completes_a_request() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let mut fields = usual("/orders/list", &bearer);
+    fields[0].1 = "POST";
+    fields.push(("content-length", "3"));
+    for body in [&b"four"[..], b"2"] {
+        let mut client = FrameClient::connect(stack.sidecar.address());
+        client.head(1, &fields, false);
+        client.frame(0, 1, 1, body);
+        let fate = client.fate(1);
+        assert_ne!(fate, Fate::Answered("echo".to_owned()), "{body:?}");
+    }
+    for request in stack.service.requests() {
+        assert_ne!(request.body, b"four");
+    }
+}
+
+#[test]
+fn trailers_of_a_request_bring_no_identity_along() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    for address in [stack.sidecar.address(), sidecar.address()] {
+        let mut client = FrameClient::connect(address);
+        let mut fields = usual("/orders/list", &bearer);
+        fields[0].1 = "POST";
+        client.head(1, &fields, false);
+        client.frame(0, 0, 1, b"x");
+        client.head(1, &[("x-current-user", "{\"id\":\"0\"}")], true);
+        assert!(matches!(client.fate(1), Fate::Answered(_)));
+    }
+    assert_eq!(
+        stack.service.last_request().header("x-current-user").len(),
+        1
+    );
+    let seen = service.requests().pop().unwrap();
+    let users: Vec<_> = seen
+        .head
+        .headers()
+        .get_all("x-current-user")
+        .iter()
+        .collect();
+    assert_eq!(users.len(), 1);
+    assert_ne!(users[0], "{\"id\":\"0\"}");
+}
+
+#[test]
+fn an_oversize_head_is_refused_before_it_is_whole() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    client.frame(1, 1, 1, &header_block(&usual("/orders/list", &bearer)));
+    let part = header_block(&[("x", &"a".repeat(16_000))]);
+    for _ in 0..2000 {
+        // Never the end of the head.
+        client.frame(9, 0, 1, &part);
+    }
+    assert!(
+        client.is_closed_within(Duration::from_secs(20)),
+        "CONTINUATION without end"
+    );
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+#[test]
+fn streams_that_are_opened_and_reset_at_once_end_the_connection_and_nothing_else() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    for index in 0..20_000_u32 {
+        let stream = 2 * index + 1;
+        client.head(stream, &usual("/orders/public/x", "x"), true);
+        client.frame(3, 0, stream, &[0, 0, 0, 8]);
+    }
+    assert!(client.is_closed_within(Duration::from_secs(20)));
+    let request =
+        format!("GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: {bearer}\r\n\r\n");
+    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(answer.status(), 200);
+}
+
+#[test]
+fn h2c_by_upgrade_is_not_offered() {
+    let stack = stack();
+    let request = format!(
+        "GET /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: {}\r\n\
+         Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+        bearer(&stack)
+    );
+    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(answer.status(), 200);
+    let seen = stack.service.last_request();
+    for name in ["upgrade", "http2-settings"] {
+        assert_eq!(seen.header(name), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn open_streams_end_before_the_process_does_and_new_ones_are_not_begun() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service, &["--lame-duck", "0"]);
+    let client = H2Client::connect(sidecar.address());
+    let bearer = bearer(&stack);
+    let fields = [
+        ("authorization", &*bearer),
+        ("content-type", "application/grpc"),
+    ];
+    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
+    call.write(b"x").unwrap();
+    assert_eq!(call.head().unwrap().status(), 200);
+    let address = sidecar.address();
+    sidecar.process().terminate();
+    wait::until("the port to be closed", || {
+        std::net::TcpStream::connect(address).is_err().then_some(())
+    });
+    call.write(b"y").unwrap();
+    call.finish().unwrap();
+    while call.read().unwrap().is_some() {}
+    assert_eq!(call.trailers().unwrap().unwrap()[TRAILER], "2");
+    assert_eq!(sidecar.into_process().finished().code, Some(0));
+}
