@@ -5,14 +5,18 @@
 
 pub mod bearer;
 pub mod claims;
+pub mod cors;
+pub mod decoded_token;
 pub mod envelope;
 pub mod interceptor;
 pub mod keys;
 pub mod login;
+pub mod observer;
 pub mod path_patterns;
 pub mod rejection;
 pub mod request_path;
 pub mod signing_type;
+pub mod trace;
 pub mod user_details;
 pub mod verifier;
 

@@ -4,7 +4,11 @@
 //! metric label and the log line. Codes are part of the public interface: they are added, never
 //! renamed.
 
+mod remedy;
+
 use http::StatusCode;
+
+pub use self::remedy::Remedy;
 
 /// The `WWW-Authenticate` field of a row. The realm is fixed: an echo of the URL would let a
 /// stranger write into the header. `reason` is an attribute of ours, which RFC 6750 §3 allows.

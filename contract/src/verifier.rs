@@ -11,6 +11,7 @@ use crate::{
     bearer::Bearer,
     claims::{Claims, Validity},
     keys::{KeyId, KeySet, VerificationKey},
+    observer::{Fact, Observer, Unobserved},
     rejection::Rejection,
     strict_json,
 };
@@ -47,12 +48,30 @@ impl VerificationPolicy {
         token: Bearer<'_>,
         now: i64,
     ) -> Result<Claims, Rejection> {
-        let token = CompactToken::split(token)?;
-        let header = Header::parse(token.header)?;
-        check_signature(keys, &header, &token)?;
-        let claims = Claims::from_json(&decode(token.payload)?)?;
-        self.check_times(claims.validity(), now)?;
-        self.check_parties(&claims)?;
+        self.verify_observed(keys, token, now, &mut Unobserved)
+    }
+
+    /// The same while `observer` watches.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn verify_observed(
+        &self,
+        keys: &KeySet,
+        token: Bearer<'_>,
+        now: i64,
+        observer: &mut impl Observer,
+    ) -> Result<Claims, Rejection> {
+        let token = observer.check("token_form", CompactToken::split(token))?;
+        let header = observer.check("token_header", Header::parse(token.header))?;
+        let signature = check_signature(keys, &header, &token);
+        let key = observer.check("signature", signature)?;
+        observer.learned(Fact::SigningKey(key));
+        let claims = decode(token.payload).and_then(|payload| Claims::from_json(&payload));
+        let claims = observer.check("claims", claims)?;
+        observer.learned(Fact::Claims(&claims));
+        observer.check("times", self.check_times(claims.validity(), now))?;
+        self.check_parties(&claims, observer)?;
         Ok(claims)
     }
 
@@ -75,14 +94,26 @@ impl VerificationPolicy {
         }
     }
 
-    fn check_parties(&self, claims: &Claims) -> Result<(), Rejection> {
-        if self.issuer.is_some() && claims.issuer != self.issuer {
-            return Err(Rejection::TokenIssuer);
+    fn check_parties(
+        &self,
+        claims: &Claims,
+        observer: &mut impl Observer,
+    ) -> Result<(), Rejection> {
+        if self.issuer.is_none() {
+            observer.skipped("issuer", "--issuer is not set");
+        } else {
+            let same = claims.issuer == self.issuer;
+            observer.check("issuer", same.then_some(()).ok_or(Rejection::TokenIssuer))?;
         }
-        match &self.audience {
-            Some(audience) if !claims.audience.contains(audience) => Err(Rejection::TokenAudience),
-            _ => Ok(()),
-        }
+        let Some(audience) = &self.audience else {
+            observer.skipped("audience", "--audience is not set");
+            return Ok(());
+        };
+        let meant = claims.audience.contains(audience);
+        observer.check(
+            "audience",
+            meant.then_some(()).ok_or(Rejection::TokenAudience),
+        )
     }
 }
 
@@ -170,12 +201,13 @@ fn key_id(members: &Map<String, Value>) -> Result<Option<KeyId>, Rejection> {
     }
 }
 
-/// Tries the keys that the token may be signed with: never one of another algorithm.
-fn check_signature(
-    keys: &KeySet,
+/// Tries the keys that the token may be signed with, never one of another algorithm, and returns
+/// the one whose signature it is.
+fn check_signature<'k>(
+    keys: &'k KeySet,
     header: &Header,
     token: &CompactToken<'_>,
-) -> Result<(), Rejection> {
+) -> Result<&'k VerificationKey, Rejection> {
     let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
     if !keys.keys().iter().any(|key| of_its_algorithm(&key)) {
         return Err(Rejection::TokenAlgorithm);
@@ -195,7 +227,7 @@ fn check_signature(
     }
     let signature = decode(token.signature)?;
     let mut verifying = candidates.filter(|key| key.verifies(token.signed, &signature));
-    verifying.next().map(drop).ok_or(Rejection::TokenSignature)
+    verifying.next().ok_or(Rejection::TokenSignature)
 }
 
 #[cfg(test)]

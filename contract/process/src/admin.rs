@@ -3,7 +3,7 @@
 //! Served by hyper on whatever tokio runtime runs [`serve`]: the auth server's own, or the one of a
 //! Pingora background service.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::uri::Authority;
+use http::{HeaderMap, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -107,11 +108,31 @@ async fn loopback_or_open(
     request: Request,
     next: Next,
 ) -> Response {
-    if peer.ip().to_canonical().is_loopback() || OPEN_TO_ANY_PEER.contains(&request.uri().path()) {
+    if OPEN_TO_ANY_PEER.contains(&request.uri().path()) {
         next.run(request).await
-    } else {
+    } else if !peer.ip().to_canonical().is_loopback() {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
+    } else if !is_named_by_address(request.headers()) {
+        let why = "ask for this by address, as in http://127.0.0.1:8081/\n";
+        (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+    } else {
+        next.run(request).await
     }
+}
+
+/// A page of a stranger may let its own name lead to this machine (DNS rebinding): its browser then
+/// is a loopback peer, but still says the stranger's name.
+fn is_named_by_address(headers: &HeaderMap) -> bool {
+    let mut fields = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (fields.next(), fields.next()) else {
+        return false;
+    };
+    let Ok(authority) = host.to_str().unwrap_or_default().parse::<Authority>() else {
+        return false;
+    };
+    let name = authority.host();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
 async fn startup(State(health): State<Health>) -> StatusCode {
@@ -166,7 +187,12 @@ mod tests {
 
     /// The status and body `peer` gets.
     async fn answer(health: &Health, peer: &str, path: &str) -> (u16, String) {
+        answer_to(health, peer, "127.0.0.1:9001", path).await
+    }
+
+    async fn answer_to(health: &Health, peer: &str, host: &str, path: &str) -> (u16, String) {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
+        request.headers_mut().insert(header::HOST, host.parse().unwrap());
         let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut registry = Registry::default();
@@ -234,6 +260,29 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_name_that_was_made_to_lead_here_is_refused_but_for_the_probes() {
+        let health = Health::new();
+        for (host, status) in [
+            ("127.0.0.1:9001", 200),
+            ("127.0.0.1", 200),
+            ("[::1]:9001", 200),
+            ("localhost:9001", 200),
+            ("LOCALHOST", 200),
+            ("evil.example", 421),
+            ("evil.example:9001", 421),
+            ("localhost.evil.example", 421),
+            ("127.0.0.1.evil.example", 421),
+            ("user@127.0.0.1.evil.example", 421),
+            ("", 421),
+        ] {
+            let page = answer_to(&health, "127.0.0.1:1", host, "/").await;
+            assert_eq!(page.0, status, "{host}");
+            let probe = answer_to(&health, "127.0.0.1:1", host, "/livez").await;
+            assert_eq!(probe.0, 200, "{host}");
+        }
+    }
+
     /// An admin port on a real socket, how to end it, and its end.
     fn running() -> (
         SocketAddr,
@@ -256,7 +305,7 @@ mod tests {
     async fn the_peer_is_taken_from_the_connection_and_the_end_is_graceful() {
         let (address, stop, served) = running();
         let mut client = TcpStream::connect(address).await.unwrap();
-        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();

@@ -9,6 +9,7 @@ pub mod command_line;
 pub mod exit;
 pub mod health;
 pub mod healthcheck;
+pub mod histogram;
 pub mod listener;
 pub mod secret_file;
 pub mod signals;

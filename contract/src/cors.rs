@@ -1,0 +1,254 @@
+//! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*): which origins may read
+//! our answers. There is no wildcard, and no credentials mode: tokens travel in a header that only a
+//! script of an allowed origin can set.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
+    HeaderName, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method};
+
+/// What a script may read of our answers besides the few fields that it always may.
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
+/// What our own endpoints take.
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST");
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "Authorization, Content-Type, Verified-Ticket, X-App-Id, X-App-Secret, X-Request-Id, traceparent",
+);
+/// Seconds that a browser may remember the answer to a preflight.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// One origin as browsers write it (RFC 6454 §6.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin(HeaderValue);
+
+/// Why a text is no origin that a browser would send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// `*` and `null` stand for strangers.
+    #[error("is not one origin: '*' and 'null' are not supported")]
+    Wildcard,
+    /// Not `http://` or `https://` with a host.
+    #[error(
+        "must be http://HOST or https://HOST, with a port unless it is the usual one, in lower case, without a path"
+    )]
+    Malformed,
+    /// Browsers leave it out.
+    #[error("names the usual port, which browsers leave out")]
+    UsualPort,
+}
+
+impl Origin {
+    /// `https://app.example:8443`.
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+}
+
+impl std::str::FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        if matches!(text, "*" | "null") {
+            return Err(OriginError::Wildcard);
+        }
+        let (scheme, authority) = text.split_once("://").ok_or(OriginError::Malformed)?;
+        let usual_port = match scheme {
+            "http" => "80",
+            "https" => "443",
+            _ => return Err(OriginError::Malformed),
+        };
+        match host_and_port(authority).ok_or(OriginError::Malformed)? {
+            Some(port) if port == usual_port => Err(OriginError::UsualPort),
+            _ => HeaderValue::from_str(text)
+                .map(Self)
+                .map_err(|_| OriginError::Malformed),
+        }
+    }
+}
+
+/// The port of `HOST[:PORT]`; `None` where it is none.
+fn host_and_port(authority: &str) -> Option<Option<&str>> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let of_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
+    let of_address = |b: u8| b.is_ascii_hexdigit() && !b.is_ascii_uppercase() || b":.".contains(&b);
+    let is_host = match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
+        Some(address) => !address.is_empty() && address.bytes().all(of_address),
+        None => !host.is_empty() && host.bytes().all(of_name),
+    };
+    let is_port = port.is_none_or(|port| {
+        !port.starts_with('0')
+            && port.parse::<u16>().is_ok()
+            && port.bytes().all(|b| b.is_ascii_digit())
+    });
+    (is_host && is_port).then_some(port)
+}
+
+/// The origins whose scripts may read our answers; none by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllowedOrigins(Vec<Origin>);
+
+impl AllowedOrigins {
+    /// These and no others.
+    pub const fn new(origins: Vec<Origin>) -> Self {
+        Self(origins)
+    }
+
+    /// The request's origin, if it is one of them. A request with several is of none.
+    pub fn of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut fields = headers.get_all(ORIGIN).iter();
+        let origin = fields.next().filter(|_| fields.next().is_none())?;
+        self.0
+            .iter()
+            .any(|allowed| allowed.0 == origin)
+            .then_some(origin)
+    }
+
+    /// Whether this is a preflight of an allowed origin: OPTIONS, `Origin`, and
+    /// `Access-Control-Request-Method`, and nothing less.
+    pub fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
+        *method == Method::OPTIONS
+            && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+            && self.of(headers).is_some()
+    }
+
+    /// What an answer of ours to a request with these headers says about who may read it.
+    pub fn answer_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = Vec::new();
+        if self.0.is_empty() {
+            return fields;
+        }
+        // Also for the others, or a cache would give them what was meant for one.
+        fields.push((VARY, HeaderValue::from_name(ORIGIN)));
+        if let Some(origin) = self.of(headers) {
+            fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
+            fields.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));
+        }
+        fields
+    }
+
+    /// The same for our answer to a preflight.
+    pub fn preflight_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = self.answer_fields(headers);
+        fields.push((ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS));
+        fields.push((ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS));
+        fields.push((ACCESS_CONTROL_MAX_AGE, MAX_AGE));
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn allowed() -> AllowedOrigins {
+        AllowedOrigins::new(vec!["https://app.example".parse().unwrap()])
+    }
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn an_origin_is_written_as_browsers_write_it() {
+        for origin in [
+            "http://localhost:9000",
+            "https://a.b-c_d.example",
+            "http://127.0.0.1:1",
+            "https://[::1]:8443",
+            "http://a:443",
+        ] {
+            assert_eq!(origin.parse::<Origin>().unwrap().as_str(), origin);
+        }
+        for (origin, error) in [
+            ("*", OriginError::Wildcard),
+            ("null", OriginError::Wildcard),
+            ("", OriginError::Malformed),
+            ("app.example", OriginError::Malformed),
+            ("ftp://app.example", OriginError::Malformed),
+            ("https://", OriginError::Malformed),
+            ("https://App.example", OriginError::Malformed),
+            ("https://app.example/", OriginError::Malformed),
+            ("https://*.example", OriginError::Malformed),
+            ("https://app.example:", OriginError::Malformed),
+            ("https://app.example:+1", OriginError::Malformed),
+            ("https://app.example:99999", OriginError::Malformed),
+            ("https://app.example; script-src *", OriginError::Malformed),
+            ("https://user@app.example", OriginError::Malformed),
+            ("https://app.example:443", OriginError::UsualPort),
+            ("http://app.example:80", OriginError::UsualPort),
+        ] {
+            assert_eq!(origin.parse::<Origin>(), Err(error), "{origin}");
+        }
+    }
+
+    #[test]
+    fn lesson_c23_only_a_whole_preflight_of_an_allowed_origin_is_one() {
+        let whole = [
+            ("origin", "https://app.example"),
+            ("access-control-request-method", "PUT"),
+        ];
+        assert!(allowed().is_preflight(&Method::OPTIONS, &headers(&whole)));
+        for (method, fields) in [
+            (Method::GET, &whole[..]),
+            (Method::OPTIONS, &whole[..1]),
+            (Method::OPTIONS, &whole[1..]),
+            (
+                Method::OPTIONS,
+                &[("origin", "https://evil.example"), whole[1]],
+            ),
+            (
+                Method::OPTIONS,
+                &[("origin", "https://app.example.evil"), whole[1]],
+            ),
+            (
+                Method::OPTIONS,
+                &[("origin", "https://APP.example"), whole[1]],
+            ),
+            (
+                Method::OPTIONS,
+                &[whole[0], ("origin", "https://evil.example"), whole[1]],
+            ),
+        ] {
+            assert!(
+                !allowed().is_preflight(&method, &headers(fields)),
+                "{method} {fields:?}"
+            );
+        }
+        assert!(!AllowedOrigins::default().is_preflight(&Method::OPTIONS, &headers(&whole)));
+    }
+
+    #[test]
+    fn an_answer_names_the_origin_it_is_for_and_no_other() {
+        let of = |origin| allowed().answer_fields(&headers(&[("origin", origin)]));
+        assert!(of("https://app.example").contains(&(
+            ACCESS_CONTROL_ALLOW_ORIGIN,
+            HeaderValue::from_static("https://app.example")
+        )));
+        assert_eq!(
+            of("https://evil.example"),
+            [(VARY, HeaderValue::from_name(ORIGIN))]
+        );
+        let nobody = AllowedOrigins::default();
+        assert_eq!(
+            nobody.answer_fields(&headers(&[("origin", "https://app.example")])),
+            []
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! What is behind each reason code and what to do about it: the one source of `docs/reasons.md`, of
+//! the sidecar's status page, of `explain` and of the console.
+
+use super::Rejection;
+
+/// For whoever was refused, and for whoever runs the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remedy {
+    /// What happened, in plain words.
+    pub cause: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+impl Rejection {
+    /// The remedy. Text between backticks is code.
+    #[expect(clippy::too_many_lines, reason = "a table, one row for each rejection")]
+    pub const fn remedy(self) -> Remedy {
+        let (cause, remedy) = match self {
+            Self::PathNotCanonical => (
+                "The path holds what two programs may read differently: a dot segment (`/../`, `%2e%2e`), a backslash, a control byte, a broken escape (`%zz`), a double escape (`%252f`), or a fragment.",
+                "Send the path in its plain form, `/static/a.css`. If a client library or a proxy in front rewrites paths, `sidecar explain` shows what arrives. There is no setting that lets such a path through.",
+            ),
+            Self::RequestFraming => (
+                "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds, or a `Connection` that names a framing field.",
+                "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. An unexpected wave of these is somebody trying request smuggling.",
+            ),
+            Self::RequestMalformed => (
+                "What arrived is no HTTP/1.1 request: a broken request line or header field, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields.",
+                "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason.",
+            ),
+            Self::HostMissing => (
+                "An HTTP/1.1 request came without a `Host` field.",
+                "Let the client send `Host`, as every HTTP library does. Hand-written health checks often leave it out: point them to `/livez` and `/readyz` of the admin port.",
+            ),
+            Self::MethodNotAllowed => (
+                "The path does not take this method: the current user is for GET and HEAD, a login for POST; TRACE and CONNECT are allowed nowhere.",
+                "Use a method that the `Allow` field of the answer names.",
+            ),
+            Self::UpgradeNotAllowed => (
+                "An upgrade was asked for where nobody is known: a WebSocket on a path that needs no token, or over a connection to the service that cannot carry one.",
+                "Open the WebSocket with an access token on a path that is not pass-listed.",
+            ),
+            Self::RequestHeaderTooLarge => (
+                "The header block or the request target is longer than this program reads (64 KiB).",
+                "Look for what grows: cookies mostly, then a query that belongs into a body.",
+            ),
+            Self::RequestTimeout => (
+                "The header or the body did not arrive in time.",
+                "A slow or broken client or network; a client that opens a connection and sends nothing for long. Raise `--request-header-timeout` (sidecar) or `--request-timeout` (auth server) only if honest clients are that slow.",
+            ),
+            Self::TokenMissing => (
+                "The path needs an access token and the request has none.",
+                "Log in (`POST /auth/oauth/jwt/token`) and send `Authorization: Bearer <token>`. If the path is meant to be open, add a pattern to `--pass`, relative to the context path; `sidecar explain` shows which pattern matches. A proxy in front may also have dropped the field.",
+            ),
+            Self::AuthorizationRepeated => (
+                "The request has more than one `Authorization` field.",
+                "Send one. Often a client library adds its own to the one that was set by hand, or a proxy in front does.",
+            ),
+            Self::AuthorizationTooLarge => (
+                "The `Authorization` field is longer than allowed (8 KiB by default).",
+                "Put less into the token. For an issuer whose tokens are that large, raise `--max-authorization-bytes`.",
+            ),
+            Self::AuthorizationScheme => (
+                "The `Authorization` field has another scheme than `Bearer`.",
+                "Send `Authorization: Bearer <token>`: the word, a space, the token.",
+            ),
+            Self::TokenMalformed => (
+                "What follows `Bearer` is no compact JWS: not three base64url parts with dots between them, JSON that cannot be read or that has a member twice, quotes or spaces around the token.",
+                "Compare what is sent with what the login returned: a token cut off by a copy, a variable that was empty, quotes around it. `auth-server token inspect` reads one from standard input.",
+            ),
+            Self::TokenAlgorithm => (
+                "The token was signed with another kind of key than this program trusts (`alg`).",
+                "Auth server and sidecar need the same `--signing-type`. A token with `alg: none`, or with HMAC where RSA is expected, is a forgery.",
+            ),
+            Self::TokenHeader => (
+                "The token's header has a member that is always refused (`crit`, `b64`, `zip`, `enc`, `jku`, `jwk`, `x5u`, `x5c`), a `typ` other than `JWT` or `at+jwt`, or an unusable `kid`.",
+                "Use an access token of the auth server; an ID token or an encrypted token of another issuer is none.",
+            ),
+            Self::TokenKeyUnknown => (
+                "The token names a key (`kid`) that is not, or no longer, among the verification keys.",
+                "Log in again: the key was revoked, or its retirement is over. If new tokens fail too, this program does not see the issuer's keys: compare `auth-server keys show` with the key names on the status page, and check that `--auth-server` leads to the server that issues the tokens.",
+            ),
+            Self::TokenSignature => (
+                "The signature does not fit the token and the key: the token was changed, or signed by somebody else's key.",
+                "Log in again, at the auth server that this program gets its key from. Two environments mixed up (a token of staging in production) look like this, and so does a forgery.",
+            ),
+            Self::TokenExpired => (
+                "The token's time (`exp`, plus the leeway of 30 s by default) is over.",
+                "Log in again. If fresh tokens fail, compare the clocks of both machines (`date -u`): with `--at` `sidecar explain` shows when the token would be valid. The lifetime is `--token-lifetime` of the auth server.",
+            ),
+            Self::TokenNotYetValid => (
+                "The token is not valid yet (`nbf`, less the leeway): the clock here is behind the issuer's.",
+                "Synchronise the clocks (NTP); compare `date -u` on both machines. `--leeway` bridges up to 300 seconds.",
+            ),
+            Self::TokenClaimMissing => (
+                "The token lacks a claim that is required: `exp`, `username` or `userId`.",
+                "Use an access token of the auth server. For another implementation without `exp` there is `--allow-no-exp`.",
+            ),
+            Self::TokenClaimInvalid => (
+                "A claim has the wrong type or an impossible value: a date that is no number, an empty `username` or `userId`, an `extraInfo` that is no map of strings.",
+                "Look at the claims (`auth-server token inspect`) and fix the issuer.",
+            ),
+            Self::TokenIssuer => (
+                "The token comes from another issuer (`iss`) than `--issuer` asks for.",
+                "Compare `iss` of the token with `--issuer` here and on the auth server (`auth` by default there). A token of another environment looks like this.",
+            ),
+            Self::TokenAudience => (
+                "The token is meant for another audience (`aud`) than `--audience` asks for.",
+                "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
+            ),
+            Self::AuthKeysUnavailable => (
+                "No verification key has been fetched since the start, so no token can be judged. Pass-listed paths are served.",
+                "Look at `/readyz` of the admin port and at the log line `verification key not fetched`: it names the cause (address, TLS, application id and secret, signing type). The next try is at second 0 of the next minute.",
+            ),
+            Self::AuthKeysStale => (
+                "The verification keys were last fetched longer ago than `--max-key-age` allows.",
+                "Bring the auth server back, or the way to it; the log line `verification key not fetched` names the cause.",
+            ),
+            Self::IdentityTooLarge => (
+                "The user of the token does not fit into the user header (6 KiB by default).",
+                "Shorten what makes it large (an avatar that is a data URL, mostly), or raise `--max-user-header-bytes` if the service takes longer headers.",
+            ),
+            Self::UpstreamUnavailable => (
+                "The service behind the sidecar cannot be reached, or broke off before it answered.",
+                "Is the service running, and listening where `--upstream` points to (127.0.0.1 and the port)? The log line's `cause` says what failed.",
+            ),
+            Self::UpstreamMalformed => (
+                "The service's answer is no HTTP, is too large, or opens a tunnel that nobody asked for.",
+                "Ask the service directly with `curl -v`. Something else than the service may listen on that port, or it speaks TLS.",
+            ),
+            Self::UpstreamTimeout => (
+                "The service accepted the request and did not answer in time.",
+                "Find out what the service is busy with. `--upstream-connect-timeout` and `--upstream-read-timeout` are the limits; slow answers on purpose (long polling) need a higher one.",
+            ),
+            Self::LoginIncomplete => (
+                "The login has no body, or username or password is empty.",
+                "Send `{\"username\": \"…\", \"password\": \"…\"}` with `Content-Type: application/json`.",
+            ),
+            Self::BodyMalformed => (
+                "The body is not the JSON object that this endpoint takes: broken JSON, a member twice, a value of another type.",
+                "Send the object as docs/api.md describes it.",
+            ),
+            Self::BodyTooLarge => (
+                "The body is larger than this endpoint reads.",
+                "Send the few members that it takes.",
+            ),
+            Self::MediaTypeUnsupported => (
+                "The body has another media type than `application/json`.",
+                "Send `Content-Type: application/json`. A form is not accepted.",
+            ),
+            Self::ParameterMissing => (
+                "`appId` or `appSecret` is missing, empty, given twice or unreadable.",
+                "Send both, once, in the query or as `X-App-Id` and `X-App-Secret`.",
+            ),
+            Self::ApplicationUnknown => (
+                "The application is not registered with the auth server, or its secret is wrong; which of the two is not told.",
+                "Compare `auth-server application list` with `--app-id`. For a fresh secret: `auth-server application rotate-secret`, then give it to the sidecar.",
+            ),
+            Self::LoginFailed => (
+                "The account is unknown or disabled, or the password is wrong; which of them is not told.",
+                "Try again with the right password. For operators: `auth-server user list` shows the accounts; the audit line `login_failed` names the account that was typed.",
+            ),
+            Self::TooManyAttempts => (
+                "Too many failed attempts on this account or with this application, or too many logins from this address.",
+                "Wait as long as `Retry-After` says. `--login-rate` and `--trusted-proxy` matter where many people share one address.",
+            ),
+            Self::ServerBusy => (
+                "More logins are waiting for their password check than can be done soon.",
+                "Try again after `Retry-After`. If it lasts, somebody tries passwords in bulk, or the server needs more cores or a replica.",
+            ),
+            Self::NotFound => (
+                "Nothing is served under this path.",
+                "Check the path, the context path in front of it (`/auth`) and the trailing slash.",
+            ),
+            Self::StoreUnavailable => (
+                "The auth server has not reached its key store yet, so it has no key to sign with.",
+                "Bring the store back (`--store`); `/readyz` of the admin port and the log name the cause. The server goes on trying by itself.",
+            ),
+            Self::Internal => (
+                "This program failed in a way that it should not.",
+                "The log holds the cause, at the time of the answer. Please report it.",
+            ),
+        };
+        Remedy { cause, remedy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_cause_and_a_remedy_in_whole_sentences_with_closed_code() {
+        for rejection in Rejection::ALL {
+            let Remedy { cause, remedy } = rejection.remedy();
+            for text in [cause, remedy] {
+                assert!(
+                    text.ends_with('.') && text.len() > 20,
+                    "{rejection}: {text}"
+                );
+                assert_eq!(text.matches('`').count() % 2, 0, "{rejection}: {text}");
+                assert!(!text.contains('\n'), "{rejection}: {text}");
+            }
+        }
+    }
+}

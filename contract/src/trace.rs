@@ -1,0 +1,164 @@
+//! What joins the lines about one request across programs: a request id, and the trace id of W3C
+//! Trace Context. Both come from strangers, so only what fits into a log line is taken.
+
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Where a request id travels.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Where a trace travels (W3C Trace Context §3.2).
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+const MAX_REQUEST_ID_BYTES: usize = 64;
+
+/// A name for one request: short, printable, without anything that a log or a shell reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// The one that came with the request: exactly one field of at most 64 letters, digits and
+    /// `-._:/+=@`.
+    pub fn received(headers: &HeaderMap) -> Option<Self> {
+        let value = only(headers, &REQUEST_ID)?;
+        let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._:/+=@".contains(b);
+        let fits = (1..=MAX_REQUEST_ID_BYTES).contains(&value.len());
+        (fits && value.as_bytes().iter().all(plain)).then(|| Self(value.clone()))
+    }
+
+    /// A new one.
+    pub fn new(random: u128) -> Self {
+        // Digits only: it cannot fail.
+        let value = HeaderValue::from_str(&format!("{random:032x}"));
+        Self(value.unwrap_or(HeaderValue::from_static("0")))
+    }
+
+    /// As it travels.
+    pub const fn value(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
+    }
+}
+
+/// The trace that a request belongs to: 32 lower-case hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceId([u8; 32]);
+
+impl TraceId {
+    /// The one that came with the request, if its `traceparent` is one (W3C Trace Context §3.2.2).
+    pub fn received(headers: &HeaderMap) -> Option<Self> {
+        let value = only(headers, &TRACEPARENT)?.as_bytes();
+        let mut parts = value.split(|&b| b == b'-');
+        let [version, trace, parent, flags] = [(); 4].map(|()| parts.next().unwrap_or_default());
+        let known_form = match version {
+            b"00" => parts.next().is_none(),
+            b"ff" => false,
+            _ => true,
+        };
+        let hex = |part: &[u8], length| part.len() == length && part.iter().all(is_lower_hex);
+        let whole = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
+        let real = |part: &[u8]| part.iter().any(|&b| b != b'0');
+        if known_form && whole && real(trace) && real(parent) {
+            trace.try_into().ok().map(Self)
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.0).unwrap_or_default())
+    }
+}
+
+/// The `traceparent` of a trace that begins here: version 00, sampled.
+pub fn new_traceparent(trace: u128, parent: u64) -> HeaderValue {
+    let text = format!("00-{:032x}-{:016x}-01", trace.max(1), parent.max(1));
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn is_lower_hex(byte: &u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
+    let mut fields = headers.get_all(name).iter();
+    fields.next().filter(|_| fields.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn headers(name: &HeaderName, values: &[&str]) -> HeaderMap {
+        values
+            .iter()
+            .map(|value| (name.clone(), HeaderValue::from_str(value).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_request_id_is_taken_as_it_came_or_not_at_all() {
+        let read = |values: &[&str]| {
+            RequestId::received(&headers(&REQUEST_ID, values)).map(|id| id.to_string())
+        };
+        for id in ["a", "018f-Z_9.x:/+=@", &"x".repeat(64)] {
+            assert_eq!(read(&[id]).as_deref(), Some(id));
+        }
+        for ids in [
+            &[][..],
+            &[""],
+            &["a", "a"],
+            &["a b"],
+            &["a\"b"],
+            &["a\tb"],
+            &["$(id)"],
+            &["<script>"],
+            &[&"x".repeat(65)],
+        ] {
+            assert_eq!(read(ids), None, "{ids:?}");
+        }
+        assert_eq!(RequestId::new(10).to_string(), format!("{:0>32}", "a"));
+    }
+
+    #[test]
+    fn a_trace_id_is_read_from_a_traceparent_that_is_one() {
+        const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let read = |values: &[&str]| {
+            TraceId::received(&headers(&TRACEPARENT, values)).map(|id| id.to_string())
+        };
+        let parent =
+            |version: &str, rest: &str| format!("{version}-{TRACE}-00f067aa0ba902b7-{rest}");
+        for value in [
+            parent("00", "01"),
+            parent("00", "00"),
+            parent("01", "01-what-comes-later"),
+        ] {
+            assert_eq!(read(&[&value]).as_deref(), Some(TRACE), "{value}");
+        }
+        for value in [
+            parent("ff", "01"),
+            parent("00", "01-more"),
+            parent("00", "1"),
+            parent("0", "01"),
+            parent("00", "01").to_uppercase(),
+            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
+            format!("00-{TRACE}-{}-01", "0".repeat(16)),
+            format!("00-{TRACE}"),
+            String::new(),
+        ] {
+            assert_eq!(read(&[&value]), None, "{value}");
+        }
+        let good = parent("00", "01");
+        assert_eq!(read(&[&good, &good]), None);
+        let fresh = new_traceparent(0, 0);
+        assert!(read(&[fresh.to_str().unwrap()]).is_some());
+    }
+}
