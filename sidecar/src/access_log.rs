@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Write as _};
 
+use contract::trace::{RequestId, TraceId};
 use http::Method;
 
 use crate::outcome::Outcome;
@@ -27,10 +28,41 @@ pub(crate) struct Line<'a> {
     pub(crate) status: Option<u16>,
     /// What made the service, or the way to it, fail.
     pub(crate) cause: Option<String>,
+    /// Where request ids are asked for.
+    pub(crate) request_id: Option<RequestId>,
+    /// Where the request belongs to a trace.
+    pub(crate) trace_id: Option<TraceId>,
 }
 
+impl<'a> Line<'a> {
+    /// About what never became a request.
+    pub(crate) const fn without_request(status: u16) -> Self {
+        Self {
+            request: None,
+            status: Some(status),
+            cause: None,
+            request_id: None,
+            trace_id: None,
+        }
+    }
+
+    /// The method, cut: a client may make one up.
+    pub(crate) fn method(&self) -> Option<&'a str> {
+        let (method, _) = self.request?;
+        let whole = method.as_str();
+        Some(whole.get(..MAX_METHOD_BYTES).unwrap_or(whole))
+    }
+
+    /// The path as it may be shown.
+    pub(crate) fn path(&self) -> Option<LoggedPath<'a>> {
+        self.request.map(|(_, target)| LoggedPath(target))
+    }
+}
+
+const MAX_METHOD_BYTES: usize = 20;
+
 impl AccessLog {
-    fn wants(self, outcome: Outcome) -> bool {
+    pub(crate) fn wants(self, outcome: Outcome) -> bool {
         match self {
             Self::Off => false,
             Self::All => true,
@@ -39,18 +71,19 @@ impl AccessLog {
     }
 
     /// Writes a line if `outcome` gets one.
-    pub(crate) fn record<'a>(self, outcome: Outcome, line: impl FnOnce() -> Line<'a>) {
+    pub(crate) fn record(self, outcome: Outcome, line: &Line<'_>) {
         if !self.wants(outcome) {
             return;
         }
-        let line = line();
         tracing::info!(
             target: "access",
             outcome = outcome.as_str(),
             reason = outcome.reason(),
             status = line.status,
-            method = line.request.map(|(method, _)| method.as_str()),
-            path = line.request.map(|(_, target)| tracing::field::display(LoggedPath(target))),
+            method = line.method(),
+            path = line.path().map(tracing::field::display),
+            request_id = line.request_id.as_ref().map(tracing::field::display),
+            trace_id = line.trace_id.map(tracing::field::display),
             cause = line.cause,
             "request"
         );

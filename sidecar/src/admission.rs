@@ -51,6 +51,8 @@ pub(crate) enum Admission {
     Forward(Forward),
     /// It is answered here, with this body.
     UserDetails(Vec<u8>),
+    /// A browser asks whether it may ask for the current user.
+    Preflight,
 }
 
 /// How a request goes to the service.
@@ -138,7 +140,10 @@ impl AdmissionRules {
             Judgement::Pass if conversation == Conversation::WebSocket => {
                 return Err(Rejection::UpgradeNotAllowed);
             }
-            Judgement::Pass => None,
+            Judgement::Preflight {
+                of_user_details: true,
+            } => return Ok(Admission::Preflight),
+            Judgement::Pass | Judgement::Preflight { .. } => None,
             Judgement::NeedsToken(token) => Some(self.user(keys, token, now)?),
         };
         Ok(Admission::Forward(Forward {
@@ -318,6 +323,7 @@ mod tests {
                 Some(serde_json::from_slice(value.as_bytes()).unwrap())
             }
             Admission::UserDetails(body) => Some(serde_json::from_slice(&body).unwrap()),
+            Admission::Preflight => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use contract::envelope::Envelope;
 use contract::rejection::Rejection;
-use http::{Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
@@ -24,6 +24,8 @@ pub(crate) struct Answer {
     status: StatusCode,
     body: Vec<u8>,
     rejection: Option<Rejection>,
+    /// What else its head says: CORS, the request's id.
+    fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
@@ -33,7 +35,27 @@ impl Answer {
             status: StatusCode::OK,
             body,
             rejection: None,
+            fields: Vec::new(),
         }
+    }
+
+    /// To a browser that asks whether it may (Fetch standard §3.2.2); what it may stands in `with`.
+    pub(crate) fn preflight() -> Self {
+        Self {
+            status: StatusCode::NO_CONTENT,
+            body: Vec::new(),
+            rejection: None,
+            fields: Vec::new(),
+        }
+    }
+
+    /// Adds fields to its head.
+    pub(crate) fn with(
+        mut self,
+        fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+    ) -> Self {
+        self.fields.extend(fields);
+        self
     }
 
     pub(crate) fn refusal(rejection: Rejection) -> Self {
@@ -41,13 +63,20 @@ impl Answer {
             status: rejection.status(),
             body: Envelope::rejection(rejection).to_json().unwrap_or_default(),
             rejection: Some(rejection),
+            fields: Vec::new(),
         }
     }
 
     fn head(&self, method: &Method) -> pingora::Result<ResponseHeader> {
         let mut head = ResponseHeader::build(self.status, Some(8))?;
-        head.insert_header(header::CONTENT_TYPE, "application/json")?;
-        head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
+        // RFC 9110 §8.6: a 204 has neither.
+        if self.status != StatusCode::NO_CONTENT {
+            head.insert_header(header::CONTENT_TYPE, "application/json")?;
+            head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
+        }
+        for (name, value) in &self.fields {
+            head.insert_header(name, value)?;
+        }
         head.insert_header(header::CACHE_CONTROL, "no-store")?;
         let Some(rejection) = self.rejection else {
             return Ok(head);
@@ -67,7 +96,7 @@ impl Answer {
     /// Sends it and takes in the rest of the request, so that the client gets to read it.
     pub(crate) async fn send(self, session: &mut Session) -> pingora::Result<()> {
         let head = self.head(&session.req_header().method)?;
-        let has_body = session.req_header().method != Method::HEAD;
+        let has_body = !self.body.is_empty() && session.req_header().method != Method::HEAD;
         let unread = !session.is_body_done();
         if self.must_close() || (unread && expects_continue(session)) {
             session.set_keepalive(None);

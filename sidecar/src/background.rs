@@ -15,8 +15,9 @@ use prometheus_client::registry::Registry;
 
 use crate::keys::refresh::{Refresher, Schedule};
 use crate::metrics::Metrics;
+use crate::status::{self, Status};
 
-/// Probes and metrics. They go on being answered while the proxy drains.
+/// Probes, metrics and the status page. They go on being answered while the proxy drains.
 #[derive(Debug)]
 pub(crate) struct AdminPort {
     pub(crate) listener: TcpListener,
@@ -24,6 +25,8 @@ pub(crate) struct AdminPort {
     pub(crate) metrics: Arc<Registry>,
     /// What it answers besides, to loopback peers only.
     pub(crate) commands: Router,
+    /// Kept up while the port is served.
+    pub(crate) status: Arc<Status>,
 }
 
 #[async_trait]
@@ -35,10 +38,17 @@ impl BackgroundService for AdminPort {
         // Both sockets are open, and readiness has conditions of its own.
         self.health.set_started();
         let (health, metrics) = (self.health.clone(), Arc::clone(&self.metrics));
-        let commands = self.commands.clone();
-        let served = match self.listener.try_clone() {
-            Ok(listener) => admin::serve(listener, health, metrics, commands, ended).await,
-            Err(error) => Err(error),
+        let commands = self
+            .commands
+            .clone()
+            .merge(status::routes(Arc::clone(&self.status)));
+        let serving = async {
+            let listener = self.listener.try_clone()?;
+            admin::serve(listener, health, metrics, commands, ended).await
+        };
+        let served = tokio::select! {
+            served = serving => served,
+            () = self.status.hour.follow() => Ok(()),
         };
         if let Err(error) = served {
             tracing::error!(%error, "the admin port is not served");

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use contract::cors::{AllowedOrigins, Origin};
 use contract::interceptor::Interceptor;
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
@@ -19,6 +20,8 @@ use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::discovery::{AuthServer, without_credentials};
 use crate::keys::refresh::Schedule;
 use crate::keys::source::Application;
+use crate::marks::Marking;
+use crate::status::Protected;
 use crate::stop::StopTimes;
 use crate::upstream::{
     Place, Protocol, TlsFiles, UpstreamAddress, UpstreamSettings, UpstreamTimeouts, UpstreamTls,
@@ -52,6 +55,9 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) stop: StopTimes,
     pub(crate) access_log: AccessLog,
+    pub(crate) marking: Marking,
+    /// For the status page.
+    pub(crate) protected: Protected,
 }
 
 impl Config {
@@ -89,6 +95,11 @@ impl Config {
                 drain_limit: Duration::from_secs(args.drain_limit),
             },
             access_log: args.access_log,
+            marking: Marking {
+                request_ids: args.request_id,
+                start_traces: args.start_traces,
+            },
+            protected: protected(args),
         })
     }
 
@@ -153,11 +164,36 @@ fn rules(args: &ServeArgs, pass_list: PassList) -> Result<AdmissionRules, Failur
 }
 
 fn interceptor(args: &ServeArgs, pass_list: PassList) -> Result<Interceptor, Failure> {
-    Ok(Interceptor::new(
+    let interceptor = Interceptor::new(
         context_path(&args.app_name)?,
         pass_list,
         args.max_authorization_bytes,
-    ))
+    );
+    Ok(interceptor.with_allowed_origins(allowed_origins(args)?))
+}
+
+fn allowed_origins(args: &ServeArgs) -> Result<AllowedOrigins, Failure> {
+    let origins = args.cors_origin.iter();
+    let origins: Result<Vec<Origin>, Failure> = origins
+        .map(|origin| parsed("cors-origin", origin))
+        .collect();
+    origins.map(AllowedOrigins::new)
+}
+
+fn protected(args: &ServeArgs) -> Protected {
+    Protected {
+        service: args.upstream.clone(),
+        context_path: match args.app_name.as_str() {
+            "" => String::new(),
+            name => format!("/{name}"),
+        },
+        open_paths: args.pass.clone(),
+        user_header: args.user_header.clone(),
+        issuer: args.issuer.clone(),
+        audience: args.audience.clone(),
+        cors_origins: args.cors_origin.clone(),
+        auth_server: args.auth_server.clone(),
+    }
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
@@ -356,6 +392,8 @@ mod tests {
             (["--upstream", "http://localhost:8081"], "--admin-listen"),
             (["--pass", "static/**"], "--pass"),
             (["--leeway", "301"], "--leeway"),
+            (["--cors-origin", "*"], "--cors-origin"),
+            (["--cors-origin", "https://app.example/"], "--cors-origin"),
             (["--issuer", ""], "--issuer"),
             (["--audience", ""], "--audience"),
             (["--user-header", "Host"], "--user-header"),

@@ -11,7 +11,7 @@ use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
-use crate::access_log::{AccessLog, Line};
+use crate::access_log::Line;
 use crate::answer;
 use crate::client_stream::{ClientStream, UnreadRequests};
 use crate::client_tls::ClientTls;
@@ -19,6 +19,7 @@ use crate::connection_limit::ConnectionLimit;
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
+use crate::reports::Reports;
 
 /// What the listening socket hands its connections to.
 pub(crate) struct ClientConnections {
@@ -37,15 +38,12 @@ impl ClientConnections {
         limit: ConnectionLimit,
         head_timeout: Duration,
         metrics: Metrics,
-        access_log: AccessLog,
+        reports: Reports,
     ) -> Self {
         Self {
             proxy: Arc::new(proxy),
             tls,
-            unread: Arc::new(Refusals {
-                metrics: metrics.clone(),
-                access_log,
-            }),
+            unread: Arc::new(Refusals(reports)),
             limit,
             head_timeout,
             metrics,
@@ -87,22 +85,14 @@ impl ServerApp for ClientConnections {
     }
 }
 
-/// The answer to what never became a request, counted and logged like any other refusal.
+/// The answer to what never became a request, reported like any other refusal.
 #[derive(Debug)]
-struct Refusals {
-    metrics: Metrics,
-    access_log: AccessLog,
-}
+struct Refusals(Reports);
 
 impl UnreadRequests for Refusals {
     fn refuse(&self, rejection: Rejection) -> Bytes {
-        let outcome = Outcome::Refused(rejection);
-        self.metrics.request_ended(outcome);
-        self.access_log.record(outcome, || Line {
-            request: None,
-            status: Some(rejection.status().as_u16()),
-            cause: None,
-        });
+        let line = || Line::without_request(rejection.status().as_u16());
+        self.0.request_ended(Outcome::Refused(rejection), line);
         answer::to_no_request(rejection)
     }
 }

@@ -1,8 +1,10 @@
 //! Every metric of the sidecar: names, help texts, labels. None has a path or a user as label.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use contract::rejection::Rejection;
+use process::histogram::DurationHistogram;
 use process::tls::Seen;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -13,7 +15,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::keys::current::CurrentKeys;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Totals};
 use crate::verified_tokens::Counters;
 
 const PREFIX: &str = "postern_sidecar";
@@ -34,6 +36,44 @@ struct RefreshLabels {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamErrorLabels {
+    reason: &'static str,
+}
+
+/// From a token that was seen before to one that waits for a key.
+const OWN_BOUNDS: [Duration; 12] = [
+    Duration::from_micros(10),
+    Duration::from_micros(25),
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_millis(2500),
+];
+/// From a service on the same machine that has the answer at hand to the usual time-out.
+const UPSTREAM_BOUNDS: [Duration; 14] = [
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
+
 /// What a refresh of the verification key came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefreshResult {
@@ -42,13 +82,27 @@ pub(crate) enum RefreshResult {
     Failed,
 }
 
+/// The refusals for which the service is to blame.
+const UPSTREAM_ERRORS: [Rejection; 3] = [
+    Rejection::UpstreamUnavailable,
+    Rejection::UpstreamMalformed,
+    Rejection::UpstreamTimeout,
+];
+
 /// The counters that the program itself moves.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
-    /// The two outcomes of the hot path, taken out of their family: looking them up takes a lock.
+    /// The outcomes without a reason, taken out of their family: looking them up takes a lock.
     verified: Counter,
     passed: Counter,
+    answered: Counter,
+    aborted: Counter,
+    /// All reasons together.
+    refused: Counter,
+    own: DurationHistogram,
+    upstream: DurationHistogram,
+    upstream_errors: Family<UpstreamErrorLabels, Counter>,
     in_flight: Gauge,
     connections: Gauge,
     connections_refused: Counter,
@@ -71,6 +125,12 @@ impl Metrics {
         let metrics = Self {
             verified: requests.get_or_create_owned(&labels(Outcome::Verified)),
             passed: requests.get_or_create_owned(&labels(Outcome::Passed)),
+            answered: requests.get_or_create_owned(&labels(Outcome::Answered)),
+            aborted: requests.get_or_create_owned(&labels(Outcome::Aborted)),
+            refused: Counter::default(),
+            own: DurationHistogram::new(&OWN_BOUNDS),
+            upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
+            upstream_errors: Family::default(),
             requests,
             in_flight: Gauge::default(),
             connections: Gauge::default(),
@@ -93,6 +153,29 @@ impl Metrics {
             "requests_in_flight",
             "Requests that are being served",
             self.in_flight.clone(),
+        );
+        registry.register(
+            "own_seconds",
+            "Time from the head of a request to the decision about it, by this program",
+            self.own.clone(),
+        );
+        registry.register(
+            "upstream_seconds",
+            "Time from that decision to the head of the service's answer",
+            self.upstream.clone(),
+        );
+        for rejection in UPSTREAM_ERRORS {
+            // There from the start: a rate needs a first value.
+            let reason = rejection.reason();
+            drop(
+                self.upstream_errors
+                    .get_or_create(&UpstreamErrorLabels { reason }),
+            );
+        }
+        registry.register(
+            "upstream_errors",
+            "Requests that the service did not answer, by reason code",
+            self.upstream_errors.clone(),
         );
         registry.register(
             "connections",
@@ -124,8 +207,39 @@ impl Metrics {
         match outcome {
             Outcome::Verified => self.verified.inc(),
             Outcome::Passed => self.passed.inc(),
-            other => self.requests.get_or_create(&labels(other)).inc(),
+            Outcome::Answered => self.answered.inc(),
+            Outcome::Aborted => self.aborted.inc(),
+            Outcome::Refused(rejection) => {
+                self.requests.get_or_create(&labels(outcome)).inc();
+                if UPSTREAM_ERRORS.contains(&rejection) {
+                    let reason = rejection.reason();
+                    let labels = UpstreamErrorLabels { reason };
+                    self.upstream_errors.get_or_create(&labels).inc();
+                }
+                self.refused.inc()
+            }
         };
+    }
+
+    /// All requests since the start.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals {
+            verified: self.verified.get(),
+            passed: self.passed.get(),
+            answered: self.answered.get(),
+            refused: self.refused.get(),
+            aborted: self.aborted.get(),
+        }
+    }
+
+    /// It took so long to decide about a request.
+    pub(crate) fn decided(&self, after: Duration) {
+        self.own.observe(after);
+    }
+
+    /// It took the service so long to begin its answer.
+    pub(crate) fn service_answered(&self, after: Duration) {
+        self.upstream.observe(after);
     }
 
     /// Counts a request as being served until the guard is dropped.
@@ -276,7 +390,6 @@ impl Collector for KeyMetrics {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::keys::{KeySet, VerificationKey};
-    use contract::rejection::Rejection;
     use contract::signing_type::SigningType;
 
     use super::*;
@@ -295,11 +408,25 @@ mod tests {
             Outcome::Verified,
             Outcome::Passed,
             Outcome::Refused(Rejection::TokenExpired),
+            Outcome::Refused(Rejection::UpstreamTimeout),
         ] {
             metrics.request_ended(outcome);
         }
+        metrics.decided(Duration::from_micros(30));
+        metrics.service_answered(Duration::from_millis(3));
+        let totals = Totals {
+            verified: 2,
+            passed: 1,
+            refused: 2,
+            ..Totals::default()
+        };
+        assert_eq!(metrics.totals(), totals);
         let text = exposition(&registry);
         for line in [
+            r#"postern_sidecar_own_seconds_bucket{le="0.00005"} 1"#,
+            r#"postern_sidecar_upstream_seconds_bucket{le="0.005"} 1"#,
+            r#"postern_sidecar_upstream_errors_total{reason="upstream_timeout"} 1"#,
+            r#"postern_sidecar_upstream_errors_total{reason="upstream_malformed"} 0"#,
             r#"postern_sidecar_requests_total{outcome="verified",reason=""} 2"#,
             r#"postern_sidecar_requests_total{outcome="passed",reason=""} 1"#,
             r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired"} 1"#,

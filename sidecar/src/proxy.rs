@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use contract::rejection::Rejection;
-use http::{HeaderValue, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::http::ServerSession;
@@ -14,15 +14,17 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OrErr};
 
-use crate::access_log::{AccessLog, Line, LoggedPath};
+use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward, RequestHead, Wire};
 use crate::answer::Answer;
 use crate::client_stream::ClientStream;
 use crate::clock::unix_seconds;
 use crate::conversation::Conversation;
 use crate::keys::current::CurrentKeys;
+use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
+use crate::reports::Reports;
 use crate::stop::Draining;
 use crate::upstream::{Sent, Tries, Upstream};
 use crate::{fault, response_head};
@@ -39,8 +41,9 @@ pub(crate) struct AuthProxy {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
-    pub(crate) access_log: AccessLog,
+    pub(crate) reports: Reports,
     pub(crate) metrics: Metrics,
+    pub(crate) marking: Marking,
     pub(crate) draining: Draining,
 }
 
@@ -51,6 +54,10 @@ pub(crate) struct RequestContext {
     forward: Option<Forward>,
     outcome: Outcome,
     tries: Tries,
+    marks: Marks,
+    began: Instant,
+    /// When it was admitted.
+    decided: Instant,
     _in_flight: Counted,
 }
 
@@ -91,6 +98,18 @@ impl AuthProxy {
 
     fn cannot_carry(&self, forward: &Forward) -> bool {
         forward.conversation == Conversation::WebSocket && !self.upstream.carries_websockets()
+    }
+
+    /// What all answers of our own say beside their content.
+    fn own_fields(
+        &self,
+        session: &Session,
+        ctx: &RequestContext,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        let origins = self.rules.interceptor.allowed_origins();
+        let mut fields = origins.answer_fields(&session.req_header().headers);
+        fields.extend(ctx.marks.echo());
+        fields
     }
 
     /// Bounds how long the connection may stay open between requests.
@@ -166,10 +185,14 @@ impl ProxyHttp for AuthProxy {
     type CTX = RequestContext;
 
     fn new_ctx(&self) -> RequestContext {
+        let now = Instant::now();
         RequestContext {
             forward: None,
             outcome: Outcome::Aborted,
             tries: Tries::default(),
+            marks: Marks::default(),
+            began: now,
+            decided: now,
             _in_flight: self.metrics.request_began(),
         }
     }
@@ -185,12 +208,16 @@ impl ProxyHttp for AuthProxy {
         set_handling(session, true);
         allow_pipelining(session);
         self.limit_connection(session);
+        ctx.marks = self.marking.of(&session.req_header().headers);
         let mut admission = self.admit(session);
         if admission == Err(Rejection::TokenKeyUnknown) {
             // The auth server may know a key that is not known here yet.
             self.keys.early_fetch().wait(Instant::now()).await;
             admission = self.admit(session);
         }
+        ctx.decided = Instant::now();
+        self.metrics
+            .decided(ctx.decided.saturating_duration_since(ctx.began));
         let answer = match admission {
             Ok(Admission::Forward(forward)) if self.cannot_carry(&forward) => {
                 ctx.outcome = Outcome::Refused(Rejection::UpgradeNotAllowed);
@@ -206,11 +233,18 @@ impl ProxyHttp for AuthProxy {
                 ctx.outcome = Outcome::Answered;
                 Answer::success(body)
             }
+            Ok(Admission::Preflight) => {
+                ctx.outcome = Outcome::Answered;
+                let origins = self.rules.interceptor.allowed_origins();
+                let fields = origins.preflight_fields(&session.req_header().headers);
+                Answer::preflight().with(fields)
+            }
             Err(rejection) => {
                 ctx.outcome = Outcome::Refused(rejection);
                 Answer::refusal(rejection)
             }
         };
+        let answer = answer.with(self.own_fields(session, ctx));
         if answer.send(session).await.is_err() {
             session.set_keepalive(None);
         }
@@ -291,6 +325,9 @@ impl ProxyHttp for AuthProxy {
         if !self.forward_authorization {
             request.remove_header(&header::AUTHORIZATION);
         }
+        for (name, value) in ctx.marks.to_send() {
+            request.insert_header(name, value)?;
+        }
         self.rules.user_header.apply(request, forward.user.as_ref())
     }
 
@@ -304,6 +341,9 @@ impl ProxyHttp for AuthProxy {
             // No tunnel that nobody asked for.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
+        if !response.status.is_informational() {
+            self.metrics.service_answered(ctx.decided.elapsed());
+        }
         Ok(())
     }
 
@@ -311,9 +351,12 @@ impl ProxyHttp for AuthProxy {
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
-        _ctx: &mut RequestContext,
+        ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         response_head::correct(response, session.req_header().version);
+        for (name, value) in ctx.marks.echo() {
+            response.insert_header(name, value)?;
+        }
         if self.draining.is_on() {
             session.set_keepalive(None);
         }
@@ -331,7 +374,8 @@ impl ProxyHttp for AuthProxy {
         session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
             // A client that is gone by now has nothing to be told.
-            let _ = Answer::refusal(rejection).send(session).await;
+            let answer = Answer::refusal(rejection).with(self.own_fields(session, ctx));
+            let _ = answer.send(session).await;
         }
         FailToProxy {
             error_code: rejection.map_or(0, |rejection| rejection.status().as_u16()),
@@ -345,14 +389,13 @@ impl ProxyHttp for AuthProxy {
         error: Option<&Error>,
         ctx: &mut RequestContext,
     ) {
-        self.metrics.request_ended(ctx.outcome);
-        self.access_log.record(ctx.outcome, || {
-            let request = session.req_header();
-            Line {
-                request: Some((&request.method, request.raw_path())),
-                status: session.response_written().map(|head| head.status.as_u16()),
-                cause: error.map(fault::cause_of),
-            }
+        let request = session.req_header();
+        self.reports.request_ended(ctx.outcome, || Line {
+            request: Some((&request.method, request.raw_path())),
+            status: session.response_written().map(|head| head.status.as_u16()),
+            cause: error.map(fault::cause_of),
+            request_id: ctx.marks.request_id().cloned(),
+            trace_id: ctx.marks.trace_id(&request.headers),
         });
         set_handling(session, false);
     }

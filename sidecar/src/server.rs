@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use pingora::apps::HttpServerOptions;
 use pingora::protocols::http::v2::server::default_h2_options;
@@ -29,6 +29,9 @@ use crate::keys::source::KeySource;
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::{AuthProxy, CLIENT_IDLE_SECONDS};
+use crate::reports::Reports;
+use crate::status::Status;
+use crate::status::hour::LastHour;
 use crate::stop::{Draining, GracefulStop};
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
@@ -36,6 +39,7 @@ use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 struct Shared {
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
+    reports: Reports,
     health: Health,
     draining: Draining,
     /// Turns true when the proxy has to stop accepting.
@@ -55,6 +59,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let stop = graceful_stop(announcement, &config, &shared);
     let drain = Drain::by_command(&stop);
     let refresh = key_refresh(&config, &shared)?;
+    let status = Arc::new(status(&config, &shared));
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     let upstream = upstream(&config)?;
@@ -78,6 +83,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             health: shared.health.clone(),
             metrics: Arc::new(registry),
             commands: drain.routes(),
+            status,
         },
     ));
     // The stop alone holds the sender from here on: it waits for the receivers to go.
@@ -91,14 +97,31 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
 fn shared(config: &Config) -> (Shared, Registry) {
     let keys = Arc::new(CurrentKeys::new(config.token_cache.clone()));
     let (metrics, registry) = Metrics::new(Arc::clone(&keys));
+    let reports = Reports {
+        metrics: metrics.clone(),
+        access_log: config.access_log,
+        refusals: Arc::default(),
+    };
     let shared = Shared {
         keys,
         metrics,
+        reports,
         health: Health::new(),
         draining: Draining::default(),
         connections: watch::Sender::new(false),
     };
     (shared, registry)
+}
+
+fn status(config: &Config, shared: &Shared) -> Status {
+    Status {
+        protected: config.protected.clone(),
+        keys: Arc::clone(&shared.keys),
+        health: shared.health.clone(),
+        hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
+        refusals: Arc::clone(&shared.reports.refusals),
+        started: Instant::now(),
+    }
 }
 
 fn announcement(public: &TcpListener, admin: &TcpListener) -> std::io::Result<Announcement> {
@@ -151,10 +174,10 @@ fn client_connections(
     shared: &Shared,
 ) -> ClientConnections {
     let limit = ConnectionLimit::new(config.max_connections, descriptors());
-    let (head_timeout, access_log) = (config.request_header_timeout, config.access_log);
+    let head_timeout = config.request_header_timeout;
     let proxy = http_proxy_app(conf, auth_proxy(config, upstream, shared));
-    let metrics = shared.metrics.clone();
-    ClientConnections::new(proxy, tls, limit, head_timeout, metrics, access_log)
+    let (metrics, reports) = (shared.metrics.clone(), shared.reports.clone());
+    ClientConnections::new(proxy, tls, limit, head_timeout, metrics, reports)
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {
@@ -172,7 +195,8 @@ fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthP
         upstream,
         forward_authorization: config.forward_authorization,
         reuse_after_body: config.reuse_after_body,
-        access_log: config.access_log,
+        reports: shared.reports.clone(),
+        marking: config.marking,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),
     }

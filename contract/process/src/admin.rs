@@ -192,7 +192,9 @@ mod tests {
 
     async fn answer_to(health: &Health, peer: &str, host: &str, path: &str) -> (u16, String) {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
-        request.headers_mut().insert(header::HOST, host.parse().unwrap());
+        request
+            .headers_mut()
+            .insert(header::HOST, host.parse().unwrap());
         let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut registry = Registry::default();

@@ -50,7 +50,11 @@ impl DurationHistogram {
 impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let bounds = self.0.bounds.iter().map(Duration::as_secs_f64);
-        let counts = self.0.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = self
+            .0
+            .counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
         // The library writes the largest number as +Inf.
         let buckets: Vec<(f64, u64)> = bounds.chain([f64::MAX]).zip(counts).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();

@@ -33,7 +33,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) listen: SocketAddr,
 
-    /// Address for probes and metrics; port 0 picks a free one
+    /// Address for probes, metrics and the status page; port 0 picks a free one
     #[arg(
         long,
         env = "POSTERN_ADMIN_LISTEN",
@@ -288,6 +288,26 @@ pub(crate) struct ServeArgs {
         value_name = "SECONDS"
     )]
     pub(crate) drain_limit: u64,
+
+    /// Origin whose pages may call the service from a browser, as in https://app.example; may be
+    /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
+    /// own answers carry the CORS fields; the service answers for itself
+    #[arg(
+        long,
+        env = "POSTERN_CORS_ORIGIN",
+        value_delimiter = ',',
+        value_name = "ORIGIN"
+    )]
+    pub(crate) cors_origin: Vec<String>,
+
+    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
+    /// the log
+    #[arg(long, env = "POSTERN_REQUEST_ID")]
+    pub(crate) request_id: bool,
+
+    /// Begin a trace (W3C traceparent) where a request belongs to none
+    #[arg(long, env = "POSTERN_START_TRACES")]
+    pub(crate) start_traces: bool,
 
     /// Which requests get a log line
     #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]

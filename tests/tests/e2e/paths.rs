@@ -71,7 +71,7 @@ fn judge(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'static
         );
     }
     match interceptor.judge(&Method::GET, path, &headers) {
-        Judgement::Pass => "pass",
+        Judgement::Pass | Judgement::Preflight { .. } => "pass",
         Judgement::NeedsToken(_) | Judgement::UserDetails(_) => "token",
         Judgement::Reject(rejection) => rejection.reason(),
     }

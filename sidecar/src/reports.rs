@@ -1,0 +1,37 @@
+//! What is told about a request when it is over: it is counted, logged where that is asked for, and
+//! – a refusal – remembered for the status page.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::access_log::{AccessLog, Line};
+use crate::metrics::Metrics;
+use crate::outcome::Outcome;
+use crate::status::refusals::RecentRefusals;
+
+/// Shared by all requests; clones report to the same places.
+#[derive(Debug, Clone)]
+pub(crate) struct Reports {
+    pub(crate) metrics: Metrics,
+    pub(crate) access_log: AccessLog,
+    pub(crate) refusals: Arc<RecentRefusals>,
+}
+
+impl Reports {
+    /// `line` is called only for what is logged or remembered.
+    pub(crate) fn request_ended<'a>(&self, outcome: Outcome, line: impl FnOnce() -> Line<'a>) {
+        self.metrics.request_ended(outcome);
+        let refused = match outcome {
+            Outcome::Refused(rejection) => Some(rejection),
+            _ => None,
+        };
+        if refused.is_none() && !self.access_log.wants(outcome) {
+            return;
+        }
+        let line = line();
+        self.access_log.record(outcome, &line);
+        if let Some(rejection) = refused {
+            self.refusals.remember(rejection, &line, SystemTime::now());
+        }
+    }
+}

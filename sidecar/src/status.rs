@@ -1,0 +1,297 @@
+//! The status page on the admin port, and its JSON twin: what is protected, whether the key is
+//! fresh, how requests ended, what was refused and what to do about it.
+//!
+//! It reads what others know and changes nothing. The admin port shows it to loopback peers only.
+
+mod chart;
+pub(crate) mod hour;
+mod page;
+pub(crate) mod refusals;
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use process::health::{ConditionState, Health};
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use self::hour::LastHour;
+use self::refusals::RecentRefusals;
+use crate::keys::current::CurrentKeys;
+use crate::outcome::Totals;
+
+/// The page runs and loads nothing but its own style sheet, and nobody may frame it.
+const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    ),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    ),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+];
+
+/// Three ticks of the contract's minute: one fetch that failed is no news.
+const FRESH_SECONDS: u64 = 180;
+
+/// Where the page gets its facts from.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) protected: Protected,
+    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) health: Health,
+    pub(crate) hour: LastHour,
+    pub(crate) refusals: Arc<RecentRefusals>,
+    pub(crate) started: Instant,
+}
+
+/// What the configuration says.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Protected {
+    pub(crate) service: String,
+    pub(crate) context_path: String,
+    /// Patterns of paths that need no token.
+    pub(crate) open_paths: Vec<String>,
+    pub(crate) user_header: String,
+    pub(crate) issuer: Option<String>,
+    pub(crate) audience: Option<String>,
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) auth_server: String,
+}
+
+/// Everything at one moment: what the JSON twin is, and what the page is drawn from.
+#[derive(Debug, Serialize)]
+struct Snapshot<'a> {
+    version: &'static str,
+    at: String,
+    uptime_seconds: u64,
+    ready: bool,
+    conditions: Vec<ConditionState>,
+    protected: &'a Protected,
+    keys: Option<KeysSnapshot>,
+    last_hour: Vec<MinuteSnapshot>,
+    refusals: Vec<RefusalSnapshot>,
+}
+
+#[derive(Debug, Serialize)]
+struct KeysSnapshot {
+    fresh: bool,
+    age_seconds: u64,
+    generation: u64,
+    keys: Vec<KeySnapshot>,
+}
+
+#[derive(Debug, Serialize)]
+struct KeySnapshot {
+    id: String,
+    algorithm: String,
+}
+
+#[derive(Debug, Serialize)]
+struct MinuteSnapshot {
+    began: String,
+    #[serde(flatten)]
+    requests: Totals,
+}
+
+#[derive(Debug, Serialize)]
+struct RefusalSnapshot {
+    at: String,
+    reason: &'static str,
+    message: &'static str,
+    status: Option<u16>,
+    method: Option<String>,
+    path: Option<String>,
+    cause: Option<String>,
+    request_id: Option<String>,
+    trace_id: Option<String>,
+    remedy: &'static str,
+}
+
+impl Status {
+    fn snapshot(&self, now: SystemTime) -> Snapshot<'_> {
+        let minute = |minute: hour::Minute| MinuteSnapshot {
+            began: rfc_3339(minute.began),
+            requests: minute.requests,
+        };
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION"),
+            at: rfc_3339(now),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            ready: self.health.is_ready(),
+            conditions: self.health.conditions(),
+            protected: &self.protected,
+            keys: self.keys(),
+            last_hour: self.hour.minutes().into_iter().map(minute).collect(),
+            refusals: self.refusals(),
+        }
+    }
+
+    fn keys(&self) -> Option<KeysSnapshot> {
+        let state = self.keys.load();
+        let state = state.as_ref()?;
+        let age_seconds = state.age(Instant::now()).as_secs();
+        let key = |key: &contract::keys::VerificationKey| KeySnapshot {
+            id: key.id().to_string(),
+            algorithm: format!("{:?}", key.algorithm()),
+        };
+        Some(KeysSnapshot {
+            fresh: age_seconds <= FRESH_SECONDS,
+            age_seconds,
+            generation: state.generation(),
+            keys: state.keys().keys().iter().map(key).collect(),
+        })
+    }
+
+    fn refusals(&self) -> Vec<RefusalSnapshot> {
+        let newest = self.refusals.newest().into_iter();
+        newest
+            .map(|refused| RefusalSnapshot {
+                at: rfc_3339(refused.at),
+                reason: refused.rejection.reason(),
+                message: refused.rejection.message(),
+                status: refused.status,
+                method: refused.method,
+                path: refused.path,
+                cause: refused.cause,
+                request_id: refused.request_id,
+                trace_id: refused.trace_id,
+                remedy: refused.rejection.remedy().remedy,
+            })
+            .collect()
+    }
+}
+
+/// To the second, in UTC.
+fn rfc_3339(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time).replace_nanosecond(0);
+    time.ok()
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_default()
+}
+
+/// The pages.
+pub(crate) fn routes(status: Arc<Status>) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/status.json", get(json))
+        .with_state(status)
+        .route("/reasons", get(async || html(page::reasons())))
+        .route("/style.css", get(style))
+}
+
+async fn page(State(status): State<Arc<Status>>) -> Response {
+    html(page::status(&status.snapshot(SystemTime::now())))
+}
+
+async fn json(State(status): State<Arc<Status>>) -> Response {
+    let snapshot = status.snapshot(SystemTime::now());
+    let media_type = [(header::CONTENT_TYPE, "application/json")];
+    // Strings and numbers: it cannot fail.
+    let json = serde_json::to_vec(&snapshot).unwrap_or_default();
+    (PAGE_HEADERS, media_type, json).into_response()
+}
+
+fn html(markup: maud::Markup) -> Response {
+    (PAGE_HEADERS, Html(markup.into_string())).into_response()
+}
+
+async fn style() -> Response {
+    let media_type = [(header::CONTENT_TYPE, "text/css; charset=utf-8")];
+    (PAGE_HEADERS, media_type, include_str!("status/style.css")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::rejection::Rejection;
+    use http::Method;
+
+    use super::*;
+    use crate::access_log::Line;
+    use crate::metrics::Metrics;
+
+    fn status(refused: &[(&[u8], Rejection)]) -> Status {
+        let keys = Arc::new(CurrentKeys::default());
+        let refusals = RecentRefusals::default();
+        for (target, rejection) in refused {
+            let line = Line {
+                request: Some((&Method::GET, target)),
+                ..Line::without_request(rejection.status().as_u16())
+            };
+            refusals.remember(*rejection, &line, SystemTime::UNIX_EPOCH);
+        }
+        Status {
+            protected: Protected {
+                service: "http://127.0.0.1:3000".into(),
+                context_path: "/orders".into(),
+                open_paths: vec!["/static/<b>/**".into()],
+                user_header: "X-Current-User".into(),
+                issuer: Some("\"><img src=x>".into()),
+                audience: None,
+                cors_origins: Vec::new(),
+                auth_server: "http://127.0.0.1:9000/auth".into(),
+            },
+            hour: LastHour::new(Metrics::new(Arc::clone(&keys)).0, SystemTime::UNIX_EPOCH),
+            keys,
+            health: Health::new(),
+            refusals: Arc::new(refusals),
+            started: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn whatever_a_stranger_sends_is_shown_as_text() {
+        let attack = b"/<script>alert(1)</script>/\"onmouseover=x?token=hush";
+        let status = status(&[(attack, Rejection::TokenMissing)]);
+        let page = page::status(&status.snapshot(SystemTime::UNIX_EPOCH)).into_string();
+        assert!(
+            page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+            "{page}"
+        );
+        for unsafe_text in ["<script", "<b>", "<img", "hush", "\"onmouseover"] {
+            assert!(!page.contains(unsafe_text), "{unsafe_text}\n{page}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_leads_to_its_remedy() {
+        let status = status(&[(b"/a", Rejection::TokenExpired)]);
+        let page = page::status(&status.snapshot(SystemTime::UNIX_EPOCH)).into_string();
+        assert!(page.contains("href=\"/reasons#token_expired\""), "{page}");
+        let reasons = page::reasons().into_string();
+        for rejection in Rejection::ALL {
+            assert!(
+                reasons.contains(&format!("id=\"{rejection}\"")),
+                "{rejection}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_twin_says_the_same() {
+        let status = status(&[(b"/a?b", Rejection::TokenExpired)]);
+        let snapshot = serde_json::to_value(status.snapshot(SystemTime::UNIX_EPOCH)).unwrap();
+        assert_eq!(snapshot["at"], "1970-01-01T00:00:00Z");
+        assert_eq!(snapshot["keys"], serde_json::Value::Null);
+        assert_eq!(snapshot["ready"], false);
+        assert_eq!(snapshot["refusals"][0]["reason"], "token_expired");
+        assert_eq!(snapshot["refusals"][0]["path"], "/a");
+        assert_eq!(snapshot["last_hour"][0]["verified"], 0);
+    }
+}

@@ -1,0 +1,114 @@
+//! The requests of the last hour, minute by minute. Nothing is counted here: the counters are looked
+//! at once a minute, so the requests pay nothing for it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::metrics::Metrics;
+use crate::outcome::Totals;
+
+const MINUTES: usize = 60;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Minutes that are over, and where the present one began.
+#[derive(Debug)]
+pub(crate) struct LastHour {
+    metrics: Metrics,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    over: VecDeque<Minute>,
+    /// What the counters said when the present minute began.
+    before: Totals,
+    began: SystemTime,
+}
+
+/// One minute, or the part of it that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Minute {
+    pub(crate) began: SystemTime,
+    pub(crate) requests: Totals,
+}
+
+impl LastHour {
+    pub(crate) fn new(metrics: Metrics, now: SystemTime) -> Self {
+        let state = State {
+            over: VecDeque::with_capacity(MINUTES),
+            before: metrics.totals(),
+            began: now,
+        };
+        Self {
+            metrics,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Ends a minute every 60 seconds, for as long as it is polled.
+    pub(crate) async fn follow(&self) {
+        let mut minutes = tokio::time::interval(MINUTE);
+        minutes.tick().await;
+        loop {
+            minutes.tick().await;
+            self.end_minute(SystemTime::now());
+        }
+    }
+
+    fn end_minute(&self, now: SystemTime) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = self.present(&state);
+        if state.over.len() == MINUTES - 1 {
+            state.over.pop_front();
+        }
+        state.over.push_back(present);
+        state.before = self.metrics.totals();
+        state.began = now;
+    }
+
+    fn present(&self, state: &State) -> Minute {
+        Minute {
+            began: state.began,
+            requests: self.metrics.totals().since(state.before),
+        }
+    }
+
+    /// At most sixty, oldest first; the last one is not over yet.
+    pub(crate) fn minutes(&self) -> Vec<Minute> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = self.present(&state);
+        state.over.iter().copied().chain([present]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::outcome::Outcome;
+
+    #[test]
+    fn each_minute_has_its_own_requests_and_there_are_sixty_of_them() {
+        let (metrics, _) = Metrics::new(Arc::default());
+        let at = |minute: u32| SystemTime::UNIX_EPOCH + MINUTE * minute;
+        let hour = LastHour::new(metrics.clone(), at(0));
+        for minute in 0..100 {
+            for _ in 0..minute {
+                metrics.request_ended(Outcome::Verified);
+            }
+            let last = hour.minutes().pop();
+            let requests = Totals {
+                verified: u64::from(minute),
+                ..Totals::default()
+            };
+            let began = at(minute);
+            assert_eq!(last, Some(Minute { began, requests }));
+            hour.end_minute(at(minute + 1));
+        }
+        let minutes = hour.minutes();
+        assert_eq!(minutes.len(), 60);
+        assert_eq!(minutes.first().map(|minute| minute.began), Some(at(41)));
+    }
+}

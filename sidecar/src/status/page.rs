@@ -1,0 +1,264 @@
+//! The pages as HTML. `maud` escapes every value that stands between tags or in an attribute.
+
+use contract::rejection::Rejection;
+use maud::{DOCTYPE, Markup, html};
+
+use super::chart::chart;
+use super::{KeysSnapshot, Protected, RefusalSnapshot, Snapshot};
+use crate::outcome::Totals;
+
+pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
+    let name = name_of(snapshot.protected);
+    document(
+        &format!("{name} – Postern sidecar"),
+        html! {
+            header {
+                p.product { "Postern sidecar " (snapshot.version) }
+                h1 { (name) }
+                p { "protects " code { (snapshot.protected.service) } }
+                (readiness(snapshot))
+            }
+            main {
+                div.cards {
+                    (keys(snapshot.keys.as_ref(), snapshot.protected))
+                    (hour_in_numbers(snapshot))
+                    (protected(snapshot.protected))
+                }
+                section aria-labelledby="hour" {
+                    h2 id="hour" { "Requests in the last hour" }
+                    (chart(&snapshot.last_hour))
+                    (legend())
+                }
+                section aria-labelledby="refusals" {
+                    h2 id="refusals" { "Last refusals" }
+                    (refusals(&snapshot.refusals))
+                }
+            }
+            footer {
+                p {
+                    "As of " time datetime=(snapshot.at) { (snapshot.at) } ", running for "
+                    (duration(snapshot.uptime_seconds)) ". "
+                    a href="/" { "Reload" } " · " a href="/status.json" { "JSON" } " · "
+                    a href="/reasons" { "All reason codes" } " · " a href="/metrics" { "Metrics" }
+                }
+            }
+        },
+    )
+}
+
+pub(super) fn reasons() -> Markup {
+    document(
+        "Reason codes – Postern sidecar",
+        html! {
+            header {
+                p.product { a href="/" { "Postern sidecar" } }
+                h1 { "Reason codes" }
+                p { "The same code is in the answer, in the log, in the metrics and on the status page." }
+            }
+            main.reasons {
+                @for rejection in Rejection::ALL {
+                    @let remedy = rejection.remedy();
+                    section id=(rejection) {
+                        h2 { code { (rejection) } " " span.status { (rejection.status().as_u16()) } }
+                        p { (with_code(remedy.cause)) }
+                        p { strong { "What to do: " } (with_code(remedy.remedy)) }
+                    }
+                }
+            }
+        },
+    )
+}
+
+fn document(title: &str, body: Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="stylesheet" href="/style.css";
+                link rel="icon" href="data:,";
+            }
+            body { (body) }
+        }
+    }
+}
+
+fn name_of(protected: &Protected) -> &str {
+    match protected.context_path.as_str() {
+        "" => "/",
+        context => context,
+    }
+}
+
+fn readiness(snapshot: &Snapshot<'_>) -> Markup {
+    html! {
+        @if snapshot.ready {
+            p.state.good { "Ready" }
+        } @else {
+            p.state.bad { "Not ready" }
+            ul {
+                @for condition in snapshot.conditions.iter().filter(|condition| !condition.ok) {
+                    li {
+                        code { (condition.name) }
+                        @if let Some(reason) = &condition.reason { ": " (reason) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn keys(keys: Option<&KeysSnapshot>, protected: &Protected) -> Markup {
+    html! {
+        section.card aria-labelledby="key" {
+            h2 id="key" { "Verification key" }
+            @match keys {
+                None => {
+                    p.state.bad { "None yet" }
+                    p { a href="/reasons#auth_keys_unavailable" { "Tokens are answered with 503" } " until one is fetched." }
+                }
+                Some(keys) => {
+                    @if keys.fresh { p.state.good { "Fresh" } } @else { p.state.bad { "Stale" } }
+                    p { "Fetched " strong { (duration(keys.age_seconds)) " ago" } }
+                    ul.plain {
+                        @for key in &keys.keys { li { code { (key.id) } " " span.quiet { (key.algorithm) } } }
+                    }
+                    p.quiet { "Changed " (keys.generation.saturating_sub(1)) " times since the start" }
+                }
+            }
+            p.quiet { "from " code { (protected.auth_server) } }
+        }
+    }
+}
+
+/// What the chart shows, for those who cannot see it, and to the digit.
+fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
+    let mut sum = Totals::default();
+    for Totals {
+        verified,
+        passed,
+        answered,
+        refused,
+        aborted,
+    } in snapshot.last_hour.iter().map(|minute| minute.requests)
+    {
+        sum.verified += verified;
+        sum.passed += passed;
+        sum.answered += answered;
+        sum.refused += refused;
+        sum.aborted += aborted;
+    }
+    html! {
+        section.card aria-labelledby="numbers" {
+            h2 id="numbers" { "Last hour" }
+            p.figure { strong { (sum.sum()) } " requests" }
+            dl {
+                dt { "verified" } dd { (sum.verified) }
+                dt { "open paths" } dd { (sum.passed) }
+                dt { "current user" } dd { (sum.answered) }
+                dt { "refused" } dd { (sum.refused) }
+                dt { "client left" } dd { (sum.aborted) }
+            }
+        }
+    }
+}
+
+fn protected(protected: &Protected) -> Markup {
+    html! {
+        section.card aria-labelledby="protected" {
+            h2 id="protected" { "What is protected" }
+            p { "Every path needs a token"
+                @if protected.open_paths.is_empty() { "." } @else { ", except below " code { (name_of(protected)) } ":" }
+            }
+            @if !protected.open_paths.is_empty() {
+                ul.plain { @for pattern in &protected.open_paths { li { code { (pattern) } } } }
+            }
+            dl {
+                dt { "issuer" } dd { (or_unchecked(protected.issuer.as_deref())) }
+                dt { "audience" } dd { (or_unchecked(protected.audience.as_deref())) }
+                dt { "user header" } dd { code { (protected.user_header) } }
+                @if !protected.cors_origins.is_empty() {
+                    dt { "browsers from" } dd { (protected.cors_origins.join(", ")) }
+                }
+            }
+        }
+    }
+}
+
+fn or_unchecked(value: Option<&str>) -> Markup {
+    html! { @match value { Some(value) => code { (value) }, None => span.quiet { "not checked" } } }
+}
+
+fn legend() -> Markup {
+    html! {
+        ul.legend {
+            @for (class, text) in [
+                ("verified", "verified"), ("passed", "open paths"), ("answered", "current user"),
+                ("aborted", "client left"), ("refused", "refused"),
+            ] {
+                li { svg.swatch viewBox="0 0 10 10" aria-hidden="true" { rect class=(class) width="10" height="10" {} } (text) }
+            }
+        }
+    }
+}
+
+fn refusals(refusals: &[RefusalSnapshot]) -> Markup {
+    html! {
+        @if refusals.is_empty() {
+            p.quiet { "Nothing was refused since the start." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-labelledby="refusals" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Time (UTC)" } th scope="col" { "Reason" } th scope="col" { "Status" }
+                        th scope="col" { "Method" } th scope="col" { "Path" } th scope="col" { "More" }
+                    } }
+                    tbody { @for refused in refusals { (refusal(refused)) } }
+                }
+            }
+        }
+    }
+}
+
+fn refusal(refused: &RefusalSnapshot) -> Markup {
+    html! {
+        tr {
+            td.time { time datetime=(refused.at) { (refused.at) } }
+            td { a href={ "/reasons#" (refused.reason) } title=(refused.message) { (refused.reason) } }
+            td { (refused.status.map(|status| status.to_string()).unwrap_or_default()) }
+            td { (refused.method.as_deref().unwrap_or("–")) }
+            td.path { (refused.path.as_deref().unwrap_or("–")) }
+            td.more {
+                @if let Some(cause) = &refused.cause { (cause) " " }
+                @if let Some(id) = &refused.request_id { "request " code { (id) } " " }
+                @if let Some(id) = &refused.trace_id { "trace " code { (id) } }
+            }
+        }
+    }
+}
+
+/// Text of ours in which backticks mark code.
+fn with_code(text: &str) -> Markup {
+    html! {
+        @for (place, part) in text.split('`').enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    match (
+        seconds / 86_400,
+        seconds / 3600 % 24,
+        seconds / 60 % 60,
+        seconds % 60,
+    ) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, ..) => format!("{days} d {hours} h"),
+    }
+}
