@@ -17,6 +17,15 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import jwt, cryptography' 2>/dev/null ||
     skip "PyJWT interop tests (PyJWT, cryptography)" "make venv"
 
+demo_service() {
+    command -v "$1" >/dev/null || skip "the demo service in $2 ($1)" "apt-get install $3"
+}
+demo_service python3 Python python3
+demo_service node Node nodejs
+demo_service java Java default-jdk-headless
+demo_service go Go golang-go
+demo_service php PHP php-cli
+
 if [ "$skipped" = 1 ] && [ "${CI:-}" = true ]; then
     echo "CI=true: nothing may be skipped" >&2
     exit 1

@@ -25,6 +25,7 @@ mod e2e {
     mod interop;
     mod key_faults;
     mod key_refresh;
+    mod languages;
     mod login;
     mod operation;
     mod pass_list;

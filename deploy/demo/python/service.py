@@ -4,7 +4,7 @@
 It answers every request with what it received, as JSON. All it does about users is to read one
 header, and that is all a service behind the sidecar has to do.
 
-    service.py [PORT]      (0 or nothing: a free one)
+    service.py [[ADDRESS:]PORT]      (127.0.0.1, and 0 or nothing: a free port)
 """
 
 import json
@@ -31,6 +31,7 @@ class Echo(BaseHTTPRequestHandler):
     def answer(self):
         target = urlsplit(self.path)
         received = {
+            "service": "python",
             "method": self.command,
             "path": target.path,
             "query": parse_qs(target.query),
@@ -62,9 +63,10 @@ class Echo(BaseHTTPRequestHandler):
 
 
 def main():
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    server = ThreadingHTTPServer(("127.0.0.1", port), Echo)
-    print(f"listening on 127.0.0.1:{server.server_port}", flush=True)
+    host, _, port = (sys.argv[1] if len(sys.argv) > 1 else "0").rpartition(":")
+    host = host or "127.0.0.1"
+    server = ThreadingHTTPServer((host, int(port)), Echo)
+    print(f"listening on {host}:{server.server_port}", flush=True)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

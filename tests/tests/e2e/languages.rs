@@ -1,0 +1,226 @@
+//! The demo services behind a sidecar: none of them holds auth code, and each is told the same user.
+//! What stands in docs/languages.md is what runs here.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::process::{CommandLine, Process};
+use tests::programs::repository;
+use tests::raw_client::exchange;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::signing_flags;
+use tests::token_forge::Forge;
+use tests::{skip, wait};
+
+/// Everything that text can do on its way through a header and a JSON parser.
+const NICK_NAME: &str = "Žofie 小明 🦊 \"q\" \\ \u{7f}\n</script>";
+
+/// Whoever folds names as CGI does takes each of these for the user.
+const LOOK_ALIKES: [&str; 4] = [
+    "X-Current-User: {\"account\":\"root\"}",
+    "X_Current_User: {\"account\":\"root\"}",
+    "x_current-user: {\"account\":\"root\"}",
+    "X.Current.User: {\"account\":\"root\"}",
+];
+
+#[test]
+fn a_python_service_reads_the_user() {
+    reads_the_user(
+        "python",
+        &["python3", "service.py"],
+        "apt-get install python3",
+    );
+}
+
+#[test]
+fn a_wsgi_service_reads_the_user_and_no_look_alike() {
+    reads_the_user(
+        "wsgi",
+        &["python3", "service.py"],
+        "apt-get install python3",
+    );
+}
+
+#[test]
+fn a_node_service_reads_the_user() {
+    reads_the_user("node", &["node", "service.js"], "apt-get install nodejs");
+}
+
+#[test]
+fn a_java_service_reads_the_user() {
+    let how = "apt-get install default-jdk-headless";
+    reads_the_user("java", &["java", "Service.java"], how);
+}
+
+#[test]
+fn a_go_service_reads_the_user() {
+    if !is_installed("go") {
+        return skip::skip("the demo service in go", "apt-get install golang-go");
+    }
+    // Not `go run`: the service would be a child of it, and outlive it.
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("service").display().to_string();
+    let source = demo().join("go/service.go");
+    let built = with_home("go")
+        .arguments(["build", "-o", &program])
+        .arguments([source])
+        .run();
+    assert_eq!(built.code, Some(0), "{}", built.stderr);
+    reads_the_user("go", &[&program], "");
+}
+
+#[test]
+fn a_php_service_reads_the_user_and_no_look_alike() {
+    let how = "apt-get install php-cli";
+    reads_the_user("php", &["php", "-S", "127.0.0.1:0", "index.php"], how);
+}
+
+fn reads_the_user(language: &str, command: &[&str], how_to_get_it: &str) {
+    if !is_installed(command[0]) {
+        return skip::skip(&format!("the demo service in {language}"), how_to_get_it);
+    }
+    let mut service = start(language, command);
+    let address = announced(&mut service);
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let sidecar = SidecarPlan::to(&format!("http://{address}"), &auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .pass(["/public/**"])
+        .start()
+        .ready();
+
+    let anonymous = sidecar.anonymous().get("/list");
+    assert_eq!(verdict(&anonymous), "401 token_missing");
+
+    let token = forge.token(
+        clock::now(),
+        &json!({"nickName": NICK_NAME, "username": "žofie"}),
+    );
+    for look_alikes in [&[][..], &LOOK_ALIKES] {
+        let seen = ask(&sidecar, "/orders/list", Some(&token), look_alikes);
+        assert_eq!(seen["service"], language);
+        assert_eq!(seen["path"], "/orders/list");
+        assert_eq!(seen["user"]["account"], "žofie", "{look_alikes:?}: {seen}");
+        assert_eq!(
+            seen["user"]["nickName"], NICK_NAME,
+            "{look_alikes:?}: {seen}"
+        );
+    }
+    let seen = ask(&sidecar, "/orders/public/page", None, &LOOK_ALIKES);
+    assert_eq!(seen["user"], Value::Null, "{seen}");
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+fn start(language: &str, command: &[&str]) -> Process {
+    let directory = demo().join(language);
+    let arguments = command[1..].iter().map(|word| {
+        let file = directory.join(word);
+        if file.is_file() {
+            file.into_os_string()
+        } else {
+            OsString::from(word)
+        }
+    });
+    with_home(command[0]).arguments(arguments).start()
+}
+
+/// Go compiles its library once, into a cache below the home directory.
+fn with_home(program: &str) -> CommandLine {
+    let home = std::env::var_os("HOME").unwrap_or_else(|| "/tmp".into());
+    CommandLine::new(program).environment("HOME", home)
+}
+
+/// Where the service listens; PHP says it in words of its own, on stderr.
+fn announced(service: &mut Process) -> String {
+    wait::until("the service to say where it listens", || {
+        assert!(service.ended().is_none(), "{}", service.output());
+        let output = service.output();
+        let after = |text: &str| {
+            let (_, rest) = output.split_once(text)?;
+            rest.split_once(['\n', ')'])
+                .map(|(address, _)| address.trim().to_owned())
+        };
+        after("listening on ").or_else(|| after("Development Server (http://"))
+    })
+}
+
+/// What the service saw, behind the sidecar.
+fn ask(sidecar: &Sidecar, path: &str, token: Option<&str>, lines: &[&str]) -> Value {
+    let request = lines
+        .iter()
+        .fold(Request::new("GET", path), |request, line| {
+            request.line(*line)
+        });
+    let request = match token {
+        Some(token) => request.line(format!("Authorization: Bearer {token}")),
+        None => request,
+    };
+    let answer = exchange(sidecar.address(), "GET", &request.bytes("shop.example"));
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    answer.json()
+}
+
+fn demo() -> PathBuf {
+    repository().join("deploy/demo")
+}
+
+#[test]
+fn the_lines_in_the_document_are_those_of_the_services() {
+    let document = fs::read_to_string(repository().join("docs/languages.md")).unwrap();
+    let mut shown = Vec::new();
+    for block in document.split("<!-- from: ").skip(1) {
+        let (file, rest) = block.split_once(" -->\n```").unwrap();
+        let (_, code) = rest.split_once('\n').unwrap();
+        let (code, _) = code.split_once("```\n").unwrap();
+        let source = fs::read_to_string(repository().join(file)).unwrap();
+        assert!(source.contains(code), "{file} does not hold:\n{code}");
+        assert!(
+            code.to_lowercase()
+                .replace('_', "-")
+                .contains("x-current-user"),
+            "{file}: the header is not in what is shown"
+        );
+        shown.push(repository().join(file));
+    }
+    for service in services() {
+        assert!(
+            shown.iter().any(|file| file.starts_with(&service)),
+            "docs/languages.md shows nothing of {}",
+            service.display()
+        );
+    }
+}
+
+#[test]
+fn no_demo_service_holds_auth_code() {
+    for service in services() {
+        for file in files(&service) {
+            let source = fs::read_to_string(&file).unwrap().to_lowercase();
+            for word in ["authorization", "bearer", "jwt", "secret", "signature"] {
+                assert!(!source.contains(word), "{}: {word}", file.display());
+            }
+        }
+    }
+}
+
+fn services() -> Vec<PathBuf> {
+    let entries = files(&demo());
+    let directories: Vec<PathBuf> = entries.into_iter().filter(|path| path.is_dir()).collect();
+    assert!(directories.len() >= 5, "{directories:?}");
+    directories
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
