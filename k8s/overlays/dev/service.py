@@ -1,0 +1,21 @@
+"""A service that knows nothing of authentication: it greets whom the sidecar vouches for."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Orders(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        user = json.loads(self.headers.get("X-Current-User", "null"))
+        body = json.dumps({"path": self.path, "user": user}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+# The sidecar is in the same pod: nobody else has to reach this port.
+ThreadingHTTPServer(("127.0.0.1", 3000), Orders).serve_forever()

@@ -1,0 +1,88 @@
+# Sourced: sees to the public images that deploy/Dockerfile and deploy/docker-compose.yml name.
+#
+# They are pulled. Where no registry can be reached and the engine is our own, each is replaced by a
+# stand-in under the same tag, made of Debian's packages and of this machine's Rust, so that what is
+# tested stays unchanged. What is there already is left alone: a second run takes seconds.
+
+standins=$(dirname "${BASH_SOURCE[0]}")/standins
+
+# What the files name, so that a tag stands in one place only.
+image_of() {
+    local name=$1
+    grep -hoE "(FROM|image:) +${name}:[^ ]+" deploy/Dockerfile deploy/docker-compose.yml |
+        awk '{ print $2 }' | sort -u | {
+        read -r image && ! read -r _ || { echo "expected one tag of $name" >&2; exit 1; }
+        echo "$image"
+    }
+}
+
+is_here() {
+    docker image inspect "$1" >/dev/null 2>&1
+}
+
+bases_prepare() {
+    local cache=$1 name image missing=()
+    for name in rust redis python node php; do
+        image=$(image_of "$name")
+        is_here "$image" || missing+=("$name")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    for name in "${missing[@]}"; do
+        image=$(image_of "$name")
+        if pulled "$image"; then continue; fi
+        engine_is_own || {
+            echo "$image cannot be pulled, and stand-ins are made in an engine of our own only (POSTERN_TEST_OWN_ENGINE=1)" >&2
+            return 1
+        }
+        echo "no registry: making a stand-in for $image"
+        debian_base "$cache"
+        "stand_in_for_$name" "$image"
+    done
+}
+
+no_registry=
+pulled() {
+    [ -z "$no_registry" ] || return 1
+    timeout 120 docker pull -q "$1" >/dev/null 2>&1 && return
+    no_registry=1
+    return 1
+}
+
+debian_base() {
+    local root=$1/debian-root
+    is_here debian:bookworm-slim && return
+    command -v debootstrap >/dev/null || { echo "debootstrap is missing: apt-get install debootstrap" >&2; return 1; }
+    rm -rf --one-file-system "$root"
+    debootstrap --variant=minbase bookworm "$root" >"$1/debootstrap.log" 2>&1 ||
+        { tail -5 "$1/debootstrap.log" >&2; return 1; }
+    tar --directory "$root" --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' \
+        --exclude='./var/cache/apt/*' --create . | docker import - debian:bookworm-slim >/dev/null
+    rm -rf --one-file-system "$root"
+}
+
+from_packages() {
+    local image=$1
+    shift
+    docker build -q -t "$image" --build-arg PACKAGES="$*" -f "$standins/debian-package.Dockerfile" "$standins" >/dev/null
+}
+
+stand_in_for_redis() { from_packages "$1" redis-server; }
+stand_in_for_python() { from_packages "$1" python3-minimal libpython3-stdlib; }
+stand_in_for_node() { from_packages "$1" nodejs; }
+stand_in_for_php() { from_packages "$1" php-cli; }
+
+# The toolchain, the certificates that this machine trusts and how its cargo finds crates: a stand-in
+# builder reaches whatever this machine reaches.
+stand_in_for_rust() {
+    local context
+    context=$(mktemp -d)
+    mkdir "$context/cargo-home" "$context/toolchain"
+    cp "$standins/rust.Dockerfile" "$context/Dockerfile"
+    cp -L /etc/ssl/certs/ca-certificates.crt "$context/"
+    local config=${CARGO_HOME:-$HOME/.cargo}/config.toml
+    [ ! -f "$config" ] || cp "$config" "$context/cargo-home/"
+    tar --directory "$(rustc --print sysroot)" --exclude=./share --create . |
+        tar --directory "$context/toolchain" --extract
+    docker build -q -t "$1" "$context" >/dev/null
+    rm -rf "$context"
+}

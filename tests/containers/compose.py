@@ -1,0 +1,150 @@
+"""The compose stack as the tests see it: commands on one side, published ports on the other."""
+
+import dataclasses
+import http.client
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FILE = REPOSITORY / "deploy/docker-compose.yml"
+COMPOSE_V2 = ("docker", "compose")
+COMPOSE_V1 = ("docker-compose",)
+# Generous: nothing measures it, and a healthy run never comes near it. A refresh tick is a minute.
+PATIENCE = 150
+
+
+class Failed(AssertionError):
+    """A command that was expected to succeed."""
+
+
+def run(*command, check=True, env=None, timeout=600):
+    end = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        timeout=timeout,
+    )
+    if check and end.returncode != 0:
+        raise Failed(f"{' '.join(map(str, command))}: exit {end.returncode}\n{end.stdout}{end.stderr}")
+    return end
+
+
+def until(what, probe, patience=PATIENCE):
+    """Asks `probe` until it gives something true; names `what` when it never does."""
+    deadline = time.monotonic() + patience
+    last = None
+    while time.monotonic() < deadline:
+        try:
+            last = probe()
+        except OSError as error:
+            last = error
+        else:
+            if last:
+                return last
+        time.sleep(0.2)
+    raise AssertionError(f"waited {patience} s in vain for {what}; last seen: {last!r}")
+
+
+@dataclasses.dataclass
+class Answer:
+    status: int
+    headers: dict
+    text: str
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+    @property
+    def reason(self):
+        return self.json["data"]["reason"]
+
+
+def ask(address, path, token=None, headers=(), body=None):
+    """One request on a connection of its own. `headers` are pairs, so that a name may stand twice."""
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.putrequest("POST" if body is not None else "GET", path)
+        if token:
+            connection.putheader("Authorization", f"Bearer {token}")
+        for name, value in headers:
+            connection.putheader(name, value)
+        data = json.dumps(body).encode() if body is not None else None
+        if data is not None:
+            connection.putheader("Content-Type", "application/json")
+            connection.putheader("Content-Length", str(len(data)))
+        connection.endheaders(data)
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read().decode())
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"no answer from {address}{path}: {error!r}") from error
+    finally:
+        connection.close()
+
+
+class Stack:
+    """One project of the compose file, on free ports."""
+
+    def __init__(self, name, command=COMPOSE_V2):
+        self.name = f"{name}-{os.getpid()}"
+        self.command = command
+        ports = ("AUTH_PORT", "ORDERS_PORT", "INVOICES_PORT", "NOTES_PORT")
+        self.environment = {port: "" for port in ports}
+
+    def compose(self, *words, **options):
+        return run(*self.command, "-p", self.name, "-f", FILE, *words, env=self.environment, **options)
+
+    def up(self):
+        wait = ["--wait"] if self.command == COMPOSE_V2 else []
+        self.compose("up", "--detach", "--no-build", *wait)
+
+    def down(self):
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", check=False)
+
+    def logs(self, service):
+        end = self.compose("logs", "--no-color", service)
+        return end.stdout + end.stderr
+
+    def container(self, service):
+        found = self.compose("ps", "--all", "--quiet", service).stdout.split()
+        assert len(found) == 1, f"{service}: {found}"
+        return found[0]
+
+    def inspect(self, service):
+        return json.loads(run("docker", "inspect", self.container(service)).stdout)[0]
+
+    def address(self, service, port):
+        """Where a port is published; it is another one after a restart."""
+        return self.compose("port", service, port).stdout.strip()
+
+    def network(self, name):
+        return f"{self.name}_{name}"
+
+    def stop(self, service):
+        self.compose("stop", service)
+
+    def start(self, service):
+        self.compose("start", service)
+
+    def healthy(self, service):
+        until(
+            f"{service} to be healthy",
+            lambda: self.inspect(service)["State"].get("Health", {}).get("Status") == "healthy",
+        )
+
+    def login(self):
+        address = self.address("auth-server", 9000)
+        credentials = {"username": "ada", "password": "lovelace"}
+        answer = ask(address, "/auth/oauth/jwt/token", body=credentials)
+        assert answer.status == 200, answer
+        return answer.json["data"]["access_token"]
+
+    def call(self, application, token=None, path="/list", headers=()):
+        """A request to an application through its sidecar."""
+        address = self.address(f"{application}-sidecar", 8080)
+        return ask(address, f"/{application}{path}", token, headers)

@@ -1,0 +1,87 @@
+"""Runs inside the stack: requests without a pause, on connections that are kept and on fresh ones,
+until the door is closed. Prints what became of them as one line of JSON.
+
+A request counts as accepted once its connection has carried an answer before, or the request itself
+was begun before the end: none of these may fail.
+
+    load.py HOST PORT PATH TOKEN
+"""
+
+import http.client
+import json
+import sys
+import threading
+import time
+
+host, port, path, token = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+headers = {"Authorization": f"Bearer {token}"}
+counts = {"answered": 0, "wrong_status": 0, "lost": 0, "not_accepted": 0, "slow_answered": 0, "slow_lost": 0}
+lock = threading.Lock()
+
+
+def count(what):
+    with lock:
+        counts[what] += 1
+
+
+def kept():
+    """Keeps its connection for as long as the answers allow."""
+    while True:
+        connection = http.client.HTTPConnection(host, port, timeout=30)
+        served = False
+        try:
+            connection.connect()
+        except OSError:
+            return
+        try:
+            while True:
+                connection.request("GET", path, headers=headers)
+                response = connection.getresponse()
+                response.read()
+                count("answered" if response.status == 200 else "wrong_status")
+                served = True
+                if response.will_close:
+                    break
+        except (OSError, http.client.HTTPException):
+            # On a fresh connection: the door closed before anybody took it over.
+            count("lost" if served else "not_accepted")
+        finally:
+            connection.close()
+
+
+def slow(begun):
+    """Is in the middle of its request when the end comes."""
+    connection = http.client.HTTPConnection(host, port, timeout=60)
+    try:
+        connection.putrequest("POST", path)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.putheader("Content-Length", "10")
+        connection.endheaders(b"half ")
+        begun.set()
+        time.sleep(5)
+        connection.send(b"half!")
+        response = connection.getresponse()
+        response.read()
+        count("slow_answered" if response.status == 200 else "wrong_status")
+    except (OSError, http.client.HTTPException):
+        count("slow_lost")
+
+
+def main():
+    begun = [threading.Event() for _ in range(4)]
+    threads = [threading.Thread(target=slow, args=(event,)) for event in begun]
+    threads += [threading.Thread(target=kept) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for event in begun:
+        event.wait()
+    while counts["answered"] < 100:
+        time.sleep(0.01)
+    print("under load", flush=True)
+    for thread in threads:
+        thread.join()
+    print(json.dumps(counts), flush=True)
+
+
+main()

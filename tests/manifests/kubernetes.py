@@ -1,0 +1,111 @@
+"""The manifests as the tests see them: rendered by kustomize, and what can be asked of them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+K8S = REPOSITORY / "k8s"
+WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
+# A workload for components to be laid over.
+SERVICE = REPOSITORY / "tests/manifests/service.yaml"
+
+
+def directories(kind):
+    """Every directory with a kustomization of this kind."""
+    found = []
+    for file in sorted(K8S.rglob("kustomization.yaml")):
+        if yaml.safe_load(file.read_text())["kind"] == kind:
+            found.append(file.parent)
+    return found
+
+
+def render(directory):
+    """The objects of a kustomization."""
+    end = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True)
+    assert end.returncode == 0, f"{directory}: {end.stderr}"
+    return [document for document in yaml.safe_load_all(end.stdout) if document]
+
+
+def render_with(component, scratch, resources):
+    """The objects of a component, laid over these resources in an overlay made for it."""
+    (scratch / "service").mkdir(exist_ok=True)
+    (scratch / "service/service.yaml").write_text(SERVICE.read_text())
+    (scratch / "service/kustomization.yaml").write_text("resources: [service.yaml]\n")
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(resource, scratch) for resource in resources(scratch)],
+        "components": [os.path.relpath(component, scratch)],
+    }
+    (scratch / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    return render(scratch)
+
+
+def of_kind(objects, *kinds):
+    return [each for each in objects if each["kind"] in kinds]
+
+
+def named(objects, kind, name):
+    found = [each for each in of_kind(objects, kind) if each["metadata"]["name"] == name]
+    assert len(found) == 1, f"{kind} {name}: {len(found)}"
+    return found[0]
+
+
+def pods(objects):
+    """Name and pod specification of every workload."""
+    return [(each["metadata"]["name"], each["spec"]["template"]["spec"]) for each in of_kind(objects, *WORKLOADS)]
+
+
+def containers(pod):
+    return pod.get("initContainers", []) + pod["containers"]
+
+
+def program(container):
+    """`auth-server` or `sidecar` for a container of ours."""
+    image = container["image"].rpartition(":")[0]
+    return image.rpartition("/")[2] if "postern/" in image else None
+
+
+def ours(objects):
+    """Pod and container of each container of ours."""
+    return [(pod, each) for _, pod in pods(objects) for each in containers(pod) if program(each)]
+
+
+def settings(container):
+    """Its environment; what Kubernetes fills in at run time is made up."""
+    made_up = {"status.podIP": "192.0.2.7", "metadata.labels['app.kubernetes.io/name']": "orders"}
+    return {
+        variable["name"]: variable["value"]
+        if "value" in variable
+        else made_up[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+        for variable in container.get("env", [])
+    }
+
+
+def production_faults(objects):
+    """What must not go to production, in words; nothing when all is well."""
+    faults = []
+    for workload in of_kind(objects, *WORKLOADS):
+        name, pod = workload["metadata"]["name"], workload["spec"]["template"]["spec"]
+        for container in containers(pod):
+            values = settings(container)
+            if program(container) == "auth-server" and container.get("args") == ["serve"]:
+                if values.get("POSTERN_USERS", "builtin") == "builtin":
+                    faults.append(f"{name}: --users builtin lets anybody in")
+                if values.get("POSTERN_STORE", "file:").startswith("file:") and workload["spec"]["replicas"] > 1:
+                    faults.append(f"{name}: a file store is one server's, not several replicas'")
+                if not values.get("POSTERN_TLS_CERT"):
+                    faults.append(f"{name}: passwords and keys travel in plain HTTP")
+                if not values.get("POSTERN_KEY_ENCRYPTION_KEY_FILE"):
+                    faults.append(f"{name}: the private key is stored in clear")
+            if program(container) == "auth-server" and values.get("POSTERN_STORE", "").startswith("redis:"):
+                faults.append(f"{name}: the store is reached without TLS")
+            if program(container) == "sidecar":
+                if not values["POSTERN_AUTH_SERVER"].partition("://")[0].endswith("https"):
+                    faults.append(f"{name}: the key is fetched in plain HTTP")
+                if not values.get("POSTERN_ISSUER"):
+                    faults.append(f"{name}: tokens of any issuer are accepted")
+    return faults

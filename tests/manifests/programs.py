@@ -1,0 +1,126 @@
+"""The real programs, run with what the manifests tell them."""
+
+import base64
+import os
+import re
+import secrets
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from kubernetes import REPOSITORY, program, settings
+
+
+def path(name):
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    found = Path(os.environ.get("POSTERN_TEST_PROGRAMS", target / "debug")) / name
+    assert found.is_file(), f"{found} is missing: cargo build --workspace --bins"
+    return found
+
+
+def environment(values):
+    """Nothing of this shell may configure a program under test."""
+    return {"PATH": os.environ["PATH"], **values}
+
+
+def run(name, *arguments, values=None, stdin=None):
+    command = [path(name), *arguments]
+    return subprocess.run(
+        command, env=environment(values or {}), capture_output=True, text=True, timeout=60, input=stdin
+    )
+
+
+def variables(name):
+    """Every variable that one of the program's commands reads."""
+    help_text = run(name, "serve", "--help").stdout
+    return set(re.findall(r"POSTERN_[A-Z_]+", re.sub(r"_\n\s+", "_", help_text)))
+
+
+class Mounts:
+    """The files that a container would find mounted, on this machine."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.made = {}
+
+    def localised(self, container):
+        """The container's settings with each path of a mount replaced by a file that is really there."""
+        mounts = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+        return {name: self.replaced(value, mounts) for name, value in settings(container).items()}
+
+    def arguments(self, container):
+        mounts = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+        return [self.replaced(word, mounts) for word in container.get("args", [])]
+
+    def replaced(self, value, mounts):
+        scheme, _, file = value.rpartition("file:") if value.startswith("file:") else ("", "", value)
+        if not any(file.startswith(mount + "/") for mount in mounts):
+            return value
+        local = self.directory / file.lstrip("/")
+        if local not in self.made:
+            self.made[local] = self.make(local)
+        return value.replace(file, str(local))
+
+    def make(self, local):
+        local.parent.mkdir(parents=True, exist_ok=True)
+        if local.name in ("tls.crt", "tls.key", "ca.crt"):
+            self.certificate(local.parent)
+            return local
+        if local.name == "users.toml":
+            user = ["user", "add", "--users", f"file:{local}", "--account", "ada", "--password-stdin"]
+            end = run("auth-server", *user, stdin="correct horse battery staple\n")
+            assert end.returncode == 0, end.stderr
+            return local
+        if local.name != "keys":
+            local.write_text(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("="))
+            local.chmod(0o600)
+        return local
+
+    @staticmethod
+    def certificate(directory):
+        key, certificate = directory / "tls.key", directory / "tls.crt"
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        command += ["-subj", "/CN=auth", "-addext", "subjectAltName=DNS:auth", "-days", "2"]
+        subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        key.chmod(0o600)
+        (directory / "ca.crt").write_text(certificate.read_text())
+
+
+class Running:
+    """A program that serves, and its admin port."""
+
+    def __init__(self, container, mounts):
+        free = {"POSTERN_LISTEN": "127.0.0.1:0", "POSTERN_ADMIN_LISTEN": "127.0.0.1:0", "POSTERN_LAME_DUCK": "0"}
+        values = {**mounts.localised(container), **free}
+        command = [path(program(container)), *mounts.arguments(container)]
+        self.process = subprocess.Popen(
+            command, env=environment(values), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.admin = None
+
+    def __enter__(self):
+        for line in self.process.stdout:
+            if line.startswith("admin listening on "):
+                self.admin = line.removeprefix("admin listening on ").strip()
+                return self
+        raise AssertionError(self.process.stderr.read())
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+    def status(self, path):
+        try:
+            return urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5).status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def reaches(self, path, status, patience=30):
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if (last := self.status(path)) == status:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{path} answers {last}, not {status}")

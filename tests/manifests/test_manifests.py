@@ -1,0 +1,357 @@
+"""What `k8s/` promises: every kustomization renders, is valid, fits the programs, and is safe."""
+
+import copy
+import re
+
+import kubernetes_validate
+import pytest
+from kubernetes import (
+    K8S,
+    containers,
+    directories,
+    named,
+    of_kind,
+    ours,
+    pods,
+    production_faults,
+    program,
+    render,
+    render_with,
+    settings,
+)
+from programs import Mounts, Running, run, variables
+
+# The oldest that knows native sidecars and `sleep` by default, and the newest that is known here.
+VERSIONS = ["1.30", "1.37"]
+# Where native sidecars are not known yet.
+PLAIN_VERSION = "1.28"
+PROD = K8S / "overlays/prod"
+DEV = K8S / "overlays/dev"
+JOB = K8S / "examples/job"
+
+KUSTOMIZATIONS = {str(path.relative_to(K8S)): path for path in directories("Kustomization")}
+COMPONENTS = {str(path.relative_to(K8S)): path for path in directories("Component")}
+
+# A setting or a command of the plan that a program does not have yet. `strict`: the day it has, the
+# entry has to go.
+WAITING = pytest.mark.xfail(strict=True, reason="not in the program yet")
+NOT_YET = {
+    "POSTERN_AUTH_CA",
+    "POSTERN_KEY_ENCRYPTION_KEY_FILE",
+    "POSTERN_POD_IP",
+    "POSTERN_REQUIRE_ENCRYPTED_KEYS",
+    "POSTERN_TLS_CERT",
+    "POSTERN_TLS_KEY",
+}
+# Overlays whose sidecars speak https:// to the auth server.
+NOT_YET_ACCEPTED = {("overlays/prod", "sidecar")}
+
+
+def everything(scratch):
+    return lambda directory: [K8S / "base/auth-server", directory / "service"]
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """The objects of every kustomization, and of every component laid over the rest."""
+    objects = {name: render(path) for name, path in KUSTOMIZATIONS.items()}
+    for name, path in COMPONENTS.items():
+        scratch = tmp_path_factory.mktemp("component")
+        objects[name] = render_with(path, scratch, everything(scratch))
+    return objects
+
+
+ALL = [*KUSTOMIZATIONS, *COMPONENTS]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_is_valid(rendered, name):
+    for version in [PLAIN_VERSION] if name == "components/sidecar-plain" else VERSIONS:
+        for each in rendered[name]:
+            if each["apiVersion"].startswith("monitoring.coreos.com/"):
+                continue  # The operator's own type; test_the_monitors_name_ports_that_exist.
+            kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_a_misspelt_field_would_be_noticed(rendered):
+    broken = copy.deepcopy(named(rendered["overlays/dev"], "Deployment", "orders"))
+    broken["spec"]["template"]["spec"]["initContainers"][0]["restartpolicy"] = "Always"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_images_are_pinned(rendered, name):
+    for _, pod in pods(rendered[name]):
+        for container in containers(pod):
+            repository, _, tag = container["image"].rpartition(":")
+            assert repository and re.search(r"\d", tag) and tag != "latest", container["image"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_secret_is_in_clear_text(rendered, name):
+    assert not of_kind(rendered[name], "Secret")
+    for pod, container in ours(rendered[name]):
+        for variable in container.get("env", []):
+            secret = re.search("SECRET|PASSWORD|KEY", variable["name"])
+            assert not secret or variable["name"].endswith(("_FILE", "_TLS_KEY", "_KEYS")), variable
+        mounted = {volume["name"]: volume["secret"] for volume in pod.get("volumes", []) if "secret" in volume}
+        for secret in mounted.values():
+            # root:fsGroup 0440, which is what the programs accept.
+            assert secret["defaultMode"] == 0o440 and pod["securityContext"]["fsGroup"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_pod_is_allowed_where_the_restricted_standard_is_enforced(rendered, name):
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
+    for where, pod in pods(rendered[name]):
+        general = pod.get("securityContext", {})
+        assert not any(pod.get(field) for field in ["hostNetwork", "hostPID", "hostIPC"])
+        allowed = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "projected", "downwardAPI", "name"}
+        for volume in pod.get("volumes", []):
+            assert set(volume) <= allowed, volume
+        for container in containers(pod):
+            special = container.get("securityContext", {})
+            both = {**general, **special}
+            what = f"{where}/{container['name']}: {both}"
+            assert both.get("runAsNonRoot") is True and both.get("runAsUser", 0) > 0, what
+            assert both.get("seccompProfile") == {"type": "RuntimeDefault"}, what
+            assert special.get("allowPrivilegeEscalation") is False, what
+            assert special.get("capabilities") == {"drop": ["ALL"]}, what
+            # Beyond the standard.
+            assert special.get("readOnlyRootFilesystem") is True, what
+            assert container["resources"]["limits"]["memory"], what
+            assert "cpu" not in container["resources"]["limits"], what
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_pod_takes_variables_of_services_or_a_token_it_does_not_need(rendered, name):
+    for pod, _ in ours(rendered[name]):
+        assert pod["enableServiceLinks"] is False
+        assert pod["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_policies_select_pods_of_ours_only(rendered, name):
+    for policy in of_kind(rendered[name], "NetworkPolicy"):
+        assert policy["spec"]["podSelector"].get("matchLabels"), policy["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ports_and_selectors_lead_somewhere(rendered, name):
+    workloads = of_kind(rendered[name], "Deployment", "StatefulSet", "DaemonSet")
+    for service in of_kind(rendered[name], "Service"):
+        selector = service["spec"]["selector"]
+        behind = [w for w in workloads if selector.items() <= w["spec"]["template"]["metadata"]["labels"].items()]
+        assert len(behind) == 1, f"{service['metadata']['name']} selects {len(behind)} workloads"
+        open_ports = {
+            key: port["containerPort"]
+            for container in containers(behind[0]["spec"]["template"]["spec"])
+            for port in container.get("ports", [])
+            for key in (port["name"], port["containerPort"])
+        }
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] in open_ports, f"{service['metadata']['name']}: {port}"
+        if service["metadata"].get("labels", {}).get("postern/sidecar") and 8080 in open_ports:
+            assert {open_ports[port["targetPort"]] for port in service["spec"]["ports"]} == {8080}
+
+
+def test_the_monitors_name_ports_that_exist(rendered):
+    objects = rendered["overlays/prod"]
+    for monitor in of_kind(objects, "PodMonitor"):
+        labels = monitor["spec"]["selector"]["matchLabels"]
+        pods_of = [
+            w["spec"]["template"]["spec"]
+            for w in of_kind(objects, "Deployment")
+            if labels.items() <= w["spec"]["template"]["metadata"]["labels"].items()
+        ]
+        assert pods_of, labels
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            names = {port["name"] for pod in pods_of for c in containers(pod) for port in c.get("ports", [])}
+            assert endpoint["port"] in names and endpoint["path"] == "/metrics"
+
+
+@pytest.mark.parametrize(
+    "variable", [pytest.param(each, marks=WAITING if each in NOT_YET else ()) for each in sorted(
+        {each for path in [*KUSTOMIZATIONS.values(), *COMPONENTS.values()] for file in path.glob("*.yaml")
+         for each in re.findall(r"POSTERN_[A-Z_]+", file.read_text())}
+    )],
+)
+def test_every_variable_is_a_setting_of_a_program(variable):
+    assert variable in variables("auth-server") | variables("sidecar")
+
+
+def containers_of_ours(name):
+    return sorted({program(container) for _, container in ours(render(KUSTOMIZATIONS[name]))})
+
+
+@pytest.mark.parametrize(
+    "name, which",
+    [
+        pytest.param(name, which, marks=WAITING if (name, which) in NOT_YET_ACCEPTED else ())
+        for name in KUSTOMIZATIONS
+        for which in containers_of_ours(name)
+    ],
+)
+def test_the_programs_accept_their_configuration(rendered, name, which, tmp_path):
+    mounts = Mounts(tmp_path)
+    for _, container in ours(rendered[name]):
+        if program(container) != which or container["args"] != ["serve"]:
+            continue
+        end = run(which, "check", values=mounts.localised(container))
+        assert end.returncode == 0, end.stderr
+        shown = end.stdout
+        for variable, value in mounts.localised(container).items():
+            flag = variable.removeprefix("POSTERN_").lower().replace("_", "-")
+            if variable not in NOT_YET:
+                assert re.search(rf"^{flag} = ", shown, re.M), f"--{flag} ({value}) is not in effect:\n{shown}"
+
+
+def test_a_registration_is_accepted_and_can_be_repeated(rendered, tmp_path):
+    mounts = Mounts(tmp_path)
+    found = [c for _, c in ours(rendered["overlays/prod"]) if c["args"][0] == "application"]
+    assert len(found) == 1
+    for _ in range(2):
+        store = {"POSTERN_STORE": f"file:{tmp_path}/store"}
+        end = run("auth-server", *mounts.arguments(found[0]), values=store)
+        assert end.returncode == 0, end.stderr
+    listed = run("auth-server", "application", "list", values=store).stdout
+    assert listed.split()[0] == "orders", listed
+
+
+@pytest.mark.parametrize("which", ["auth-server", "sidecar"])
+def test_the_probes_ask_what_the_programs_answer(rendered, which, tmp_path):
+    container = next(c for _, c in ours(rendered["overlays/dev"]) if program(c) == which)
+    # The file store of the manifest is on a volume.
+    with Running(container, Mounts(tmp_path)) as running:
+        paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in ["startup", "liveness", "readiness"]}
+        assert paths == {"startup": "/startupz", "liveness": "/livez", "readiness": "/readyz"}
+        running.reaches(paths["startup"], 200)
+        assert running.status(paths["liveness"]) == 200
+        # A sidecar without a key has started, and is not ready.
+        running.reaches(paths["readiness"], 200 if which == "auth-server" else 503)
+        assert running.status("/metrics") == 200
+        assert running.status("/nowhere") == 404
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_probes_go_to_the_admin_port_and_hooks_are_commands_that_exist(rendered, name):
+    admin = {"auth-server": "admin", "sidecar": 8081}
+    for pod, container in ours(rendered[name]):
+        for kind in ["startupProbe", "readinessProbe", "livenessProbe"]:
+            if kind in container:
+                assert container[kind]["httpGet"]["port"] == admin[program(container)]
+        for hook in container.get("lifecycle", {}).values():
+            binary, *arguments = hook["exec"]["command"]
+            assert binary == f"/{program(container)}"
+            # Nobody listens there: what is left to fail is the command line (64).
+            end = run(program(container), *arguments[:-1], "1", "--admin-listen", "127.0.0.1:1")
+            assert end.returncode == 69, end.stderr
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_grace_period_is_long_enough_for_the_whole_stop(rendered, name):
+    for pod, container in ours(rendered[name]):
+        if container["args"] != ["serve"]:
+            continue
+        values = settings(container)
+        stop = int(values["POSTERN_LAME_DUCK"]) + int(values.get("POSTERN_DRAIN_LIMIT", 20))
+        drain = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["0"])[-1]
+        # The lame-duck time is part of the drain where there is a drain.
+        needed = max(int(drain), int(values["POSTERN_LAME_DUCK"])) + int(values.get("POSTERN_DRAIN_LIMIT", 20))
+        assert pod["terminationGracePeriodSeconds"] > max(stop, needed), container["name"]
+        for other in pod["containers"]:
+            held = other.get("lifecycle", {}).get("preStop", {}).get("sleep")
+            if held and other is not container:
+                assert held["seconds"] > int(values["POSTERN_LAME_DUCK"]), "the service ends before callers know"
+
+
+def test_the_sidecar_is_native_and_first(rendered):
+    for name in ["overlays/dev", "overlays/prod", "examples/job", "components/sidecar"]:
+        found = [pod for pod, c in ours(rendered[name]) if program(c) == "sidecar"]
+        assert found
+        for pod in found:
+            assert pod["initContainers"][0]["name"] == "sidecar"
+            assert pod["initContainers"][0]["restartPolicy"] == "Always"
+    job = named(rendered["examples/job"], "Job", "month-end")["spec"]["template"]["spec"]
+    assert [c["name"] for c in job["containers"]] == ["month-end"], "nothing that a Job would wait for"
+
+
+def test_the_plain_variant_starts_the_sidecar_before_the_service_and_holds_it_up(rendered):
+    pod = next(pod for pod, c in ours(rendered["components/sidecar-plain"]) if program(c) == "sidecar")
+    assert [c["name"] for c in pod["containers"]] == ["sidecar", "orders"]
+    assert pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"][:2] == ["/sidecar", "wait"]
+    assert "restartPolicy" not in pod["containers"][0]
+    assert "preStop" in pod["containers"][1]["lifecycle"]
+
+
+def test_the_service_is_reached_through_the_sidecar_only(rendered):
+    policy = named(rendered["components/networkpolicy"], "NetworkPolicy", "postern-sidecar")["spec"]
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {8080, 8081}
+    for name in ["overlays/dev", "overlays/prod"]:
+        pod = named(rendered[name], "Deployment", "orders")["spec"]["template"]
+        assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        service = pod["spec"]["containers"][0]
+        assert "ports" not in service, "nothing points at it"
+        assert service["readinessProbe"]["httpGet"]["port"] == 8080, "the kubelet does not reach 127.0.0.1"
+
+
+def test_replicas_are_two_that_outlive_a_node(rendered):
+    for name in ["components/redis", "components/replicated", "overlays/prod"]:
+        server = named(rendered[name], "Deployment", "auth-server")["spec"]
+        assert server["replicas"] == 2
+        assert server["strategy"]["type"] == "RollingUpdate"
+        assert server["template"]["spec"]["topologySpreadConstraints"]
+        assert named(rendered[name], "PodDisruptionBudget", "auth-server")["spec"]["minAvailable"] == 1
+        assert not [c for c in of_kind(rendered[name], "PersistentVolumeClaim") if "keys" in c["metadata"]["name"]]
+    alone = named(rendered["base/auth-server"], "Deployment", "auth-server")["spec"]
+    assert (alone["replicas"], alone["strategy"]["type"]) == (1, "Recreate")
+
+
+def test_production_is_fit_for_production(rendered):
+    assert production_faults(rendered["overlays/prod"]) == []
+
+
+def set_variable(name, value):
+    def change(objects):
+        for _, container in ours(objects):
+            for variable in container["env"]:
+                if variable["name"] == name:
+                    variable["value"] = value
+    return change
+
+
+def drop_variable(name):
+    def change(objects):
+        for _, container in ours(objects):
+            container["env"] = [variable for variable in container["env"] if variable["name"] != name]
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, fault",
+    [
+        (set_variable("POSTERN_USERS", "builtin"), "--users builtin"),
+        (drop_variable("POSTERN_USERS"), "--users builtin"),
+        (set_variable("POSTERN_STORE", "file:/var/lib/postern"), "a file store"),
+        (drop_variable("POSTERN_STORE"), "a file store"),
+        (set_variable("POSTERN_STORE", "redis://redis:6379/0"), "without TLS"),
+        (set_variable("POSTERN_AUTH_SERVER", "http://auth:9000/auth"), "fetched in plain HTTP"),
+        (set_variable("POSTERN_AUTH_SERVER", "dns://auth:9000/auth"), "fetched in plain HTTP"),
+        (drop_variable("POSTERN_TLS_CERT"), "travel in plain HTTP"),
+        (drop_variable("POSTERN_KEY_ENCRYPTION_KEY_FILE"), "stored in clear"),
+        (drop_variable("POSTERN_ISSUER"), "any issuer"),
+    ],
+)
+def test_what_is_not_fit_for_production_is_found(rendered, change, fault):
+    objects = copy.deepcopy(rendered["overlays/prod"])
+    change(objects)
+    assert any(fault in each for each in production_faults(objects)), production_faults(objects)
+
+
+def test_every_secret_that_production_needs_is_in_the_document(rendered):
+    document = (K8S.parent / "docs/kubernetes.md").read_text()
+    for _, pod in pods(rendered["overlays/prod"]):
+        for volume in pod["volumes"]:
+            name = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
+            assert not name or f"`{name}`" in document, f"docs/kubernetes.md does not mention {name}"
