@@ -90,6 +90,7 @@ impl Config {
                 audience: None,
                 leeway_seconds: args.leeway,
                 require_expiry: true,
+                mapping: None,
             },
             oauth_response: args.oauth_response,
             static_root: static_root(args)?,

@@ -62,6 +62,7 @@ impl TokenIssuer {
             nick_name: Some(user.nick_name.clone()),
             user_id: user.id.clone(),
             extra_info: user.extra_info.clone(),
+            mapped_user: None,
         }
     }
 }

@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{rejection::Rejection, strict_json, user_details::CurrentUserDetails};
+use crate::{
+    claim_mapping::ClaimMapping, rejection::Rejection, strict_json,
+    user_details::CurrentUserDetails,
+};
 
 /// The claims of a token. Serialised, they are what the auth server issues: absent values are
 /// left out.
@@ -41,6 +44,10 @@ pub struct Claims {
     /// The map of contract §2.4.
     #[serde(rename = "extraInfo")]
     pub extra_info: ExtraInfo,
+    /// The whole user, where a mapping made it of another issuer's claims: those say more than the
+    /// contract's, and are never issued.
+    #[serde(skip)]
+    pub mapped_user: Option<Box<CurrentUserDetails>>,
 }
 
 /// The part of the claims that has to be looked at each time the token is used: the signature of a
@@ -84,17 +91,41 @@ impl Claims {
     pub fn from_json(payload: &[u8]) -> Result<Self, Rejection> {
         let mut members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
         Ok(Self {
-            issuer: text(&mut members, "iss")?,
-            subject: text(&mut members, "sub")?,
-            audience: audience(&mut members)?,
-            issued_at: numeric_date(&mut members, "iat", f64::floor)?,
-            not_before: numeric_date(&mut members, "nbf", f64::ceil)?,
-            expires_at: numeric_date(&mut members, "exp", f64::floor)?,
-            token_id: text(&mut members, "jti")?,
             username: required_text(&mut members, "username")?,
             nick_name: text(&mut members, "nickName")?,
             user_id: required_text(&mut members, "userId")?,
             extra_info: ExtraInfo::from_members(&mut members)?,
+            ..Self::registered(&mut members)?
+        })
+    }
+
+    /// Parses the payload of a token of another issuer, whose claims are not the contract's.
+    ///
+    /// # Errors
+    /// As [`Claims::from_json`], with what `mapping` makes `id` and `account` of in place of `userId`
+    /// and `username`.
+    pub fn from_mapped_json(payload: &[u8], mapping: &ClaimMapping) -> Result<Self, Rejection> {
+        let mut members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+        let user = mapping.user(&members)?;
+        Ok(Self {
+            username: user.account.clone().unwrap_or_default(),
+            user_id: user.id.clone().unwrap_or_default(),
+            mapped_user: Some(Box::new(user)),
+            ..Self::registered(&mut members)?
+        })
+    }
+
+    /// The claims of RFC 7519 §4.1.
+    fn registered(members: &mut Map<String, Value>) -> Result<Self, Rejection> {
+        Ok(Self {
+            issuer: text(members, "iss")?,
+            subject: text(members, "sub")?,
+            audience: audience(members)?,
+            issued_at: numeric_date(members, "iat", f64::floor)?,
+            not_before: numeric_date(members, "nbf", f64::ceil)?,
+            expires_at: numeric_date(members, "exp", f64::floor)?,
+            token_id: text(members, "jti")?,
+            ..Self::default()
         })
     }
 
@@ -108,6 +139,9 @@ impl Claims {
 
     /// The user as `/current/user/details` shows it (contract §2.5).
     pub fn into_user_details(self) -> CurrentUserDetails {
+        if let Some(user) = self.mapped_user {
+            return *user;
+        }
         CurrentUserDetails {
             id: Some(self.user_id),
             tenant_id: self.extra_info.tenant_id,
@@ -250,6 +284,28 @@ mod tests {
                 ("grade", "e"),
             ]
         );
+    }
+
+    #[test]
+    fn another_issuer_s_user_is_the_mapping_s_alone() {
+        let mapping = ClaimMapping::parse(["account=name", "email=email"]).unwrap();
+        let payload = json!({"iss": "i", "sub": "s", "exp": 1.5, "name": "ada", "email": "a@b",
+            "username": 1, "extraInfo": 2, "nickName": "not mapped"});
+        let parse =
+            |payload: &Value| Claims::from_mapped_json(payload.to_string().as_bytes(), &mapping);
+        let claims = parse(&payload).unwrap();
+        assert_eq!(
+            (claims.issuer.as_deref(), claims.expires_at),
+            (Some("i"), Some(1))
+        );
+        assert_eq!((&*claims.username, &*claims.user_id), ("ada", "s"));
+        let details = claims.into_user_details();
+        let present: Vec<_> = details.present().collect();
+        assert_eq!(present, [("id", "s"), ("email", "a@b"), ("account", "ada")]);
+        let nobody = parse(&json!({"sub": "s"}));
+        assert_eq!(nobody, Err(Rejection::TokenClaimMissing));
+        let typed_wrong = parse(&json!({"sub": "s", "name": "ada", "exp": "1"}));
+        assert_eq!(typed_wrong, Err(Rejection::TokenClaimInvalid));
     }
 
     #[test]

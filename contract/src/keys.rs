@@ -11,8 +11,9 @@ use aws_lc_rs::signature::{
     RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters,
     VerificationAlgorithm,
 };
+pub use jsonwebtoken::Algorithm;
 use jsonwebtoken::{
-    Algorithm, AlgorithmFamily, DecodingKey,
+    AlgorithmFamily, DecodingKey,
     jwk::{AlgorithmParameters, Jwk, PublicKeyUse, ThumbprintHash},
 };
 
@@ -76,6 +77,9 @@ pub enum KeyError {
         /// The secret's length.
         bytes: usize,
     },
+    /// A public key whose kind none of the allowed algorithms is for.
+    #[error("the key's type fits none of the allowed algorithms")]
+    NotAllowed,
     /// Not a JWK Set (RFC 7517 §5).
     #[error("not a JWK Set")]
     NotAJwkSet,
@@ -147,6 +151,31 @@ impl VerificationKey {
             KeyError::NotAPublicKey => KeyError::OtherType { expected },
             error => error,
         })
+    }
+
+    /// A public key of any type, for the first of `allowed` that fits it.
+    fn of_any_type(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        let pem = public_key_pem(text)?;
+        let pem = pem.as_bytes();
+        let (key, family) = [
+            (DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa),
+            (DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec),
+            (DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed),
+        ]
+        .into_iter()
+        .find_map(|(key, family)| Some((key.ok()?, family)))
+        .ok_or(KeyError::NotAPublicKey)?;
+        let of_its_family = allowed.iter().filter(|other| other.family() == family);
+        // A curve fits one algorithm only, which the parsing finds out.
+        let tried =
+            of_its_family.map(|algorithm| Self::named_by_thumbprint(*algorithm, key.clone()));
+        tried
+            .reduce(Result::or)
+            .unwrap_or(Err(KeyError::NotAllowed))
+            .map_err(|error| match error {
+                KeyError::NotAPublicKey => KeyError::NotAllowed,
+                error => error,
+            })
     }
 
     fn named_by_thumbprint(algorithm: Algorithm, key: DecodingKey) -> Result<Self, KeyError> {
@@ -352,6 +381,49 @@ mod tests {
         let key = parse(&"a".repeat(32)).unwrap();
         assert!(key.to_jwk().is_none());
         assert!(!format!("{key:?}").contains("aaaa"));
+    }
+
+    /// P-256, P-384 and Ed25519 (SPKI).
+    const P256: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEfMVwmU++jJT+E3CZyufERNg0tK2IdtY+UJfTh6cyCKRyZZLdYzkCF07DFHSIuAm2YyWTUWL999y7uJ1vg19ZvA==";
+    const P384: &str = "MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEOh0l29FmhIMQDFH7UHBuOlpyRNMWdICUzFWQg4z9YArTd0VumWNfaH5QzpDyFiLg+GRUuho5iIWFvdF7w49PIFGTj3fMXjkYJmoU7Xdh/EpTWfqg7HpHo4iSSkeoMAXK";
+    const ED25519: &str = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
+
+    fn pem(base64: &str) -> String {
+        format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n")
+    }
+
+    #[test]
+    fn a_public_key_of_any_type_is_used_with_the_algorithm_that_fits() {
+        use Algorithm::{ES256, ES384, EdDSA, RS256};
+        let allowed = [RS256, ES384, ES256, EdDSA];
+        for (key, algorithm) in [(P256, ES256), (P384, ES384), (ED25519, EdDSA)] {
+            for text in [key.to_owned(), pem(key)] {
+                let keys = KeySet::from_pem(&text, &allowed).unwrap();
+                assert!(!keys.is_named());
+                assert_eq!(keys.keys()[0].algorithm(), algorithm);
+                let refused = KeySet::from_pem(&text, &[RS256]).unwrap_err();
+                assert_eq!(refused, KeyError::NotAllowed);
+            }
+        }
+        let both = KeySet::from_pem(&format!("\n{}\n{}", pem(P256), pem(ED25519)), &allowed);
+        assert_eq!(both.unwrap().keys().len(), 2);
+        let key = pem(P256);
+        let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
+        for (text, error) in [
+            (String::new(), KeyError::NotAPublicKey),
+            ("<html>".to_owned(), KeyError::NotAPublicKey),
+            (format!("{key}{private}"), KeyError::PrivateKey),
+            (format!("{private}\n{key}"), KeyError::PrivateKey),
+            (format!("{key}trailing"), KeyError::NotAPublicKey),
+            (format!("# a comment\n{key}"), KeyError::NotAPublicKey),
+            (
+                key.replace("PUBLIC KEY", "CERTIFICATE"),
+                KeyError::NotAPublicKey,
+            ),
+        ] {
+            let refused = KeySet::from_pem(&text, &allowed).unwrap_err();
+            assert_eq!(refused, error, "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Pure: no runtime, no sockets, no clock, no environment. Time and randomness come in as
 //! arguments, so every decision here is tested without waiting for anything.
 
+pub mod algorithms;
 pub mod bearer;
+pub mod claim_mapping;
 pub mod claims;
 pub mod cors;
 pub mod decoded_token;

@@ -14,6 +14,17 @@ macro_rules! user_details {
         }
 
         impl CurrentUserDetails {
+            /// The names of the fields, in the contract's order.
+            pub const FIELDS: &[&str] = &[$($name),+];
+
+            /// The field of this name; `None` where the contract has none.
+            pub(crate) fn field_mut(&mut self, name: &str) -> Option<&mut Option<String>> {
+                match name {
+                    $($name => Some(&mut self.$field),)+
+                    _ => None,
+                }
+            }
+
             /// The fields that have a value, in the contract's order.
             pub fn present(&self) -> impl Iterator<Item = (&'static str, &str)> {
                 [$(($name, self.$field.as_deref())),+]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     bearer::Bearer,
+    claim_mapping::ClaimMapping,
     claims::{Claims, Validity},
     keys::{KeyId, KeySet, VerificationKey},
     observer::{Fact, Observer, Unobserved},
@@ -27,13 +28,16 @@ pub struct VerificationPolicy {
     pub leeway_seconds: u32,
     /// Whether a token without `exp` is refused.
     pub require_expiry: bool,
+    /// How the user is read from the tokens of another issuer; `None` for the contract's claims.
+    pub mapping: Option<ClaimMapping>,
 }
 
 /// Members that move the key or the meaning of the token out of our hands (RFC 7515 §4.1, RFC 7797).
 const REFUSED_HEADER_MEMBERS: [&str; 8] = ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
 
-/// Media types of an access token; compared without regard to case (RFC 7515 §4.1.9).
-const ACCEPTED_TYPES: [&str; 2] = ["JWT", "at+jwt"];
+/// Media types of an access token; compared without regard to case (RFC 7515 §4.1.9). The last one
+/// is the second one in full (RFC 9068 §4).
+const ACCEPTED_TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 
 impl VerificationPolicy {
     /// Verifies `token` with `keys` at `now`, in seconds since the epoch.
@@ -67,12 +71,19 @@ impl VerificationPolicy {
         let signature = check_signature(keys, &header, &token);
         let key = observer.check("signature", signature)?;
         observer.learned(Fact::SigningKey(key));
-        let claims = decode(token.payload).and_then(|payload| Claims::from_json(&payload));
+        let claims = decode(token.payload).and_then(|payload| self.claims(&payload));
         let claims = observer.check("claims", claims)?;
         observer.learned(Fact::Claims(&claims));
         observer.check("times", self.check_times(claims.validity(), now))?;
         self.check_parties(&claims, observer)?;
         Ok(claims)
+    }
+
+    fn claims(&self, payload: &[u8]) -> Result<Claims, Rejection> {
+        match &self.mapping {
+            None => Claims::from_json(payload),
+            Some(mapping) => Claims::from_mapped_json(payload, mapping),
+        }
     }
 
     /// Whether a token that was verified before may be used at `now`, in seconds since the epoch.
@@ -249,6 +260,7 @@ mod tests {
             audience: None,
             leeway_seconds: 30,
             require_expiry: true,
+            mapping: None,
         }
     }
 

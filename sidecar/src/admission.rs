@@ -244,6 +244,7 @@ mod tests {
                 audience: None,
                 leeway_seconds: 30,
                 require_expiry: true,
+                mapping: None,
             },
             user_header: UserHeader::new("X-Current-User", 100).unwrap(),
         }

@@ -4,22 +4,20 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use contract::claim_mapping::ClaimMapping;
 use contract::cors::{AllowedOrigins, Origin};
 use contract::interceptor::Interceptor;
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
 use process::exit::Failure;
-use process::secret_file;
-use zeroize::Zeroizing;
 
 use crate::access_log::AccessLog;
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
 use crate::client_tls::{ClientTls, ClientTlsSettings};
-use crate::discovery::{AuthServer, without_credentials};
 use crate::keys::refresh::Schedule;
-use crate::keys::source::Application;
+use crate::keys::source::SourceSettings;
 use crate::marks::Marking;
 use crate::status::Protected;
 use crate::stop::StopTimes;
@@ -28,6 +26,8 @@ use crate::upstream::{
 };
 use crate::user_header::UserHeader;
 use crate::verified_tokens::TokenCache;
+
+mod key_source;
 
 /// More would accept tokens long after they expired.
 const MAX_LEEWAY_SECONDS: u32 = 300;
@@ -44,9 +44,9 @@ pub(crate) struct Config {
     pub(crate) upstream: UpstreamSettings,
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
-    pub(crate) auth_server: AuthServer,
-    pub(crate) application: Application,
-    pub(crate) signing_type: SigningType,
+    pub(crate) key_source: SourceSettings,
+    trusts_shared_secret: bool,
+    pub(crate) previous_key_grace: Duration,
     pub(crate) token_cache: TokenCache,
     pub(crate) refresh: Schedule,
     pub(crate) request_header_timeout: Duration,
@@ -65,6 +65,7 @@ impl Config {
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
         let pass_list = pass_list(args)?;
+        let key_source = key_source::settings(args)?;
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
@@ -78,9 +79,8 @@ impl Config {
             },
             forward_authorization: args.forward_authorization,
             reuse_after_body: args.reuse_after_body,
-            auth_server: auth_server(args)?,
-            application: application(args)?,
-            signing_type: signing_type(args)?,
+            trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
+            previous_key_grace: Duration::from_secs(args.previous_key_grace),
             token_cache: TokenCache {
                 bytes: args.token_cache_bytes,
                 ..TokenCache::default()
@@ -99,7 +99,8 @@ impl Config {
                 request_ids: args.request_id,
                 start_traces: args.start_traces,
             },
-            protected: protected(args),
+            protected: protected(args, &key_source),
+            key_source,
         })
     }
 
@@ -114,16 +115,19 @@ impl Config {
                 "--reuse-after-body: a service that leaves a body unread takes it for a request",
             );
         }
-        if self.signing_type == SigningType::Hmac {
+        if self.trusts_shared_secret {
             warnings
                 .push("--signing-type hmac: whoever reads this process's memory can issue tokens");
         }
-        if self.auth_server.is_plain_over_a_network() {
-            warnings.push(
-                "--auth-server: the application secret and the key travel there in plain HTTP",
-            );
+        if self.key_source.is_plain_over_a_network() {
+            warnings.push(match self.key_source {
+                SourceSettings::AuthServer(_) => {
+                    "--auth-server: the application secret and the key travel there in plain HTTP"
+                }
+                _ => "--jwks-url: whoever is on the way can replace the keys, it is plain HTTP",
+            });
         }
-        if self.auth_server.shows_password() {
+        if self.key_source.shows_password() {
             warnings.push("--auth-server: the registry's password travels there in plain HTTP");
         }
         if self.passes_everything {
@@ -131,14 +135,6 @@ impl Config {
         }
         warnings
     }
-}
-
-fn auth_server(args: &ServeArgs) -> Result<AuthServer, Failure> {
-    let text = &args.auth_server;
-    let parsed = text.parse::<AuthServer>();
-    parsed
-        .map_err(|error| refused("auth-server", without_credentials(text), error))?
-        .with_registry(&args.registry, args.auth_server_name.as_deref())
 }
 
 fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
@@ -180,7 +176,7 @@ fn allowed_origins(args: &ServeArgs) -> Result<AllowedOrigins, Failure> {
     origins.map(AllowedOrigins::new)
 }
 
-fn protected(args: &ServeArgs) -> Protected {
+fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
     Protected {
         service: args.upstream.clone(),
         context_path: match args.app_name.as_str() {
@@ -192,7 +188,7 @@ fn protected(args: &ServeArgs) -> Protected {
         issuer: args.issuer.clone(),
         audience: args.audience.clone(),
         cors_origins: args.cors_origin.clone(),
-        auth_server: args.auth_server.clone(),
+        keys_from: key_source.to_string(),
     }
 }
 
@@ -232,7 +228,18 @@ fn policy(args: &ServeArgs) -> Result<VerificationPolicy, Failure> {
         audience: not_empty("audience", args.audience.as_deref())?,
         leeway_seconds: args.leeway,
         require_expiry: !args.allow_no_exp,
+        mapping: mapping(args)?,
     })
+}
+
+/// The contract's claims are the auth server's; another issuer's are mapped.
+fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
+    if args.auth_server.is_some() {
+        return Ok(None);
+    }
+    ClaimMapping::parse(args.claim.iter().map(String::as_str))
+        .map(Some)
+        .map_err(|(entry, error)| refused("claim", entry, error))
 }
 
 /// An empty variable is a mistake in a manifest, not a wish to leave the check out.
@@ -240,38 +247,6 @@ fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure>
     match value {
         Some("") => Err(refused(flag, "", "is empty")),
         value => Ok(value.map(ToOwned::to_owned)),
-    }
-}
-
-fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
-    if args.signing_type == SigningType::Hmac && !args.trust_shared_secret {
-        let why = "hands this sidecar the secret that issues tokens; \
-                   allow that with --trust-shared-secret";
-        return Err(refused("signing-type", args.signing_type, why));
-    }
-    Ok(args.signing_type)
-}
-
-fn application(args: &ServeArgs) -> Result<Application, Failure> {
-    let id = not_empty("app-id", Some(&args.app_id))?.unwrap_or_default();
-    let secret = secret(args)?;
-    if secret.is_empty() {
-        return Err(Failure::Config("--app-secret: is empty".to_owned()));
-    }
-    Ok(Application { id, secret })
-}
-
-fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
-    match (&args.app_secret, &args.app_secret_file) {
-        (Some(secret), None) => Ok(secret.0.clone()),
-        (None, Some(file)) => secret_file::read(file)
-            .map_err(|error| refused("app-secret-file", file.display(), error)),
-        (None, None) => Err(Failure::Config(
-            "--app-secret or --app-secret-file is required".to_owned(),
-        )),
-        (Some(_), Some(_)) => Err(Failure::Config(
-            "--app-secret and --app-secret-file exclude each other".to_owned(),
-        )),
     }
 }
 
@@ -371,7 +346,13 @@ mod tests {
     #[test]
     fn the_defaults_are_usable_and_strict() {
         let config = with(&[]).unwrap();
-        assert_eq!(config.signing_type, SigningType::Rsa);
+        match &config.key_source {
+            SourceSettings::AuthServer(settings) => {
+                assert_eq!(settings.signing_type, SigningType::Rsa);
+            }
+            other => unreachable!("{other}"),
+        }
+        assert!(config.previous_key_grace.is_zero());
         assert!(config.rules.policy.require_expiry);
         assert!(config.forward_authorization);
         assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
@@ -401,6 +382,8 @@ mod tests {
             (["--refresh-cron", "hourly"], "--refresh-cron"),
             (["--signing-type", "hmac"], "--trust-shared-secret"),
             (["--app-secret-file", "/nowhere"], "--app-secret-file"),
+            (["--auth-ca", "/nowhere"], "--auth-ca"),
+            (["--dns-server", "127.0.0.1:53"], "--dns-server"),
         ] {
             match with(&arguments) {
                 Err(Failure::Config(line)) => {
@@ -425,6 +408,63 @@ mod tests {
             let failure = config(&[&AUTH_SERVER[..], arguments].concat()).unwrap_err();
             assert_eq!(failure.code(), 78);
             assert!(failure.to_string().contains(flag), "{failure}");
+        }
+    }
+
+    const ISSUER: [&str; 6] = [
+        "--jwks-url",
+        "https://idp/keys",
+        "--issuer",
+        "https://idp/",
+        "--audience",
+        "orders",
+    ];
+
+    #[test]
+    fn another_issuer_needs_no_application_and_has_a_mapping() {
+        let config = config(&ISSUER).unwrap();
+        assert_eq!(config.key_source.to_string(), "https://idp/keys");
+        assert!(config.rules.policy.mapping.is_some());
+        assert!(config.warnings().is_empty());
+        assert!(with(&[]).unwrap().rules.policy.mapping.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_issuer_is_named() {
+        for (arguments, mentions) in [
+            (["--claim", "id"], "--claim 'id'"),
+            (["--claim", "idd=sub"], "--claim 'idd=sub'"),
+            (["--claim", "id=sub,id=uid"], "--claim 'id=uid'"),
+        ] {
+            let failure = config(&[&ISSUER[..], &arguments].concat()).unwrap_err();
+            assert_eq!(failure.code(), 78);
+            assert!(failure.to_string().contains(mentions), "{failure}");
+        }
+        let ftp = [&["--jwks-url", "ftp://idp/keys"], &ISSUER[2..]].concat();
+        let failure = config(&ftp).unwrap_err().to_string();
+        assert!(
+            failure.starts_with("--jwks-url 'ftp://idp/keys'"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn plain_http_over_a_network_is_warned_about() {
+        for (flag, url, warnings) in [
+            ("--auth-server", "http://auth:9000/auth", 1),
+            ("--auth-server", "dns+srv://_auth._tcp.internal/auth", 1),
+            ("--auth-server", "https://auth:9000/auth", 0),
+            ("--jwks-url", "http://idp/keys", 1),
+            ("--jwks-url", "http://127.0.0.1:9/keys", 0),
+        ] {
+            let more = match flag {
+                "--jwks-url" => &ISSUER[2..],
+                _ => &APPLICATION,
+            };
+            let config = config(&[&[flag, url], more].concat()).unwrap();
+            let said = config.warnings();
+            assert_eq!(said.len(), warnings, "{url}");
+            assert!(said.iter().all(|warning| warning.starts_with(flag)));
         }
     }
 

@@ -7,6 +7,8 @@ mod asked;
 mod dns;
 mod fixed;
 mod nacos;
+mod resolver;
+mod srv;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +24,7 @@ pub(crate) use asked::Asked;
 pub(crate) use dns::DnsName;
 pub(crate) use fixed::FixedAddress;
 pub(crate) use nacos::NacosService;
+pub(crate) use srv::ServiceName;
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,7 @@ enum Location {
     Fixed(FixedAddress),
     Dns(DnsName),
     Nacos(NacosService),
+    Srv(ServiceName),
 }
 
 /// One instance to ask.
@@ -70,15 +74,21 @@ pub(crate) enum DiscoveryError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthServerError {
     #[error(
-        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT or nacos://HOST:PORT/CONTEXT"
+        "expected http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT, \
+         dns+srv://_SERVICE._tcp.NAME/CONTEXT or nacos://HOST:PORT/CONTEXT"
     )]
     Malformed,
-    #[error("{0}:// is not supported; expected http://, dns:// or nacos://")]
+    #[error(
+        "{0}:// is not supported; expected http, https, dns, dns+srv or nacos, the last three also \
+         with +https"
+    )]
     Scheme(String),
-    #[error("dns:// needs a port")]
+    #[error("dns:// needs a port; SRV records, which hold one, are asked for with dns+srv://")]
     PortMissing,
     #[error(transparent)]
     Registry(#[from] InvalidAddress),
+    #[error("dns+srv:// takes the port from the SRV records; leave it out")]
+    PortSurplus,
     #[error("the context path is not usable: {0}")]
     Context(String),
 }
@@ -89,8 +99,19 @@ impl AuthServer {
         match &self.location {
             Location::Fixed(address) => Ok(address.instance()),
             Location::Dns(name) => name.next_instance(asked).await,
+            Location::Srv(name) => name.next_instance(asked).await,
             Location::Nacos(service) => service.next_instance(asked).await,
         }
+    }
+
+    /// The same, found by asking this name server; `None` where nothing is asked of one.
+    pub(crate) fn with_name_server(mut self, server: SocketAddr) -> Option<Self> {
+        match &mut self.location {
+            Location::Fixed(_) | Location::Nacos(_) => return None,
+            Location::Dns(name) => name.name_server = Some(server),
+            Location::Srv(name) => name.name_server = Some(server),
+        }
+        Some(self)
     }
 
     /// Adds what else is said about the registry, where there is one, and what the certificates of its
@@ -140,6 +161,7 @@ impl AuthServer {
             Location::Dns(name) => &name.host,
             // Which hosts it lists is not known before.
             Location::Nacos(_) => return self.scheme == Scheme::HTTP,
+            Location::Srv(name) => name.domain(),
         };
         self.scheme == Scheme::HTTP && !is_loopback(host)
     }
@@ -160,7 +182,7 @@ impl AuthServer {
 }
 
 /// Whether what is sent to this host of a URL stays on this machine.
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
@@ -183,16 +205,29 @@ impl FromStr for AuthServer {
         if authority.as_str().contains('@') || uri.query().is_some() {
             return Err(AuthServerError::Malformed);
         }
-        let location = match scheme {
-            "http" => Location::Fixed(FixedAddress::new(authority)),
-            "dns" => Location::Dns(DnsName {
+        let (finder, spoken) = match scheme {
+            "http" => (None, Scheme::HTTP),
+            "https" => (None, Scheme::HTTPS),
+            other => match other.strip_suffix("+https") {
+                Some(finder) => (Some(finder), Scheme::HTTPS),
+                None => (Some(other), Scheme::HTTP),
+            },
+        };
+        let location = match finder {
+            None => Location::Fixed(FixedAddress::new(authority)),
+            Some("dns") => Location::Dns(DnsName {
                 host: authority.host().to_owned(),
                 port: authority.port_u16().ok_or(AuthServerError::PortMissing)?,
+                name_server: None,
             }),
-            other => return Err(AuthServerError::Scheme(other.to_owned())),
+            Some("dns+srv") if authority.port().is_some() => {
+                return Err(AuthServerError::PortSurplus);
+            }
+            Some("dns+srv") => Location::Srv(ServiceName::new(authority.host())),
+            Some(_) => return Err(AuthServerError::Scheme(scheme.to_owned())),
         };
         Ok(Self {
-            scheme: Scheme::HTTP,
+            scheme: spoken,
             location,
             context: context(uri.path())?,
         })
@@ -236,7 +271,8 @@ impl fmt::Display for AuthServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
             Location::Fixed(address) => write!(f, "{}://{address}", self.scheme),
-            Location::Dns(name) => write!(f, "dns://{name}"),
+            Location::Dns(name) => write!(f, "dns{}://{name}", self.suffix()),
+            Location::Srv(name) => write!(f, "dns+srv{}://{name}", self.suffix()),
             Location::Nacos(service) => {
                 let registry = service.settings().address();
                 write!(f, "nacos{}://{registry}", self.suffix())
@@ -268,6 +304,16 @@ mod tests {
                 "nacos://a:8848,[::1]:1/auth",
             ),
             ("nacos+https://me:hush@a/auth", "nacos+https://a:8848/auth"),
+            ("https://auth/auth", "https://auth/auth"),
+            ("dns+https://auth:9000/a", "dns+https://auth:9000/a"),
+            (
+                "dns+srv://_auth._tcp.internal/auth",
+                "dns+srv://_auth._tcp.internal/auth",
+            ),
+            (
+                "dns+srv+https://_auth._tcp.internal/",
+                "dns+srv+https://_auth._tcp.internal",
+            ),
         ] {
             let parsed: AuthServer = text.parse().unwrap();
             assert_eq!(parsed.to_string(), shown);
@@ -287,13 +333,25 @@ mod tests {
         ] {
             assert_eq!(refused(text), AuthServerError::Malformed, "{text}");
         }
-        for scheme in ["https", "dns+https"] {
+        for scheme in [
+            "ftp",
+            "consul",
+            "http+https",
+            "https+https",
+            "srv",
+            "dns+http",
+        ] {
             assert_eq!(
                 refused(&format!("{scheme}://auth:9000/auth")),
                 AuthServerError::Scheme(scheme.to_owned())
             );
         }
-        assert_eq!(refused("dns://auth/auth"), AuthServerError::PortMissing);
+        for text in ["dns://auth/auth", "dns+https://auth/auth"] {
+            assert_eq!(refused(text), AuthServerError::PortMissing);
+        }
+        for text in ["dns+srv://auth:9000/auth", "dns+srv+https://auth:9000/auth"] {
+            assert_eq!(refused(text), AuthServerError::PortSurplus);
+        }
         for text in [
             "nacos://",
             "nacos:///auth",
@@ -331,9 +389,28 @@ mod tests {
             ("dns://127.evil:9000/auth", true),
             ("nacos://127.0.0.1/auth", true),
             ("nacos+https://registry/auth", false),
+            ("dns+srv://_auth._tcp.internal/auth", true),
+            ("https://auth:9000/auth", false),
+            ("dns+https://auth:9000/auth", false),
+            ("dns+srv+https://_auth._tcp.internal/auth", false),
         ] {
             let server: AuthServer = text.parse().unwrap();
             assert_eq!(server.is_plain_over_a_network(), is_plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_server_is_of_use_only_where_a_name_is_looked_up() {
+        let server = SocketAddr::from(([127, 0, 0, 1], 8600));
+        for (text, of_use) in [
+            ("http://auth:9000/auth", false),
+            ("https://auth:9000/auth", false),
+            ("nacos://registry/auth", false),
+            ("dns://auth:9000/auth", true),
+            ("dns+srv+https://_auth._tcp.internal/auth", true),
+        ] {
+            let auth_server: AuthServer = text.parse().unwrap();
+            assert_eq!(auth_server.with_name_server(server).is_some(), of_use);
         }
     }
 

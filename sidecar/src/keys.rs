@@ -1,10 +1,15 @@
 //! The verification keys: what is trusted now, where it comes from, when it is fetched again.
 
 mod answer;
+pub(crate) mod contract_endpoint;
 pub(crate) mod current;
 mod early;
 mod jwks;
+pub(crate) mod jwks_url;
+pub(crate) mod key_file;
 mod link;
+mod previous;
 pub(crate) mod refresh;
 pub(crate) mod source;
+pub(crate) mod tls;
 mod transport;

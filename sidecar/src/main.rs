@@ -48,6 +48,7 @@ use process::{command_line, healthcheck, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
+use crate::keys::source::KeySource;
 
 /// A request makes some eighty allocations, nearly all of them within Pingora. Tests have one that
 /// counts.
@@ -76,10 +77,7 @@ fn run() -> Result<(), Failure> {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    // First of all: Pingora would install ring's otherwise, and the whole product uses one library.
-    rustls::crypto::aws_lc_rs::default_provider()
-        .install_default()
-        .map_err(|_| Failure::Software("another TLS provider is installed already".to_owned()))?;
+    install_tls_provider()?;
     telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let config = Config::new(args)?;
     for warning in config.warnings() {
@@ -88,11 +86,17 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         upstream = %config.upstream.address,
-        auth_server = %config.auth_server,
-        signing_type = %config.signing_type,
+        keys_from = %config.key_source,
         "starting"
     );
     server::serve(config)
+}
+
+/// First of all: Pingora would install ring's otherwise, and the whole product uses one library.
+fn install_tls_provider() -> Result<(), Failure> {
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| Failure::Software("another TLS provider is installed already".to_owned()))
 }
 
 /// Libraries that report each step of their start and stop at info, in words of their own, and the
@@ -100,11 +104,17 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
 /// for comes last, so that it can ask for those lines too.
 fn log_filter(asked: &str) -> String {
     let registry = service_registry::LOG_DIRECTIVE;
-    format!("pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,{registry},{asked}")
+    format!(
+        "pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,hickory_net=error,\
+         hickory_resolver=error,{registry},{asked}"
+    )
 }
 
 fn check(args: &ServeArgs) -> Result<(), Failure> {
-    Config::new(args)?;
+    install_tls_provider()?;
+    let config = Config::new(args)?;
+    // Certificates and files of keys are part of the configuration.
+    KeySource::new(config.key_source)?;
     let text = toml::to_string(args).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;

@@ -145,17 +145,13 @@ fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -
 }
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
-    let source = KeySource::new(
-        config.auth_server.clone(),
-        config.application.clone(),
-        config.signing_type,
-    )
-    .map_err(|error| Failure::Software(format!("the HTTP client cannot be built: {error}")))?;
+    let source = KeySource::new(config.key_source.clone())?;
     let ready = shared
         .health
         .condition("verification_key", "not fetched yet");
     let refresher = Refresher::new(
         source,
+        config.previous_key_grace,
         Arc::clone(&shared.keys),
         shared.metrics.clone(),
         ready,

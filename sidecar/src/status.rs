@@ -71,7 +71,7 @@ pub(crate) struct Protected {
     pub(crate) issuer: Option<String>,
     pub(crate) audience: Option<String>,
     pub(crate) cors_origins: Vec<String>,
-    pub(crate) auth_server: String,
+    pub(crate) keys_from: String,
 }
 
 /// Everything at one moment: what the JSON twin is, and what the page is drawn from.
@@ -245,7 +245,7 @@ mod tests {
                 issuer: Some("\"><img src=x>".into()),
                 audience: None,
                 cors_origins: Vec::new(),
-                auth_server: "http://127.0.0.1:9000/auth".into(),
+                keys_from: "http://127.0.0.1:9000/auth".into(),
             },
             hour: LastHour::new(Metrics::new(Arc::clone(&keys)).0, SystemTime::UNIX_EPOCH),
             keys,

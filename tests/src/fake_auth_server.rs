@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::ServerConfig;
 use serde_json::json;
 
 use crate::message::Message;
@@ -45,6 +46,29 @@ impl FakeAuthServer {
                 .clone()
         });
         Self { server, reply }
+    }
+
+    /// A server that gives out `key` over TLS.
+    pub fn serving_tls(tls: Arc<ServerConfig>, key: &str) -> Self {
+        let reply = Arc::new(Mutex::new(key_answer(key)));
+        let current = Arc::clone(&reply);
+        let server = SocketServer::start_tls(tls, move |_| {
+            current
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
+        });
+        Self { server, reply }
+    }
+
+    /// What it speaks TLS with from now on.
+    pub fn now_shows(&self, tls: Arc<ServerConfig>) {
+        self.server.now_shows(tls);
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// What it replies from now on.

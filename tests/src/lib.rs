@@ -12,12 +12,16 @@
 pub mod applications;
 pub mod auth_server;
 pub mod careless_service;
+pub mod certificates;
 pub mod client;
 pub mod clock;
+pub mod dns_server;
+pub mod documented;
 pub mod echo_service;
 pub mod fake_auth_server;
 pub mod h2_client;
 pub mod h2_service;
+pub mod issuer;
 pub mod keys;
 pub mod message;
 pub mod openapi;

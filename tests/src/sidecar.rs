@@ -17,7 +17,8 @@ pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
 #[derive(Debug)]
 pub struct SidecarPlan {
     upstream: String,
-    auth_server: String,
+    /// `None` where the flags name another source of keys.
+    auth_server: Option<String>,
     app_name: String,
     application: (String, String),
     flags: Vec<String>,
@@ -36,7 +37,7 @@ impl SidecarPlan {
     pub fn to(upstream: &str, auth_server: &str) -> Self {
         Self {
             upstream: upstream.to_owned(),
-            auth_server: auth_server.to_owned(),
+            auth_server: Some(auth_server.to_owned()),
             app_name: "orders".to_owned(),
             application: ("orders".to_owned(), "not-registered".to_owned()),
             flags: Vec::new(),
@@ -50,6 +51,20 @@ impl SidecarPlan {
     pub fn under<'c>(mut self, command: impl IntoIterator<Item = &'c str>) -> Self {
         self.command = command.into_iter().map(str::to_owned).collect();
         self
+    }
+
+    /// In front of `service`, with keys from where the flags say.
+    pub fn of_issuer<F: AsRef<str>>(
+        service: &EchoService,
+        flags: impl IntoIterator<Item = F>,
+    ) -> Self {
+        let mut plan = Self::to(&service.url(), "");
+        plan.auth_server = None;
+        plan.flags = flags
+            .into_iter()
+            .map(|flag| flag.as_ref().to_owned())
+            .collect();
+        plan
     }
 
     /// Another application name, and so another context path; empty for none.
@@ -129,16 +144,16 @@ impl SidecarPlan {
                 "--admin-listen",
                 "127.0.0.1:0",
             ])
-            .arguments([
-                "--upstream",
-                &self.upstream,
-                "--auth-server",
-                &self.auth_server,
-            ])
+            .arguments(["--upstream", &self.upstream])
             .arguments(["--app-name", &self.app_name])
-            .arguments(["--app-id", &self.application.0])
-            .environment("POSTERN_APP_SECRET", &self.application.1)
             .arguments(&self.flags);
+        let command = match &self.auth_server {
+            None => command,
+            Some(auth_server) => command
+                .arguments(["--auth-server", auth_server])
+                .arguments(["--app-id", &self.application.0])
+                .environment("POSTERN_APP_SECRET", &self.application.1),
+        };
         self.environment
             .iter()
             .fold(command, |command, (name, value)| {

@@ -1,10 +1,12 @@
 //! An HTTP/1.1 server of the harness: records every request as bytes and answers with whatever
 //! bytes a closure returns. The service behind the sidecar and the fake auth server are both one.
 
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::message::Message;
 
@@ -29,6 +31,8 @@ pub struct SocketServer {
 #[derive(Debug, Default)]
 struct State {
     requests: Mutex<Vec<Message>>,
+    /// What it speaks TLS with, if it does; may change between connections.
+    tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: Mutex<Vec<TcpStream>>,
     stopped: AtomicBool,
 }
@@ -50,10 +54,36 @@ impl SocketServer {
         address: SocketAddr,
         answer: impl Fn(&Message) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        Self::serve_on(address, None, answer)
+    }
+
+    /// Starts on a free port, with TLS.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn start_tls(
+        tls: Arc<ServerConfig>,
+        answer: impl Fn(&Message) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self::serve_on(
+            "127.0.0.1:0".parse().expect("an address"),
+            Some(tls),
+            answer,
+        )
+    }
+
+    fn serve_on(
+        address: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+        answer: impl Fn(&Message) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener =
             TcpListener::bind(address).unwrap_or_else(|error| panic!("bind {address}: {error}"));
         let address = listener.local_addr().expect("the address just bound");
-        let state = Arc::new(State::default());
+        let state = Arc::new(State {
+            tls: Mutex::new(tls),
+            ..State::default()
+        });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || accept(&listener, &shared, Arc::new(answer)));
         Self { address, state }
@@ -62,6 +92,11 @@ impl SocketServer {
     /// Where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it speaks TLS with from now on, with those who connect anew.
+    pub fn now_shows(&self, tls: Arc<ServerConfig>) {
+        *lock(&self.state.tls) = Some(tls);
     }
 
     /// Everything received so far, oldest first.
@@ -99,23 +134,32 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
     }
 }
 
+/// What is read from and written to, with TLS or without.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
 /// One connection; a peer that breaks off ends it, and that is no fault of the test.
 fn serve(connection: TcpStream, state: &State, answer: &Answer) {
-    let Ok(ours) = connection.try_clone() else {
+    let (Ok(ours), Ok(plain)) = (connection.try_clone(), connection.try_clone()) else {
         return;
     };
     lock(&state.connections).push(ours);
-    let Ok(read_half) = connection.try_clone() else {
-        return;
+    let tls = lock(&state.tls).clone();
+    let stream: Box<dyn Stream> = match tls.map(ServerConnection::new) {
+        None => Box::new(plain),
+        Some(Ok(tls)) => Box::new(StreamOwned::new(tls, plain)),
+        Some(Err(_)) => return,
     };
-    let mut writer = connection;
-    let mut reader = BufReader::new(read_half);
-    while let Ok(Some(request)) = Message::read_request(&mut reader) {
+    let mut stream = BufReader::new(stream);
+    while let Ok(Some(request)) = Message::read_request(&mut stream) {
         lock(&state.requests).push(request.clone());
+        let writer = stream.get_mut();
+        let mut send = |bytes: &[u8]| writer.write_all(bytes).and_then(|()| writer.flush());
         let sent = match answer(&request) {
-            Reply::Bytes(bytes) => writer.write_all(&bytes).is_ok(),
+            Reply::Bytes(bytes) => send(&bytes).is_ok(),
             Reply::BytesThenClose(bytes) => {
-                let _ = writer.write_all(&bytes);
+                let _ = send(&bytes);
                 false
             }
             Reply::Silence => true,
@@ -124,7 +168,7 @@ fn serve(connection: TcpStream, state: &State, answer: &Answer) {
             break;
         }
     }
-    let _ = writer.shutdown(Shutdown::Both);
+    let _ = connection.shutdown(Shutdown::Both);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

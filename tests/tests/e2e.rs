@@ -13,6 +13,7 @@ mod e2e {
     mod ambiguous_requests;
     mod attack_tokens;
     mod auth_server_paths;
+    mod auth_server_tls;
     mod client_tls;
     mod command_line;
     mod current_user;
@@ -23,6 +24,7 @@ mod e2e {
     mod greedy_clients;
     mod http2;
     mod interop;
+    mod issuers;
     mod key_faults;
     mod key_refresh;
     mod languages;
@@ -40,6 +42,7 @@ mod e2e {
     mod signing_types;
     mod spoofing;
     mod spring;
+    mod srv_discovery;
     mod tls;
     mod token_cache;
     mod upstream_failures;

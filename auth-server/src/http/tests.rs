@@ -47,6 +47,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
         audience: None,
         leeway_seconds: 30,
         require_expiry: true,
+        mapping: None,
     };
     Routes {
         interception: Interception::new(

@@ -1,8 +1,8 @@
-//! The keys that are trusted at one moment: one without a name, or a JWK Set (RFC 7517).
+//! The keys that are trusted at one moment: some without a name, or a JWK Set (RFC 7517).
 
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey,
-    jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse},
+    jwk::{AlgorithmParameters, CommonParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse},
 };
 use serde_json::Value;
 
@@ -15,17 +15,22 @@ pub struct KeySet(Keys);
 
 #[derive(Debug, Clone)]
 enum Keys {
-    /// The contract endpoint hands out a string without a name: it is tried on every token,
-    /// whatever `kid` the token names.
-    Nameless(VerificationKey),
+    /// The contract endpoint hands out a string without a name, and so does a PEM file: each is tried
+    /// on every token, whatever `kid` the token names.
+    Nameless(Vec<VerificationKey>),
     /// A JWK Set: selected by `kid`; a token without one is tried against each.
     Named(Vec<VerificationKey>),
 }
 
 impl KeySet {
     /// The single key of the contract endpoint (contract §4.3).
-    pub const fn nameless(key: VerificationKey) -> Self {
-        Self(Keys::Nameless(key))
+    pub fn nameless(key: VerificationKey) -> Self {
+        Self::nameless_keys(vec![key])
+    }
+
+    /// Keys without names, tried in this order.
+    pub const fn nameless_keys(keys: Vec<VerificationKey>) -> Self {
+        Self(Keys::Nameless(keys))
     }
 
     /// Keys known by name.
@@ -57,11 +62,23 @@ impl KeySet {
         Ok(Self::named(keys))
     }
 
+    /// Parses a file of one or more PEM blocks `PUBLIC KEY`, or the base64 of one key's DER. Each key
+    /// is used with the first of `allowed` that fits its kind.
+    ///
+    /// # Errors
+    /// [`KeyError::PrivateKey`], [`KeyError::NotAPublicKey`] where a block is anything else,
+    /// [`KeyError::RsaTooSmall`], [`KeyError::NotAllowed`] where no algorithm fits.
+    pub fn from_pem(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
+        let keys = pem_blocks(text)
+            .map(|block| VerificationKey::of_any_type(block, allowed))
+            .collect::<Result<_, _>>()?;
+        Ok(Self::nameless_keys(keys))
+    }
+
     /// All keys, for status and logs.
     pub fn keys(&self) -> &[VerificationKey] {
         match &self.0 {
-            Keys::Nameless(key) => std::slice::from_ref(key),
-            Keys::Named(keys) => keys,
+            Keys::Nameless(keys) | Keys::Named(keys) => keys,
         }
     }
 
@@ -71,15 +88,24 @@ impl KeySet {
     }
 }
 
+/// One for each END line; whatever stands behind the last one belongs to it and is found out there.
+fn pem_blocks(text: &str) -> impl Iterator<Item = &str> {
+    const END: &str = "-----END PUBLIC KEY-----";
+    let mut rest = Some(text.trim_end());
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = text.find(END).map_or(text.len(), |at| at + END.len());
+        let (block, after) = text.split_at(end);
+        rest = Some(after).filter(|after| !after.is_empty());
+        Some(block)
+    })
+}
+
 fn verification_key_from_jwk(member: &Value, allowed: &[Algorithm]) -> Option<VerificationKey> {
     let jwk: Jwk = serde_json::from_value(member.clone()).ok()?;
     let common = &jwk.common;
-    let for_signatures = common
-        .public_key_use
-        .as_ref()
-        .is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
     let algorithm = jwk_algorithm(&jwk, allowed)?;
-    if !for_signatures || algorithm.family() == AlgorithmFamily::Hmac {
+    if !is_for_verifying(common) || algorithm.family() == AlgorithmFamily::Hmac {
         return None;
     }
     let key = DecodingKey::from_jwk(&jwk).ok()?;
@@ -88,6 +114,15 @@ fn verification_key_from_jwk(member: &Value, allowed: &[Algorithm]) -> Option<Ve
         key.id = KeyId::new(kid)?;
     }
     Some(key)
+}
+
+/// What the key itself says about its purpose (RFC 7517 §4.2, §4.3); certificates beside it (`x5c`)
+/// are not looked at.
+fn is_for_verifying(common: &CommonParameters) -> bool {
+    let purpose = common.public_key_use.as_ref();
+    let operations = common.key_operations.as_ref();
+    purpose.is_none_or(|purpose| *purpose == PublicKeyUse::Signature)
+        && operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify))
 }
 
 /// The key's own `alg` where it states one; otherwise the first allowed one that fits its kind.
@@ -153,6 +188,10 @@ mod tests {
         assert_eq!(jwks(&json!([ec])).unwrap().keys().len(), 1);
         for left_out in [
             with("use", json!("enc")),
+            with("key_ops", json!(["sign"])),
+            with("key_ops", json!([])),
+            with("alg", json!("RSA-OAEP")),
+            with("crv", json!("secp256k1")),
             with("alg", json!("ES384")),
             with("x", json!(RFC_7517_Y)),
             with("kid", json!("with space")),
@@ -168,6 +207,29 @@ mod tests {
             jwks(&json!([with("d", json!("AAAA"))])).unwrap_err(),
             KeyError::PrivateKey
         );
+    }
+
+    /// Kind, first allowed algorithm, its neighbour of the same kind.
+    #[test]
+    fn the_key_fixes_the_algorithm_and_the_list_only_chooses_where_it_leaves_a_choice() {
+        use Algorithm::{ES256, ES384, PS256, RS256, RS512};
+        let rsa = |alg: Value| json!([{"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "alg": alg}]);
+        let ec = json!([{"kty": "EC", "crv": "P-256", "x": RFC_7517_X, "y": RFC_7517_Y}]);
+        for (keys, allowed, algorithm) in [
+            (rsa(Value::Null), &[RS256, PS256][..], Some(RS256)),
+            (rsa(Value::Null), &[ES256, PS256, RS256], Some(PS256)),
+            (rsa(json!("RS512")), &[RS256, RS512], Some(RS512)),
+            (rsa(json!("RS512")), &[RS256, PS256], None),
+            (rsa(json!("ES256")), &[RS256, ES256], None),
+            (rsa(json!("HS256")), &[RS256, ES256], None),
+            (ec.clone(), &[RS256, ES384, ES256], Some(ES256)),
+            (ec, &[RS256, ES384], None),
+        ] {
+            let set = json!({ "keys": keys }).to_string();
+            let set = KeySet::from_jwks(set.as_bytes(), allowed).ok();
+            let chosen = set.map(|set| set.keys()[0].algorithm());
+            assert_eq!(chosen, algorithm, "{keys} {allowed:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::builder::ArgPredicate;
+use clap::{ArgAction, ArgGroup, Args, ValueEnum};
+use contract::algorithms::AsymmetricAlgorithm;
 use contract::signing_type::SigningType;
 use http::uri::Authority;
 use process::telemetry::LogArgs;
@@ -19,8 +21,14 @@ use zeroize::Zeroizing;
 use crate::access_log::AccessLog;
 use crate::discovery::without_credentials;
 
+/// The settings that say where the verification keys come from: exactly one is given.
+const KEY_SOURCE: &str = "key_source";
+/// Those of them that serve another issuer than the auth server.
+const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
+
 /// What `serve` and `check` take. Serialised, it is the effective configuration.
 #[derive(Debug, Args, Serialize)]
+#[command(group = ArgGroup::new(KEY_SOURCE).required(true))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
     /// Address to serve on; port 0 picks a free one
@@ -87,22 +95,105 @@ pub(crate) struct ServeArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_server_name: Option<String>,
 
-    /// The auth server with its context path: http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT
-    /// to resolve the name at each tick and go round its addresses, or
-    /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists;
-    /// nacos+https:// the same, with https to the instances
+    /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT to
+    /// resolve the name at each tick and go round its addresses; dns+srv://_SERVICE._tcp.NAME/CONTEXT
+    /// to go by its SRV records; nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a
+    /// registry lists; these three also with +https
     #[arg(
         long,
         env = "POSTERN_AUTH_SERVER",
+        group = KEY_SOURCE,
+        requires = "app_id",
         // It may hold the password of a registry.
         hide_env_values = true,
         value_name = "URL"
     )]
-    #[serde(serialize_with = "shown")]
-    pub(crate) auth_server: String,
+    #[serde(
+        serialize_with = "shown_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) auth_server: Option<String>,
+
+    /// Any issuer in place of the auth server: the address of its JWK Set, https or http
+    #[arg(
+        long,
+        env = "POSTERN_JWKS_URL",
+        group = KEY_SOURCE,
+        requires_all = ["issuer", "audience"],
+        value_name = "URL"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_url: Option<String>,
+
+    /// Any issuer in place of the auth server: a file with its JWK Set, read again at each tick
+    #[arg(
+        long,
+        env = "POSTERN_JWKS_FILE",
+        group = KEY_SOURCE,
+        requires_all = ["issuer", "audience"],
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_file: Option<PathBuf>,
+
+    /// Any issuer in place of the auth server: a file with its public key, or several, in PEM, read
+    /// again at each tick
+    #[arg(
+        long,
+        env = "POSTERN_PUBLIC_KEY_FILE",
+        group = KEY_SOURCE,
+        requires_all = ["issuer", "audience"],
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key_file: Option<PathBuf>,
+
+    /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when it
+    /// changes
+    #[arg(long, env = "POSTERN_AUTH_CA", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_ca: Option<PathBuf>,
+
+    /// Certificate chain in PEM to show to an auth server that asks for one
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_CLIENT_CERT",
+        requires = "auth_client_key",
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_client_cert: Option<PathBuf>,
+
+    /// Private key of that certificate in PEM
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_CLIENT_KEY",
+        requires = "auth_client_cert",
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_client_key: Option<PathBuf>,
+
+    /// Name server to ask for dns:// and dns+srv:// in place of the machine's, such as Consul's
+    /// 127.0.0.1:8600
+    #[arg(
+        long,
+        env = "POSTERN_DNS_SERVER",
+        requires = "auth_server",
+        value_parser = ip_address_and_port,
+        value_name = "ADDRESS"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dns_server: Option<SocketAddr>,
 
     /// What the certificates of the instances name with nacos+https, if not the registered address
-    #[arg(long, env = "POSTERN_AUTH_SERVER_NAME", value_parser = host_name, value_name = "NAME")]
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_SERVER_NAME",
+        value_parser = host_name,
+        conflicts_with_all = ISSUERS,
+        value_name = "NAME"
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) auth_server_name: Option<String>,
 
@@ -120,8 +211,14 @@ pub(crate) struct ServeArgs {
     pub(crate) app_name: String,
 
     /// Application id shown to the auth server
-    #[arg(long, env = "POSTERN_APP_ID", value_name = "ID")]
-    pub(crate) app_id: String,
+    #[arg(
+        long,
+        env = "POSTERN_APP_ID",
+        requires = "auth_server",
+        value_name = "ID"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_id: Option<String>,
 
     /// Application secret shown to the auth server
     #[arg(
@@ -130,25 +227,36 @@ pub(crate) struct ServeArgs {
         hide_env_values = true,
         // One generated secret in 64 begins with a hyphen.
         allow_hyphen_values = true,
+        requires = "auth_server",
         value_name = "SECRET"
     )]
     #[serde(skip)]
     pub(crate) app_secret: Option<Secret>,
 
     /// File that holds the application secret
-    #[arg(long, env = "POSTERN_APP_SECRET_FILE", value_name = "FILE")]
+    #[arg(
+        long,
+        env = "POSTERN_APP_SECRET_FILE",
+        requires = "auth_server",
+        value_name = "FILE"
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) app_secret_file: Option<PathBuf>,
 
-    /// How tokens are signed: rsa, hmac or ecdsa. The auth server is configured with the same
+    /// How the auth server signs tokens: rsa (the default), hmac or ecdsa. It is configured with the
+    /// same
     #[arg(
         long,
         env = "POSTERN_SIGNING_TYPE",
-        default_value_t,
+        default_value_if("auth_server", ArgPredicate::IsPresent, "rsa"),
+        requires = "auth_server",
         value_name = "TYPE"
     )]
-    #[serde(serialize_with = "displayed")]
-    pub(crate) signing_type: SigningType,
+    #[serde(
+        serialize_with = "displayed_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) signing_type: Option<SigningType>,
 
     /// Allow --signing-type hmac: this sidecar then holds the secret that issues tokens
     #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
@@ -163,6 +271,46 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) audience: Option<String>,
+
+    /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
+    /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key that does not say which
+    /// one it is for is used with the first that fits its type
+    #[arg(
+        long,
+        env = "POSTERN_ALGORITHMS",
+        value_delimiter = ',',
+        default_value_ifs(ISSUERS.map(|source| (source, ArgPredicate::IsPresent, "RS256"))),
+        conflicts_with = "auth_server",
+        value_name = "NAMES"
+    )]
+    #[serde(
+        serialize_with = "each_displayed",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+
+    /// FIELD=CLAIM: which claim of another issuer's token fills a field of the user; may be repeated.
+    /// A claim's name is taken whole; one that begins with / is a JSON Pointer to a nested claim. id
+    /// and account come from sub unless mapped
+    #[arg(
+        long,
+        env = "POSTERN_CLAIM",
+        value_delimiter = ',',
+        conflicts_with = "auth_server",
+        value_name = "FIELD=CLAIM"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim: Vec<String>,
+
+    /// Seconds for which a key without a name still counts after another took its place. Only for
+    /// servers without a JWK Set; 0: the last fetched key alone counts
+    #[arg(
+        long,
+        env = "POSTERN_PREVIOUS_KEY_GRACE",
+        default_value_t = 0,
+        value_name = "SECONDS"
+    )]
+    pub(crate) previous_key_grace: u64,
 
     /// Seconds by which clocks may differ
     #[arg(
@@ -367,12 +515,25 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn displayed<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
+fn displayed_if_any<T: Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
 }
 
-fn shown<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&without_credentials(text))
+fn each_displayed<T: Display, S: Serializer>(
+    values: &[T],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+fn shown_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    displayed_if_any(&text.as_deref().map(without_credentials), serializer)
 }
 
 /// The word by which the flag takes the value.

@@ -2,36 +2,28 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::net::lookup_host;
 
+use super::resolver::{Resolver, in_time};
 use super::{Asked, DiscoveryError, Instance};
-
-/// A resolver that does not answer must not use up the whole tick.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The name and the port that all instances share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DnsName {
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// Asked in place of the operating system, which also knows `/etc/hosts` and the like.
+    pub(crate) name_server: Option<SocketAddr>,
 }
 
 impl DnsName {
     /// Resolves the name now and takes the address after the previous one.
     pub(crate) async fn next_instance(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
         let name = self.to_string();
-        let host = self.host.trim_matches(['[', ']']);
-        let addresses = tokio::time::timeout(LOOKUP_TIMEOUT, lookup_host((host, self.port)))
-            .await
-            .map_err(|_| DiscoveryError::LookupTimeout { name: name.clone() })?
-            .map_err(|cause| DiscoveryError::Lookup {
-                name: name.clone(),
-                cause,
-            })?;
+        let addresses = in_time(&name, self.addresses()).await?;
         let previous = asked.last().and_then(|instance| instance.address);
-        let addresses = asked.not_failed(addresses.collect(), SocketAddr::to_string);
+        let addresses = asked.not_failed(addresses, SocketAddr::to_string);
         let address = after(addresses, previous, fastrand::usize(..))
             .ok_or_else(|| DiscoveryError::NoAddress { name: name.clone() })?;
         Ok(Instance {
@@ -39,6 +31,18 @@ impl DnsName {
             address: Some(address),
             host: name,
         })
+    }
+}
+
+impl DnsName {
+    async fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
+        let host = self.host.trim_matches(['[', ']']);
+        let Some(server) = self.name_server else {
+            return Ok(lookup_host((host, self.port)).await?.collect());
+        };
+        let addresses = Resolver::new(Some(server))?.addresses(host).await?;
+        let with_port = |address| SocketAddr::new(address, self.port);
+        Ok(addresses.into_iter().map(with_port).collect())
     }
 }
 
@@ -96,6 +100,7 @@ mod tests {
         let name = DnsName {
             host: "localhost".into(),
             port: 9000,
+            name_server: None,
         };
         let instance = name.next_instance(&Asked::default()).await.unwrap();
         assert!(instance.authority.ends_with(":9000"));
@@ -112,6 +117,7 @@ mod tests {
         let name = DnsName {
             host: "postern.invalid".into(),
             port: 9000,
+            name_server: None,
         };
         let error = name.next_instance(&Asked::default()).await.unwrap_err();
         assert!(

@@ -1,9 +1,10 @@
-//! The JWK Set beside the contract's key: where it may be, and what its answer means.
+//! What the answer to a request for a JWK Set means, and where the set beside the contract's key may be.
 //!
 //! An answer of the key endpoint names it in a `Link` field. Only a path on the server that was
 //! asked is followed: whoever could lead the fetch elsewhere would choose the keys.
 
-use contract::keys::{KeyError, KeySet, VerificationKey};
+use contract::algorithms::AsymmetricAlgorithm;
+use contract::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::Url;
 
@@ -65,7 +66,30 @@ impl KnownSet {
 }
 
 /// The keys of an answer for `target`, and what to remember of it. `known` is what the request
-/// named as known; `contract_key` comes from the key endpoint and has to be among the keys.
+/// named as known; a key is used with one of the `allowed` algorithms.
+///
+/// # Errors
+/// [`JwksError::Refused`], [`JwksError::Unusable`].
+pub(crate) fn taken(
+    answer: &Answer,
+    target: &str,
+    known: Option<&KnownSet>,
+    allowed: &[Algorithm],
+) -> Result<(KeySet, Option<KnownSet>), JwksError> {
+    let known = known.filter(|known| known.target == target);
+    match (answer.status, known) {
+        (StatusCode::OK, _) => {
+            let keys = KeySet::from_jwks(&answer.body, allowed)?;
+            let known = remembered(answer, target, &keys);
+            Ok((keys, known))
+        }
+        (StatusCode::NOT_MODIFIED, Some(known)) => Ok((known.keys.clone(), Some(known.clone()))),
+        (status, _) => Err(JwksError::Refused(status)),
+    }
+}
+
+/// The same for the set beside `contract_key`, which comes from the key endpoint and has to be among
+/// the keys.
 ///
 /// # Errors
 /// See [`JwksError`].
@@ -75,21 +99,17 @@ pub(crate) fn accept(
     known: Option<&KnownSet>,
     contract_key: &VerificationKey,
 ) -> Result<(KeySet, Option<KnownSet>), JwksError> {
-    let known = known.filter(|known| known.target == target);
-    let (keys, known) = match (answer.status, known) {
-        (StatusCode::OK, _) => {
-            let keys = KeySet::from_jwks(&answer.body, &[contract_key.algorithm()])?;
-            let known = remembered(answer, target, &keys);
-            (keys, known)
-        }
-        (StatusCode::NOT_MODIFIED, Some(known)) => (known.keys.clone(), Some(known.clone())),
-        (status, _) => return Err(JwksError::Refused(status)),
-    };
+    let (keys, known) = taken(answer, target, known, &[contract_key.algorithm()])?;
     let thumbprint = contract_key.thumbprint();
     if keys.keys().iter().all(|key| key.thumbprint() != thumbprint) {
         return Err(JwksError::Inconsistent);
     }
     Ok((keys, known))
+}
+
+/// As keys know them.
+pub(crate) fn jws(algorithms: &[AsymmetricAlgorithm]) -> Vec<Algorithm> {
+    algorithms.iter().map(|named| named.jws()).collect()
 }
 
 fn remembered(answer: &Answer, target: &str, keys: &KeySet) -> Option<KnownSet> {

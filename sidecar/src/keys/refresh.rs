@@ -3,16 +3,17 @@
 //!
 //! A failure is logged and tried again at the next tick; the last good key stays (contract §7).
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex as BriefMutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use contract::keys::KeySet;
 use process::health::Condition;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
 use super::current::{Change, CurrentKeys, Names};
-use super::source::{FetchError, KeySource};
+use super::previous::PreviousKeys;
+use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::metrics::{Metrics, RefreshResult};
 
 /// When to fetch: a cron expression with seconds, in UTC.
@@ -37,6 +38,10 @@ impl Schedule {
 pub(crate) struct Refresher {
     /// Locked for the duration of a fetch: there is one at a time.
     source: Mutex<KeySource>,
+    /// Held while keys are installed: what was decided here is what is trusted.
+    previous: BriefMutex<PreviousKeys>,
+    /// A former key has an end that was not known before.
+    end_is_known: Notify,
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
     /// Whether there is a key to verify with.
@@ -46,12 +51,15 @@ pub(crate) struct Refresher {
 impl Refresher {
     pub(crate) fn new(
         source: KeySource,
+        previous_key_grace: Duration,
         keys: Arc<CurrentKeys>,
         metrics: Metrics,
         ready: Condition,
     ) -> Self {
         Self {
             source: Mutex::new(source),
+            previous: BriefMutex::new(PreviousKeys::new(previous_key_grace)),
+            end_is_known: Notify::new(),
             keys,
             metrics,
             ready,
@@ -74,9 +82,18 @@ impl Refresher {
         scheduler.start().await?;
         self.refresh().await;
         // The scheduler's tasks end with it, and it is never dropped.
-        loop {
-            self.refresh_early().await;
-        }
+        let early = async {
+            loop {
+                self.refresh_early().await;
+            }
+        };
+        let ends = async {
+            loop {
+                self.end_previous_keys().await;
+            }
+        };
+        let ((), ()) = tokio::join!(early, ends);
+        Ok(())
     }
 
     /// One tick. It is left out while the former one is still at work.
@@ -85,7 +102,7 @@ impl Refresher {
             tracing::debug!("the former fetch of the verification key is still under way");
             return;
         };
-        self.fetch_from(&mut source).await;
+        self.fetch_from(&mut source, Purpose::Tick).await;
     }
 
     /// Waits until a request needs newer keys, and fetches them. After a tick that is under way:
@@ -93,20 +110,47 @@ impl Refresher {
     async fn refresh_early(&self) {
         let early_fetch = self.keys.early_fetch();
         early_fetch.asked_for().await;
-        self.fetch_from(&mut *self.source.lock().await).await;
+        let mut source = self.source.lock().await;
+        self.fetch_from(&mut source, Purpose::UnknownKey).await;
         early_fetch.ended();
     }
 
-    async fn fetch_from(&self, source: &mut KeySource) {
-        match source.fetch().await {
-            Ok(keys) => self.fetched(keys),
+    /// Waits until a former key has had its grace, and trusts it no more: also while nothing can be
+    /// fetched.
+    async fn end_previous_keys(&self) {
+        let next_end = self.previous().next_end();
+        match next_end {
+            None => return self.end_is_known.notified().await,
+            Some(end) => tokio::time::sleep_until(end.into()).await,
+        }
+        let mut previous = self.previous();
+        if let Some((keys, fetched_at)) = previous.ended(Instant::now()) {
+            let key_ids = Names::of(&keys);
+            self.keys.install(keys, fetched_at);
+            tracing::info!(%key_ids, "the former verification key has had its grace");
+        }
+    }
+
+    fn previous(&self) -> std::sync::MutexGuard<'_, PreviousKeys> {
+        self.previous.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn fetch_from(&self, source: &mut KeySource, purpose: Purpose) {
+        match source.fetch(purpose).await {
+            Ok(Fetched::Keys(keys)) => self.fetched(keys),
+            Ok(Fetched::StillFresh) => self.metrics.key_refreshed(RefreshResult::Unchanged),
             Err(error) => self.failed(&source.asked(), &error),
         }
     }
 
     fn fetched(&self, keys: KeySet) {
+        let now = Instant::now();
+        let mut previous = self.previous();
+        let keys = previous.joined(keys, now);
         let key_ids = Names::of(&keys);
-        let change = self.keys.install(keys, Instant::now());
+        let change = self.keys.install(keys, now);
+        drop(previous);
+        self.end_is_known.notify_one();
         self.ready.met();
         let result = match change {
             Change::First => {
@@ -123,11 +167,11 @@ impl Refresher {
     }
 
     /// One line a tick, however long it lasts.
-    fn failed(&self, auth_server: &str, error: &FetchError) {
+    fn failed(&self, source: &str, error: &FetchError) {
         self.metrics.key_refreshed(RefreshResult::Failed);
         match self.keys.load().as_ref() {
             Some(state) => tracing::warn!(
-                auth_server,
+                source,
                 %error,
                 key_ids = %state.names(),
                 age_seconds = state.age(Instant::now()).as_secs(),
@@ -136,7 +180,7 @@ impl Refresher {
             None => {
                 self.ready.unmet(error.to_string());
                 tracing::error!(
-                    auth_server,
+                    source,
                     %error,
                     "verification key not fetched; trying again at the next tick"
                 );
@@ -156,7 +200,9 @@ mod tests {
     use process::health::Health;
     use zeroize::Zeroizing;
 
-    use super::super::source::Application;
+    use super::super::contract_endpoint::{Application, EndpointSettings};
+    use super::super::source::SourceSettings;
+    use super::super::tls::TlsFiles;
     use super::*;
 
     #[test]
@@ -175,6 +221,13 @@ mod tests {
 
     /// An auth server that answers the n-th fetch with the n-th of these envelopes.
     fn refresher(envelopes: Vec<String>) -> (Refresher, Arc<CurrentKeys>, Health) {
+        refresher_with(Duration::ZERO, envelopes)
+    }
+
+    fn refresher_with(
+        grace: Duration,
+        envelopes: Vec<String>,
+    ) -> (Refresher, Arc<CurrentKeys>, Health) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let auth_server = format!("http://{}/auth", listener.local_addr().unwrap());
         thread::spawn(move || {
@@ -191,14 +244,19 @@ mod tests {
             id: "id".to_owned(),
             secret: Zeroizing::new("secret".to_owned()),
         };
-        let auth_server = auth_server.parse().unwrap();
-        let source = KeySource::new(auth_server, application, SigningType::Hmac).unwrap();
+        let source = SourceSettings::AuthServer(EndpointSettings {
+            auth_server: auth_server.parse().unwrap(),
+            tls: TlsFiles::default(),
+            application,
+            signing_type: SigningType::Hmac,
+        });
+        let source = KeySource::new(source).unwrap();
         let keys = Arc::new(CurrentKeys::default());
         let health = Health::new();
         health.set_started();
         let ready = health.condition("verification_key", "not fetched yet");
         let metrics = Metrics::new(Arc::clone(&keys)).0;
-        let refresher = Refresher::new(source, Arc::clone(&keys), metrics, ready);
+        let refresher = Refresher::new(source, grace, Arc::clone(&keys), metrics, ready);
         (refresher, keys, health)
     }
 
@@ -279,5 +337,29 @@ mod tests {
         keys.early_fetch().wait(Instant::now()).await;
         assert_eq!(generation(&keys), Some(2));
         run.abort();
+    }
+
+    fn trusted(keys: &CurrentKeys) -> usize {
+        let state = keys.load();
+        state.as_ref().map_or(0, |state| state.keys().keys().len())
+    }
+
+    #[tokio::test]
+    async fn a_former_key_ends_by_itself_while_nobody_answers() {
+        let grace = Duration::from_millis(50);
+        let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
+        let (refresher, keys, _) = refresher_with(grace, envelopes);
+        refresher.refresh().await;
+        refresher.refresh().await;
+        assert_eq!((trusted(&keys), generation(&keys)), (2, Some(2)));
+        let fetched = keys.load().as_ref().unwrap().age(Instant::now());
+        refresher.end_previous_keys().await;
+        assert_eq!((trusted(&keys), generation(&keys)), (1, Some(3)));
+        let age = keys.load().as_ref().unwrap().age(Instant::now());
+        assert!(age > fetched, "the end is no fetch");
+        let waits = tokio::time::timeout(grace, refresher.end_previous_keys());
+        assert!(waits.await.is_ok(), "told of the fetches");
+        let waits = tokio::time::timeout(grace, refresher.end_previous_keys());
+        assert!(waits.await.is_err(), "nothing is left to end");
     }
 }

@@ -1,32 +1,52 @@
-//! Where the keys come from: the contract's key endpoint (§4.3), and the key set that its answer may
-//! lead to. One fetch, checked through before anything is trusted.
-//!
-//! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL.
+//! Where the keys come from: the auth server, the key set of any issuer, or a file. One fetch, checked
+//! through before anything is trusted.
 
-use contract::keys::{KeyError, KeySet, VerificationKey};
-use contract::signing_type::SigningType;
-use zeroize::Zeroizing;
+use contract::keys::{KeyError, KeySet};
+use process::exit::Failure;
 
-use super::answer::{AnswerError, key_string};
-use super::jwks::{self, JwksError, KnownSet};
-use super::transport::{Answer, Question, Transport, TransportError};
-use crate::discovery::{Asked, AuthServer, DiscoveryError, Instance};
+use super::answer::AnswerError;
+use super::contract_endpoint::{ContractEndpoint, EndpointSettings};
+use super::jwks::JwksError;
+use super::jwks_url::{JwksUrl, JwksUrlSettings};
+use super::key_file::{KeyFile, KeyFileError};
+use super::transport::TransportError;
+use crate::discovery::DiscoveryError;
 
-/// Relative to the auth server's context path.
-const KEY_PATH: &str = "/client/user/secret/key";
-
-/// What the sidecar shows to get the key.
-#[derive(Clone)]
-pub(crate) struct Application {
-    pub(crate) id: String,
-    pub(crate) secret: Zeroizing<String>,
+/// Which source there is, and what it needs.
+#[derive(Debug, Clone)]
+pub(crate) enum SourceSettings {
+    AuthServer(EndpointSettings),
+    JwksUrl(JwksUrlSettings),
+    File(KeyFile),
 }
 
-impl std::fmt::Debug for Application {
+impl SourceSettings {
+    /// Whether what is sent there, and the key that comes back, could be changed on the way.
+    pub(crate) fn is_plain_over_a_network(&self) -> bool {
+        match self {
+            Self::AuthServer(settings) => settings.auth_server.is_plain_over_a_network(),
+            Self::JwksUrl(settings) => settings.url.is_plain_over_a_network(),
+            Self::File(_) => false,
+        }
+    }
+
+    /// Whether a password travels in the open to a registry.
+    pub(crate) fn shows_password(&self) -> bool {
+        match self {
+            Self::AuthServer(settings) => settings.auth_server.shows_password(),
+            Self::JwksUrl(_) | Self::File(_) => false,
+        }
+    }
+}
+
+/// The name for the log: no query, no secret.
+impl std::fmt::Display for SourceSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Application")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        match self {
+            Self::AuthServer(settings) => settings.auth_server.fmt(f),
+            Self::JwksUrl(settings) => settings.url.fmt(f),
+            Self::File(file) => file.fmt(f),
+        }
     }
 }
 
@@ -45,119 +65,68 @@ pub(crate) enum FetchError {
     JwksTransport(TransportError),
     #[error(transparent)]
     Jwks(#[from] JwksError),
+    #[error(transparent)]
+    File(#[from] KeyFileError),
 }
 
-/// The endpoint, which instance of it was asked last, and which key set it led to.
+/// What a fetch is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To notice changes in good time.
+    Tick,
+    /// A token names a key that is not known: what was promised to stay has changed.
+    UnknownKey,
+}
+
+/// What a fetch brought.
 #[derive(Debug)]
-pub(crate) struct KeySource {
-    transport: Transport,
-    auth_server: AuthServer,
-    application: Application,
-    signing_type: SigningType,
-    asked: Asked,
-    /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
-    known: Option<KnownSet>,
+pub(crate) enum Fetched {
+    Keys(KeySet),
+    /// Nothing was asked: the last answer said how long it stays good.
+    StillFresh,
+}
+
+/// One source of keys, and what it remembers from fetch to fetch.
+#[derive(Debug)]
+pub(crate) enum KeySource {
+    AuthServer(ContractEndpoint),
+    JwksUrl(JwksUrl),
+    File(KeyFile),
 }
 
 impl KeySource {
     /// # Errors
-    /// When the HTTP client cannot be built.
-    pub(crate) fn new(
-        auth_server: AuthServer,
-        application: Application,
-        signing_type: SigningType,
-    ) -> Result<Self, reqwest::Error> {
-        Ok(Self {
-            transport: Transport::new(auth_server.scheme().clone())?,
-            auth_server,
-            application,
-            signing_type,
-            asked: Asked::default(),
-            known: None,
+    /// [`Failure::Config`] for TLS files, or a file of keys, that cannot be used.
+    pub(crate) fn new(settings: SourceSettings) -> Result<Self, Failure> {
+        Ok(match settings {
+            SourceSettings::AuthServer(settings) => {
+                Self::AuthServer(ContractEndpoint::new(settings)?)
+            }
+            SourceSettings::JwksUrl(settings) => Self::JwksUrl(JwksUrl::new(settings)?),
+            SourceSettings::File(file) => {
+                // A wrong path shows at once; later the last good keys stay.
+                file.read()
+                    .map_err(|error| Failure::Config(format!("--{}: {error}", file.flag())))?;
+                Self::File(file)
+            }
         })
     }
 
-    /// Which instance was asked last; before the first, what is configured.
+    /// Who was asked last; before the first fetch, what is configured.
     pub(crate) fn asked(&self) -> String {
-        match self.asked.last() {
-            Some(instance) => instance.authority.clone(),
-            None => self.auth_server.to_string(),
+        match self {
+            Self::AuthServer(endpoint) => endpoint.asked(),
+            Self::JwksUrl(url) => url.to_string(),
+            Self::File(file) => file.to_string(),
         }
     }
 
-    /// Fetches from the next instance, once.
-    pub(crate) async fn fetch(&mut self) -> Result<KeySet, FetchError> {
-        let instance = self.auth_server.locate(&self.asked).await?;
-        let fetched = self.fetch_from(&instance).await;
-        self.asked.note(instance, fetched.is_ok());
-        fetched
-    }
-
-    /// Both answers or none.
-    async fn fetch_from(&mut self, instance: &Instance) -> Result<KeySet, FetchError> {
-        let known = self.known.take();
-        let path = format!("{}{KEY_PATH}", self.auth_server.context());
-        let answer = self.contract_answer(instance, &path).await?;
-        let text = key_string(answer.status, &answer.body)?;
-        let key = VerificationKey::parse(self.signing_type, &text)?;
-        match self.jwks_target(&answer, instance, &path) {
-            None => Ok(KeySet::nameless(key)),
-            Some(target) => self.key_set(instance, &target, known, &key).await,
+    /// Fetches once, without retries.
+    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
+        match self {
+            Self::AuthServer(endpoint) => endpoint.fetch().await.map(Fetched::Keys),
+            Self::JwksUrl(url) => url.fetch(purpose).await,
+            Self::File(file) => Ok(Fetched::Keys(file.read()?)),
         }
-    }
-
-    async fn contract_answer(
-        &self,
-        instance: &Instance,
-        path: &str,
-    ) -> Result<Answer, TransportError> {
-        let credentials = [
-            ("appId", self.application.id.as_str()),
-            ("appSecret", self.application.secret.as_str()),
-        ];
-        let question = Question {
-            target: path,
-            credentials: &credentials,
-            accept: "application/json",
-            known: None,
-        };
-        self.transport.get(instance, question).await
-    }
-
-    /// Where the key set is; a server without one knows one key, which has no name.
-    fn jwks_target(&self, answer: &Answer, instance: &Instance, path: &str) -> Option<String> {
-        if self.signing_type == SigningType::Hmac {
-            // A shared secret is in no key set.
-            return None;
-        }
-        let base = self.transport.url(instance, path);
-        jwks::target(&answer.headers, &base).unwrap_or_else(|error| {
-            let auth_server = &instance.authority;
-            tracing::warn!(auth_server, %error, "the link to a key set is ignored");
-            None
-        })
-    }
-
-    async fn key_set(
-        &mut self,
-        instance: &Instance,
-        target: &str,
-        known: Option<KnownSet>,
-        contract_key: &VerificationKey,
-    ) -> Result<KeySet, FetchError> {
-        let question = Question {
-            target,
-            credentials: &[],
-            accept: "application/jwk-set+json, application/json",
-            known: KnownSet::version_of(known.as_ref(), target),
-        };
-        let answer = self.transport.get(instance, question).await;
-        let answer = answer.map_err(FetchError::JwksTransport)?;
-        let (keys, known) = jwks::accept(&answer, target, known.as_ref(), contract_key)?;
-        self.known = known;
-        Ok(keys)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! One GET to one instance of the auth server, bounded in time and size.
+//! One GET to a server that hands out keys, bounded in time and size.
 //!
 //! Queries hold a secret, so no error text here ever holds a URL.
 
@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::uri::Scheme;
-
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use process::exit::Failure;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
 use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
+use super::tls::{TlsFileError, TlsFiles, TlsMaterial};
 use crate::discovery::Instance;
 
 /// The largest RSA key takes 2 KB in an envelope, and less in a key set.
@@ -36,6 +37,15 @@ impl From<reqwest::Error> for TransportError {
     fn from(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
     }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+enum ClientError {
+    #[error(transparent)]
+    File(#[from] TlsFileError),
+    #[error("the HTTP client cannot be built: {}", with_causes(.0))]
+    Http(#[from] reqwest::Error),
 }
 
 /// What is asked for.
@@ -59,11 +69,23 @@ pub(crate) struct Answer {
 }
 
 /// The HTTP client. There is one request at a time.
-#[derive(Debug)]
 pub(crate) struct Transport {
-    client: Client,
     scheme: Scheme,
     addresses: Arc<Addresses>,
+    files: TlsFiles,
+    /// What `client` was made with.
+    material: TlsMaterial,
+    client: Client,
+}
+
+/// Neither certificates nor key.
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport")
+            .field("scheme", &self.scheme)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Says where the host of a URL is: the URL keeps the configured name, for the `Host` field and the
@@ -77,42 +99,30 @@ impl Resolve for Addresses {
     fn resolve(&self, name: Name) -> Resolving {
         let chosen = self.chosen.load_full();
         Box::pin(async move {
-            let addresses: Addrs = match chosen {
-                Some(address) => Box::new(std::iter::once(*address)),
+            let addresses: Vec<SocketAddr> = match chosen {
+                Some(address) => vec![*address],
                 // The port of the URL counts.
-                None => Box::new(
-                    lookup_host((name.as_str(), 0))
-                        .await?
-                        .collect::<Vec<_>>()
-                        .into_iter(),
-                ),
+                None => lookup_host((name.as_str(), 0)).await?.collect(),
             };
-            Ok(addresses)
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
 
 impl Transport {
     /// # Errors
-    /// When the HTTP client cannot be built.
-    pub(crate) fn new(scheme: Scheme) -> Result<Self, reqwest::Error> {
+    /// [`Failure::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(scheme: Scheme, files: TlsFiles) -> Result<Self, Failure> {
         let addresses = Arc::new(Addresses::default());
-        let client = Client::builder()
-            .timeout(TIMEOUT)
-            // Whoever can redirect the fetch, or proxy it, chooses the key.
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            // Two requests a minute: a kept connection would only be found stale, and retried.
-            .pool_max_idle_per_host(0)
-            // Plain http only; spares loading the system's certificates.
-            .tls_certs_only([])
-            .dns_resolver(Arc::clone(&addresses))
-            .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let refused = |error: ClientError| Failure::Config(error.to_string());
+        let material = files.read().map_err(|error| refused(error.into()))?;
+        let client = client(&scheme, &addresses, &files, &material).map_err(refused)?;
         Ok(Self {
-            client,
             scheme,
             addresses,
+            files,
+            material,
+            client,
         })
     }
 
@@ -122,10 +132,11 @@ impl Transport {
     }
 
     pub(crate) async fn get(
-        &self,
+        &mut self,
         instance: &Instance,
         question: Question<'_>,
     ) -> Result<Answer, TransportError> {
+        self.follow_files();
         self.addresses.chosen.store(instance.address.map(Arc::new));
         let mut request = self
             .client
@@ -144,6 +155,55 @@ impl Transport {
             body: bounded_body(response).await?,
         })
     }
+
+    /// Takes another certificate or key over, once it is whole: half-written files change nothing.
+    fn follow_files(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let Ok(material) = self.files.read().inspect_err(not_followed) else {
+            return;
+        };
+        if material == self.material {
+            return;
+        }
+        match client(&self.scheme, &self.addresses, &self.files, &material) {
+            Ok(client) => {
+                self.client = client;
+                self.material = material;
+                tracing::info!("the certificates for the auth server were read again");
+            }
+            Err(error) => not_followed(&error),
+        }
+    }
+}
+
+fn not_followed(error: &impl std::fmt::Display) {
+    tracing::warn!(%error, "the certificates for the auth server stay as they were");
+}
+
+fn client(
+    scheme: &Scheme,
+    addresses: &Arc<Addresses>,
+    files: &TlsFiles,
+    material: &TlsMaterial,
+) -> Result<Client, ClientError> {
+    let client = Client::builder()
+        .timeout(TIMEOUT)
+        // Whoever can redirect the fetch, or proxy it, chooses the key.
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        // Two requests a minute: a kept connection would only be found stale, and retried.
+        .pool_max_idle_per_host(0)
+        .dns_resolver(Arc::clone(addresses))
+        .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
+    let client = if *scheme == Scheme::HTTPS {
+        files.configure(material, client)?
+    } else {
+        // Spares loading the system's certificates.
+        client.tls_certs_only([])
+    };
+    Ok(client.build()?)
 }
 
 async fn bounded_body(mut response: Response) -> Result<Zeroizing<Vec<u8>>, TransportError> {

@@ -129,7 +129,7 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &Protected) -> Markup {
                     p.quiet { "Changed " (keys.generation.saturating_sub(1)) " times since the start" }
                 }
             }
-            p.quiet { "from " code { (protected.auth_server) } }
+            p.quiet { "from " code { (protected.keys_from) } }
         }
     }
 }

@@ -84,6 +84,7 @@ fn policy(policy: Policy) -> VerificationPolicy {
         audience: (policy == Policy::Audience).then(|| "orders".to_owned()),
         leeway_seconds: 30,
         require_expiry: policy != Policy::NoExpiry,
+        mapping: None,
     }
 }
 

@@ -98,6 +98,35 @@ fn contract_1_a_key_that_is_replaced_between_two_ticks_is_taken_at_the_next() {
 }
 
 #[test]
+fn a_former_key_counts_for_the_grace_it_is_given_and_then_no_more() {
+    let (one, other) = (
+        Forge::new(SigningType::Ecdsa),
+        Forge::new(SigningType::Ecdsa),
+    );
+    let service = EchoService::start();
+    let auth_server = FakeAuthServer::serving(&one.trusted().served());
+    let plan = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND);
+    let sidecar = plan.flags(["--previous-key-grace", "4"]).start().ready();
+    let now = clock::now();
+    let (old, new) = (one.token(now, &Value::Null), other.token(now, &Value::Null));
+    auth_server.now_replies(key_answer(&other.trusted().served()));
+    wait::until("the new key", || {
+        (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
+    });
+    assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "grace");
+    // The end of the grace needs no auth server.
+    drop(auth_server);
+    let refused = wait::until("the end of the grace", || {
+        let verdict = verdict(&sidecar.bearing(&old).get("/list"));
+        (verdict != "200").then_some(verdict)
+    });
+    assert_eq!(refused, "401 token_signature");
+    assert_eq!(sidecar.bearing(&new).get("/list").status(), 200);
+}
+
+#[test]
 fn contract_1_the_hot_path_never_asks_the_auth_server() {
     let service = EchoService::start();
     let auth_server = AuthServer::start();

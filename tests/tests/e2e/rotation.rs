@@ -17,6 +17,7 @@ use tests::keys::{SigningKey, SigningType};
 use tests::message::Message;
 use tests::process::CommandLine;
 use tests::programs::Program;
+use tests::redis_server::RedisServer;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::{Forge, Signature, claims, header_of, signing_input};
@@ -151,6 +152,69 @@ fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
     assert_eq!(verdict(&user.get(USER_DETAILS)), "401 token_key_unknown");
     let again = server.login();
     assert_eq!(sidecar.bearing(&again).get("/list").status(), 200);
+}
+
+/// Two auth servers on one Redis, and a sidecar for each: revoked once, refused everywhere, also where
+/// the token was verified and so may be remembered.
+#[test]
+fn a_key_that_is_revoked_on_a_shared_store_is_refused_at_every_replica_and_behind_every_sidecar() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let service = EchoService::start();
+    let replica = || {
+        AuthServerPlan::new()
+            .store(redis.url())
+            .flags(ECDSA)
+            .flags(["--store-reread", "1"])
+            .start()
+            .ready()
+    };
+    let replicas = [replica(), replica()];
+    let sidecars = [0, 1].map(|at| sidecar(&service, &replicas[at].url(), EVERY_SECOND));
+    let tokens = [0, 1].map(|at| replicas[at].login());
+    assert_eq!(kid_of(&tokens[0]), kid_of(&tokens[1]), "one pair");
+    let everywhere = |token: &str| -> Vec<String> {
+        let behind = sidecars
+            .iter()
+            .map(|sidecar| sidecar.bearing(token).get("/list"));
+        let at = replicas.iter().map(|replica| {
+            let client = replica.anonymous().bearing(token);
+            client.get(USER_DETAILS)
+        });
+        behind.chain(at).map(|answer| verdict(&answer)).collect()
+    };
+    for token in &tokens {
+        for _ in 0..2 {
+            assert_eq!(everywhere(token), ["200"; 4]);
+        }
+    }
+    let end = CommandLine::new(Program::AuthServer.path())
+        .arguments([
+            "keys",
+            "revoke",
+            &kid_of(&tokens[0]),
+            "--store",
+            &redis.url(),
+        ])
+        .arguments(ECDSA)
+        .run();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    // A look into the store and a poll take a second each; the rest is for a busy machine.
+    let refused = wait::within(Duration::from_secs(15), || {
+        let verdicts = everywhere(&tokens[0]);
+        (!verdicts.contains(&"200".to_owned())).then_some(verdicts)
+    });
+    assert_eq!(
+        refused.as_deref(),
+        Some(&["401 token_key_unknown"; 4].map(str::to_owned)[..])
+    );
+    assert_eq!(everywhere(&tokens[1]), ["401 token_key_unknown"; 4]);
+    let again = [0, 1].map(|at| replicas[at].login());
+    assert_eq!(kid_of(&again[0]), kid_of(&again[1]), "one successor");
+    for token in &again {
+        assert_eq!(everywhere(token), ["200"; 4]);
+    }
 }
 
 #[test]

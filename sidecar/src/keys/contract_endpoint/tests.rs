@@ -36,19 +36,24 @@ fn answering(
     (address, received)
 }
 
-fn source(address: SocketAddr) -> KeySource {
+fn source(address: SocketAddr) -> ContractEndpoint {
     source_of(address, SigningType::Hmac)
 }
 
-fn source_of(address: SocketAddr, signing_type: SigningType) -> KeySource {
+fn source_of(address: SocketAddr, signing_type: SigningType) -> ContractEndpoint {
     // The first test of the process installs it, the others find it there.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
         id: "orders&co".to_owned(),
         secret: Zeroizing::new("h\u{fc}sh".to_owned()),
     };
-    let auth_server = format!("http://{address}/auth").parse().unwrap();
-    KeySource::new(auth_server, application, signing_type).unwrap()
+    let settings = EndpointSettings {
+        auth_server: format!("http://{address}/auth").parse().unwrap(),
+        tls: TlsFiles::default(),
+        application,
+        signing_type,
+    };
+    ContractEndpoint::new(settings).unwrap()
 }
 
 fn answer(status: &str, body: &str) -> String {

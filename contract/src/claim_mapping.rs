@@ -1,0 +1,276 @@
+//! Which claim of another issuer's token says what about the user (contract §2.5).
+//!
+//! A name stands for the top-level claim of exactly that name, whatever characters it has – Auth0's
+//! are URLs. A name that begins with `/` is a JSON Pointer (RFC 6901) to a nested one.
+
+use serde_json::{Map, Value};
+
+use crate::{rejection::Rejection, user_details::CurrentUserDetails};
+
+/// The fields without which a user is nobody, and where they come from unless mapped: the one claim
+/// that every issuer gives (RFC 9068 §2.2).
+const REQUIRED: [&str; 2] = ["id", "account"];
+const SUBJECT: &str = "sub";
+
+/// The fields of the user that a token's claims fill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimMapping(Vec<(&'static str, ClaimName)>);
+
+/// Why a mapping cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimMappingError {
+    /// Not `FIELD=CLAIM`.
+    #[error("expected FIELD=CLAIM, such as account=preferred_username")]
+    NotAPair,
+    /// The user has no such field.
+    #[error("the user has no field of this name; there are {}", CurrentUserDetails::FIELDS.join(", "))]
+    UnknownField,
+    /// One field, two claims.
+    #[error("the field is mapped twice")]
+    Repeated,
+    /// `~` stands for nothing but `~0` and `~1`.
+    #[error("not a JSON Pointer: write ~0 for '~' and ~1 for '/'")]
+    Pointer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ClaimName {
+    TopLevel(String),
+    Nested {
+        /// The name of the top-level claim.
+        outer: String,
+        /// A JSON Pointer into its value.
+        pointer: String,
+    },
+}
+
+impl ClaimMapping {
+    /// Reads one `FIELD=CLAIM` for each field. `id` and `account` come from `sub` where no entry
+    /// says otherwise.
+    ///
+    /// # Errors
+    /// The entry that cannot be used, and why.
+    pub fn parse<'a>(
+        entries: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, (&'a str, ClaimMappingError)> {
+        let mut mapped: Vec<(&'static str, ClaimName)> = Vec::new();
+        for entry in entries {
+            let (field, claim) = parse_entry(entry).map_err(|error| (entry, error))?;
+            if mapped.iter().any(|(other, _)| *other == field) {
+                return Err((entry, ClaimMappingError::Repeated));
+            }
+            mapped.push((field, claim));
+        }
+        for field in REQUIRED {
+            if mapped.iter().all(|(other, _)| *other != field) {
+                mapped.push((field, ClaimName::TopLevel(SUBJECT.to_owned())));
+            }
+        }
+        Ok(Self(mapped))
+    }
+
+    /// The user of a payload. Text stays as it is, a number or a truth value becomes its JSON text,
+    /// and so does an array or an object, because any other form could be read in two ways.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenClaimMissing`] without `id` or `account`, [`Rejection::TokenClaimInvalid`]
+    /// where one of them is neither text nor an integer, or empty.
+    pub(crate) fn user(
+        &self,
+        members: &Map<String, Value>,
+    ) -> Result<CurrentUserDetails, Rejection> {
+        let mut user = CurrentUserDetails::default();
+        for (field, claim) in &self.0 {
+            let value = claim.find(members);
+            let value = if REQUIRED.contains(field) {
+                Some(required_text(value)?)
+            } else {
+                value.and_then(optional_text)
+            };
+            if let Some(slot) = user.field_mut(field) {
+                *slot = value;
+            }
+        }
+        Ok(user)
+    }
+}
+
+fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), ClaimMappingError> {
+    let (field, claim) = entry.split_once('=').ok_or(ClaimMappingError::NotAPair)?;
+    let known = CurrentUserDetails::FIELDS
+        .iter()
+        .find(|name| **name == field);
+    let field = known.ok_or(ClaimMappingError::UnknownField)?;
+    Ok((field, ClaimName::parse(claim)?))
+}
+
+impl ClaimName {
+    fn parse(text: &str) -> Result<Self, ClaimMappingError> {
+        let Some(path) = text.strip_prefix('/') else {
+            return match text {
+                "" => Err(ClaimMappingError::NotAPair),
+                name => Ok(Self::TopLevel(name.to_owned())),
+            };
+        };
+        let bad_escape = |part: &str| !part.is_empty() && !part.starts_with(['0', '1']);
+        if text
+            .split('~')
+            .skip(1)
+            .any(|part| part.is_empty() || bad_escape(part))
+        {
+            return Err(ClaimMappingError::Pointer);
+        }
+        let (outer, pointer) = match path.find('/') {
+            Some(end) => path.split_at(end),
+            None => (path, ""),
+        };
+        Ok(Self::Nested {
+            outer: outer.replace("~1", "/").replace("~0", "~"),
+            pointer: pointer.to_owned(),
+        })
+    }
+
+    fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
+        match self {
+            Self::TopLevel(name) => members.get(name),
+            Self::Nested { outer, pointer } => members.get(outer)?.pointer(pointer),
+        }
+    }
+}
+
+/// An empty id would name nobody, and so somebody else in the service behind; a number with a
+/// fraction has more than one spelling.
+fn required_text(value: Option<&Value>) -> Result<String, Rejection> {
+    match value {
+        None | Some(Value::Null) => Err(Rejection::TokenClaimMissing),
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
+        Some(_) => Err(Rejection::TokenClaimInvalid),
+    }
+}
+
+fn optional_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    fn user(entries: &[&str], payload: &Value) -> Result<Vec<(&'static str, String)>, Rejection> {
+        let mapping = ClaimMapping::parse(entries.iter().copied()).unwrap();
+        let user = mapping.user(payload.as_object().unwrap())?;
+        Ok(user
+            .present()
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect())
+    }
+
+    #[test]
+    fn the_subject_is_id_and_account_unless_mapped() {
+        let payload = json!({"sub": "s", "preferred_username": "ada", "uid": 7});
+        for (entries, id, account) in [
+            (&[][..], "s", "s"),
+            (&["account=preferred_username"], "s", "ada"),
+            (&["id=uid"], "7", "s"),
+        ] {
+            let expected = [("id", id.to_owned()), ("account", account.to_owned())];
+            assert_eq!(user(entries, &payload).unwrap(), expected, "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_whole_and_a_leading_slash_leads_inside() {
+        let payload = json!({
+            "sub": "s",
+            "https://example.com/tenant": "t",
+            "a.b": "dotted",
+            "a": {"b": "nested"},
+            "realm_access": {"roles": ["x", "y,z"]},
+            "/odd~": "odd",
+        });
+        for (claim, value) in [
+            ("https://example.com/tenant", Some("t")),
+            ("a.b", Some("dotted")),
+            ("/a/b", Some("nested")),
+            ("/realm_access/roles", Some(r#"["x","y,z"]"#)),
+            ("/realm_access/roles/1", Some("y,z")),
+            ("/a.b", Some("dotted")),
+            ("/~1odd~0", Some("odd")),
+            ("/https:~1~1example.com~1tenant", Some("t")),
+            ("/a/b/c", None),
+            ("/sub/0", None),
+            ("none", None),
+        ] {
+            let entry = format!("other={claim}");
+            let user = user(&[&entry], &payload).unwrap();
+            let other = user.iter().find(|(name, _)| *name == "other");
+            assert_eq!(other.map(|(_, text)| text.as_str()), value, "{claim}");
+        }
+    }
+
+    #[test]
+    fn other_types_become_their_json_text() {
+        for (value, text) in [
+            (json!(true), Some("true")),
+            (json!(-3), Some("-3")),
+            (json!(1.5), Some("1.5")),
+            (json!([]), Some("[]")),
+            (json!({"a": null}), Some(r#"{"a":null}"#)),
+            (json!(""), Some("")),
+            (json!(null), None),
+        ] {
+            let user = user(&["email=e"], &json!({"sub": "s", "e": value})).unwrap();
+            let email = user.iter().find(|(name, _)| *name == "email");
+            assert_eq!(email.map(|(_, text)| text.as_str()), text);
+        }
+    }
+
+    #[test]
+    fn a_user_without_id_or_account_is_nobody() {
+        use Rejection::{TokenClaimInvalid, TokenClaimMissing};
+        for (value, rejection) in [
+            (json!(null), TokenClaimMissing),
+            (json!(""), TokenClaimInvalid),
+            (json!(1.0), TokenClaimInvalid),
+            (json!(1e30), TokenClaimInvalid),
+            (json!(false), TokenClaimInvalid),
+            (json!(["s"]), TokenClaimInvalid),
+            (json!({}), TokenClaimInvalid),
+        ] {
+            for (entries, payload) in [
+                (&[][..], json!({"sub": value})),
+                (&["id=x"], json!({"sub": "s", "x": value})),
+                (&["account=x"], json!({"sub": "s", "x": value})),
+            ] {
+                assert_eq!(user(entries, &payload), Err(rejection), "{payload}");
+            }
+        }
+        assert_eq!(user(&[], &json!({})), Err(TokenClaimMissing));
+    }
+
+    #[test]
+    fn a_mapping_that_cannot_be_meant_is_refused_by_entry() {
+        use ClaimMappingError as E;
+        for (entries, entry, error) in [
+            (&["id"][..], "id", E::NotAPair),
+            (&["id="], "id=", E::NotAPair),
+            (&["=sub"], "=sub", E::UnknownField),
+            (&["Id=sub"], "Id=sub", E::UnknownField),
+            (&["nickname=name"], "nickname=name", E::UnknownField),
+            (&["id=a", "email=b", "id=a"], "id=a", E::Repeated),
+            (&["id=/a~2"], "id=/a~2", E::Pointer),
+            (&["id=/a~"], "id=/a~", E::Pointer),
+        ] {
+            let refused = ClaimMapping::parse(entries.iter().copied()).unwrap_err();
+            assert_eq!(refused, (entry, error));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the verification keys come from: one of the flags that clap lets through together.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use contract::signing_type::SigningType;
+use http::uri::Scheme;
+use process::exit::Failure;
+use process::secret_file;
+use zeroize::Zeroizing;
+
+use super::{not_empty, parsed, refused};
+use crate::cli::ServeArgs;
+use crate::discovery::{AuthServer, without_credentials};
+use crate::keys::contract_endpoint::{Application, EndpointSettings};
+use crate::keys::jwks_url::{JwksAddress, JwksUrlSettings};
+use crate::keys::key_file::{Format, KeyFile};
+use crate::keys::source::SourceSettings;
+use crate::keys::tls::TlsFiles;
+
+pub(super) fn settings(args: &ServeArgs) -> Result<SourceSettings, Failure> {
+    if let Some(url) = &args.auth_server {
+        return endpoint(args, url).map(SourceSettings::AuthServer);
+    }
+    if let Some(url) = &args.jwks_url {
+        return jwks_url(args, url).map(SourceSettings::JwksUrl);
+    }
+    let file = match (&args.jwks_file, &args.public_key_file) {
+        (Some(path), _) => key_file(args, path, Format::JwkSet),
+        (None, Some(path)) => key_file(args, path, Format::Pem),
+        // clap asks for one of them.
+        (None, None) => return Err(Failure::Config("--auth-server is missing".to_owned())),
+    };
+    tls_files(args, None)?;
+    Ok(SourceSettings::File(file))
+}
+
+fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, Failure> {
+    let auth_server = url
+        .parse::<AuthServer>()
+        .map_err(|error| refused("auth-server", without_credentials(url), error))?
+        .with_registry(&args.registry, args.auth_server_name.as_deref())?;
+    let auth_server = with_name_server(auth_server, args.dns_server)?;
+    Ok(EndpointSettings {
+        tls: tls_files(args, Some(auth_server.scheme()))?,
+        auth_server,
+        application: application(args)?,
+        signing_type: signing_type(args)?,
+    })
+}
+
+fn with_name_server(
+    auth_server: AuthServer,
+    server: Option<SocketAddr>,
+) -> Result<AuthServer, Failure> {
+    let Some(server) = server else {
+        return Ok(auth_server);
+    };
+    let why = "is asked only for an --auth-server that begins with dns";
+    auth_server
+        .with_name_server(server)
+        .ok_or_else(|| refused("dns-server", server, why))
+}
+
+fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
+    let url: JwksAddress = parsed("jwks-url", url)?;
+    Ok(JwksUrlSettings {
+        tls: tls_files(args, Some(url.scheme()))?,
+        url,
+        algorithms: args.algorithms.clone(),
+    })
+}
+
+fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
+    KeyFile {
+        path: path.to_owned(),
+        format,
+        algorithms: args.algorithms.clone(),
+    }
+}
+
+/// A certificate that is of no use is a sign that something else was meant.
+fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Failure> {
+    let identity = args
+        .auth_client_cert
+        .clone()
+        .zip(args.auth_client_key.clone());
+    let files = TlsFiles {
+        ca: args.auth_ca.clone(),
+        identity,
+    };
+    if files.is_empty() || scheme == Some(&Scheme::HTTPS) {
+        return Ok(files);
+    }
+    let flag = match files.ca {
+        Some(_) => "auth-ca",
+        None => "auth-client-cert",
+    };
+    let why = "is of use only with https";
+    Err(Failure::Config(format!("--{flag} {why}")))
+}
+
+fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
+    let signing_type = args.signing_type.unwrap_or_default();
+    if signing_type == SigningType::Hmac && !args.trust_shared_secret {
+        let why = "hands this sidecar the secret that issues tokens; \
+                   allow that with --trust-shared-secret";
+        return Err(refused("signing-type", signing_type, why));
+    }
+    Ok(signing_type)
+}
+
+fn application(args: &ServeArgs) -> Result<Application, Failure> {
+    let id = not_empty("app-id", args.app_id.as_deref())?.unwrap_or_default();
+    let secret = secret(args)?;
+    if secret.is_empty() {
+        return Err(Failure::Config("--app-secret: is empty".to_owned()));
+    }
+    Ok(Application { id, secret })
+}
+
+fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
+    match (&args.app_secret, &args.app_secret_file) {
+        (Some(secret), None) => Ok(secret.0.clone()),
+        (None, Some(file)) => secret_file::read(file)
+            .map_err(|error| refused("app-secret-file", file.display(), error)),
+        (None, None) => Err(Failure::Config(
+            "--app-secret or --app-secret-file is required".to_owned(),
+        )),
+        (Some(_), Some(_)) => Err(Failure::Config(
+            "--app-secret and --app-secret-file exclude each other".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,154 @@
+//! The contract's key endpoint (§4.3), and the key set that its answer may lead to.
+//!
+//! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL.
+
+use contract::keys::{KeySet, VerificationKey};
+use contract::signing_type::SigningType;
+use process::exit::Failure;
+use zeroize::Zeroizing;
+
+use super::answer::key_string;
+use super::jwks::{self, KnownSet};
+use super::source::FetchError;
+use super::tls::TlsFiles;
+use super::transport::{Answer, Question, Transport, TransportError};
+use crate::discovery::{Asked, AuthServer, Instance};
+
+/// Relative to the auth server's context path.
+const KEY_PATH: &str = "/client/user/secret/key";
+
+/// What the sidecar shows to get the key.
+#[derive(Clone)]
+pub(crate) struct Application {
+    pub(crate) id: String,
+    pub(crate) secret: Zeroizing<String>,
+}
+
+impl std::fmt::Debug for Application {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Application")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which auth server, as whom, for which keys.
+#[derive(Debug, Clone)]
+pub(crate) struct EndpointSettings {
+    pub(crate) auth_server: AuthServer,
+    pub(crate) tls: TlsFiles,
+    pub(crate) application: Application,
+    pub(crate) signing_type: SigningType,
+}
+
+/// The endpoint, which instance of it was asked last, and which key set it led to.
+#[derive(Debug)]
+pub(crate) struct ContractEndpoint {
+    transport: Transport,
+    auth_server: AuthServer,
+    application: Application,
+    signing_type: SigningType,
+    asked: Asked,
+    /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
+    known: Option<KnownSet>,
+}
+
+impl ContractEndpoint {
+    /// # Errors
+    /// [`Failure::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(settings: EndpointSettings) -> Result<Self, Failure> {
+        let scheme = settings.auth_server.scheme().clone();
+        Ok(Self {
+            transport: Transport::new(scheme, settings.tls)?,
+            auth_server: settings.auth_server,
+            application: settings.application,
+            signing_type: settings.signing_type,
+            asked: Asked::default(),
+            known: None,
+        })
+    }
+
+    /// Which instance was asked last; before the first, what is configured.
+    pub(crate) fn asked(&self) -> String {
+        match self.asked.last() {
+            Some(instance) => instance.authority.clone(),
+            None => self.auth_server.to_string(),
+        }
+    }
+
+    /// Fetches from the next instance, once.
+    pub(crate) async fn fetch(&mut self) -> Result<KeySet, FetchError> {
+        let instance = self.auth_server.locate(&self.asked).await?;
+        let fetched = self.fetch_from(&instance).await;
+        self.asked.note(instance, fetched.is_ok());
+        fetched
+    }
+
+    /// Both answers or none.
+    async fn fetch_from(&mut self, instance: &Instance) -> Result<KeySet, FetchError> {
+        let known = self.known.take();
+        let path = format!("{}{KEY_PATH}", self.auth_server.context());
+        let answer = self.contract_answer(instance, &path).await?;
+        let text = key_string(answer.status, &answer.body)?;
+        let key = VerificationKey::parse(self.signing_type, &text)?;
+        match self.jwks_target(&answer, instance, &path) {
+            None => Ok(KeySet::nameless(key)),
+            Some(target) => self.key_set(instance, &target, known, &key).await,
+        }
+    }
+
+    async fn contract_answer(
+        &mut self,
+        instance: &Instance,
+        path: &str,
+    ) -> Result<Answer, TransportError> {
+        let credentials = [
+            ("appId", self.application.id.as_str()),
+            ("appSecret", self.application.secret.as_str()),
+        ];
+        let question = Question {
+            target: path,
+            credentials: &credentials,
+            accept: "application/json",
+            known: None,
+        };
+        self.transport.get(instance, question).await
+    }
+
+    /// Where the key set is; a server without one knows one key, which has no name.
+    fn jwks_target(&self, answer: &Answer, instance: &Instance, path: &str) -> Option<String> {
+        if self.signing_type == SigningType::Hmac {
+            // A shared secret is in no key set.
+            return None;
+        }
+        let base = self.transport.url(instance, path);
+        jwks::target(&answer.headers, &base).unwrap_or_else(|error| {
+            let auth_server = &instance.authority;
+            tracing::warn!(auth_server, %error, "the link to a key set is ignored");
+            None
+        })
+    }
+
+    async fn key_set(
+        &mut self,
+        instance: &Instance,
+        target: &str,
+        known: Option<KnownSet>,
+        contract_key: &VerificationKey,
+    ) -> Result<KeySet, FetchError> {
+        let question = Question {
+            target,
+            credentials: &[],
+            accept: "application/jwk-set+json, application/json",
+            known: KnownSet::version_of(known.as_ref(), target),
+        };
+        let answer = self.transport.get(instance, question).await;
+        let answer = answer.map_err(FetchError::JwksTransport)?;
+        let (keys, known) = jwks::accept(&answer, target, known.as_ref(), contract_key)?;
+        self.known = known;
+        Ok(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! The key set of any issuer, at an address of its own (RFC 7517 §5; `jwks_uri` of OpenID Connect
+//! Discovery and RFC 8414).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use contract::algorithms::AsymmetricAlgorithm;
+use http::uri::Scheme;
+use http::{HeaderMap, Uri, header};
+use process::exit::Failure;
+
+use super::jwks::{self, KnownSet, jws};
+use super::source::{FetchError, Fetched, Purpose};
+use super::tls::TlsFiles;
+use super::transport::{Question, Transport};
+use crate::discovery::{Instance, is_loopback};
+
+/// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
+const LONGEST_FRESHNESS: Duration = Duration::from_secs(300);
+
+/// `http(s)://HOST[:PORT]/PATH[?QUERY]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JwksAddress {
+    scheme: Scheme,
+    authority: String,
+    target: String,
+}
+
+/// Why `--jwks-url` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]
+pub(crate) struct JwksAddressError;
+
+#[derive(Debug, Clone)]
+pub(crate) struct JwksUrlSettings {
+    pub(crate) url: JwksAddress,
+    pub(crate) tls: TlsFiles,
+    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+}
+
+/// The address, and what its last answer said.
+#[derive(Debug)]
+pub(crate) struct JwksUrl {
+    transport: Transport,
+    url: JwksAddress,
+    algorithms: Vec<AsymmetricAlgorithm>,
+    /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
+    known: Option<KnownSet>,
+    fresh_until: Option<Instant>,
+}
+
+impl JwksUrl {
+    /// # Errors
+    /// [`Failure::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(settings: JwksUrlSettings) -> Result<Self, Failure> {
+        Ok(Self {
+            transport: Transport::new(settings.url.scheme.clone(), settings.tls)?,
+            url: settings.url,
+            algorithms: settings.algorithms,
+            known: None,
+            fresh_until: None,
+        })
+    }
+
+    /// Asks, unless the last answer is still fresh and no unknown key shows it outdated.
+    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
+        let is_fresh = self.fresh_until.is_some_and(|end| Instant::now() < end);
+        if is_fresh && purpose == Purpose::Tick {
+            return Ok(Fetched::StillFresh);
+        }
+        let (known, asked_at) = (self.known.take(), Instant::now());
+        self.fresh_until = None;
+        let target = &self.url.target;
+        let instance = Instance {
+            authority: self.url.authority.clone(),
+            address: None,
+            host: self.url.authority.clone(),
+        };
+        let question = Question {
+            target,
+            credentials: &[],
+            accept: "application/jwk-set+json, application/json",
+            known: KnownSet::version_of(known.as_ref(), target),
+        };
+        let answer = self.transport.get(&instance, question).await?;
+        let allowed = jws(&self.algorithms);
+        let (keys, known) = jwks::taken(&answer, target, known.as_ref(), &allowed)?;
+        self.known = known;
+        self.fresh_until = asked_at.checked_add(freshness(&answer.headers));
+        Ok(Fetched::Keys(keys))
+    }
+}
+
+impl fmt::Display for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.url.fmt(f)
+    }
+}
+
+/// For how long the answer need not be asked for again (RFC 9111 §4.2, §5.2.2).
+fn freshness(headers: &HeaderMap) -> Duration {
+    let mut max_age = 0;
+    for field in headers.get_all(header::CACHE_CONTROL) {
+        for directive in field.to_str().unwrap_or("no-store").split(',') {
+            let directive = directive.trim().to_ascii_lowercase();
+            match directive.split_once('=') {
+                Some(("max-age", seconds)) => {
+                    max_age = seconds.trim_matches('"').parse().unwrap_or_default();
+                }
+                _ if directive.starts_with("no-cache") || directive == "no-store" => {
+                    return Duration::ZERO;
+                }
+                _ => {}
+            }
+        }
+    }
+    let age = headers.get(header::AGE);
+    let age = age.and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
+    Duration::from_secs(max_age)
+        .saturating_sub(Duration::from_secs(age.unwrap_or_default()))
+        .min(LONGEST_FRESHNESS)
+}
+
+impl JwksAddress {
+    /// Whether the keys could be changed on the way.
+    pub(crate) fn is_plain_over_a_network(&self) -> bool {
+        let host = self.authority.parse::<http::uri::Authority>();
+        let on_loopback = host.is_ok_and(|authority| is_loopback(authority.host()));
+        self.scheme == Scheme::HTTP && !on_loopback
+    }
+
+    pub(crate) const fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+}
+
+impl FromStr for JwksAddress {
+    type Err = JwksAddressError;
+
+    fn from_str(text: &str) -> Result<Self, JwksAddressError> {
+        // A fragment is never sent, and `Uri` would drop it.
+        let uri: Uri = text.parse().map_err(|_| JwksAddressError)?;
+        let scheme = uri
+            .scheme()
+            .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
+            return Err(JwksAddressError);
+        };
+        if authority.as_str().contains('@') || text.contains('#') {
+            return Err(JwksAddressError);
+        }
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        Ok(Self {
+            scheme: scheme.clone(),
+            authority: authority.to_string(),
+            target: target.to_owned(),
+        })
+    }
+}
+
+/// Without the query.
+impl fmt::Display for JwksAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.target.split('?').next().unwrap_or_default();
+        write!(f, "{}://{}{path}", self.scheme, self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn rfc_9111_an_answer_says_how_long_it_is_fresh_and_is_believed_for_five_minutes() {
+        for (fields, seconds) in [
+            (&[][..], 0),
+            (&[("cache-control", "max-age=60")], 60),
+            (
+                &[("cache-control", "public, Max-Age=\"60\", immutable")],
+                60,
+            ),
+            (&[("cache-control", "max-age=60"), ("age", "45")], 15),
+            (&[("cache-control", "max-age=60"), ("age", "61")], 0),
+            (&[("cache-control", "max-age=86400")], 300),
+            (&[("cache-control", "max-age=99999999999999999999999")], 0),
+            (&[("cache-control", "max-age=-1")], 0),
+            (&[("cache-control", "s-maxage=60")], 0),
+            (&[("cache-control", "no-cache")], 0),
+            (&[("cache-control", "max-age=60, no-store")], 0),
+            (
+                &[
+                    ("cache-control", "max-age=60"),
+                    ("cache-control", "no-cache"),
+                ],
+                0,
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, value.parse().unwrap());
+            }
+            assert_eq!(freshness(&headers).as_secs(), seconds, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_scheme_and_a_host_and_is_shown_without_its_query() {
+        for (text, shown, plain) in [
+            ("https://idp/keys", "https://idp/keys", false),
+            (
+                "http://127.0.0.1:1/keys?k=v",
+                "http://127.0.0.1:1/keys",
+                false,
+            ),
+            ("http://localhost/", "http://localhost/", false),
+            ("http://idp/keys", "http://idp/keys", true),
+            ("https://idp", "https://idp/", false),
+        ] {
+            let address: JwksAddress = text.parse().unwrap();
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.is_plain_over_a_network(), plain, "{text}");
+        }
+        for text in [
+            "",
+            "idp/keys",
+            "/keys",
+            "ftp://idp/keys",
+            "file:///keys",
+            "https:///keys",
+            "https://user:pw@idp/keys",
+            "https://idp/keys#top",
+        ] {
+            assert_eq!(text.parse::<JwksAddress>(), Err(JwksAddressError), "{text}");
+        }
+    }
+}

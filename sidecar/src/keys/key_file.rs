@@ -1,0 +1,91 @@
+//! Keys from a file: a JWK Set, or PEM. Read again at every tick, so that a key is changed by
+//! replacing the file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use contract::algorithms::AsymmetricAlgorithm;
+use contract::keys::{KeyError, KeySet};
+
+use super::jwks::jws;
+use super::transport::MAX_BODY_BYTES;
+
+/// What the file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    JwkSet,
+    Pem,
+}
+
+/// One file and how its keys may be used.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyFile {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+}
+
+/// Why a file gives no keys. The text names it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyFileError {
+    #[error("{}: {cause}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        cause: std::io::Error,
+    },
+    #[error("{} is longer than {MAX_BODY_BYTES} bytes", path.display())]
+    TooLong { path: PathBuf },
+    #[error("{} cannot be used: {cause}", path.display())]
+    Unusable { path: PathBuf, cause: KeyError },
+}
+
+impl KeyFile {
+    /// The flag that names it.
+    pub(crate) const fn flag(&self) -> &'static str {
+        match self.format {
+            Format::JwkSet => "jwks-file",
+            Format::Pem => "public-key-file",
+        }
+    }
+
+    /// The keys that the file holds now.
+    pub(crate) fn read(&self) -> Result<KeySet, KeyFileError> {
+        let bytes = read_bounded(&self.path)?;
+        let allowed = jws(&self.algorithms);
+        match self.format {
+            Format::JwkSet => KeySet::from_jwks(&bytes, &allowed),
+            Format::Pem => KeySet::from_pem(&String::from_utf8_lossy(&bytes), &allowed),
+        }
+        .map_err(|cause| KeyFileError::Unusable {
+            path: self.path.clone(),
+            cause,
+        })
+    }
+}
+
+impl fmt::Display for KeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())
+    }
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| {
+            let limit = MAX_BODY_BYTES as u64 + 1;
+            file.take(limit).read_to_end(&mut bytes)
+        })
+        .map_err(|cause| KeyFileError::Unreadable {
+            path: path.to_owned(),
+            cause,
+        })?;
+    if bytes.len() > MAX_BODY_BYTES {
+        return Err(KeyFileError::TooLong {
+            path: path.to_owned(),
+        });
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,118 @@
+//! TLS towards the server that hands out keys: which certificates of it are trusted, and which one of
+//! ours is shown. The files are followed: what stands in them at a fetch counts for that fetch.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use process::secret_file;
+use reqwest::{Certificate, ClientBuilder, Identity, tls};
+use zeroize::Zeroizing;
+
+/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong path
+/// must not fill the memory.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Where the certificates are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// PEM bundle; trusted in place of the system's.
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate chain and private key, shown to a server that asks.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why files cannot be used. The text names the flag and the file.
+#[derive(Debug, thiserror::Error)]
+#[error("--{flag} '{}': {why}", path.display())]
+pub(crate) struct TlsFileError {
+    flag: &'static str,
+    path: PathBuf,
+    why: String,
+}
+
+/// What stands in the files. Compared to see whether it changed; never shown.
+#[derive(PartialEq, Eq)]
+pub(crate) struct TlsMaterial {
+    ca: Option<Vec<u8>>,
+    identity: Option<Zeroizing<Vec<u8>>>,
+}
+
+const CA: &str = "auth-ca";
+const CERTIFICATE: &str = "auth-client-cert";
+const KEY: &str = "auth-client-key";
+
+impl TlsFiles {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn read(&self) -> Result<TlsMaterial, TlsFileError> {
+        let ca = self.ca.as_deref();
+        let identity = self.identity.as_ref();
+        Ok(TlsMaterial {
+            ca: ca.map(|path| read(CA, path)).transpose()?,
+            identity: identity
+                .map(|(certificate, key)| read_identity(certificate, key))
+                .transpose()?,
+        })
+    }
+
+    /// A client that trusts and shows what `material` holds.
+    pub(crate) fn configure(
+        &self,
+        material: &TlsMaterial,
+        client: ClientBuilder,
+    ) -> Result<ClientBuilder, TlsFileError> {
+        let mut client = client.tls_version_min(tls::Version::TLS_1_2);
+        if let (Some(path), Some(pem)) = (&self.ca, &material.ca) {
+            let unusable = |why: &str| refused(CA, path, why);
+            let certificates = Certificate::from_pem_bundle(pem)
+                .map_err(|_| unusable("is not a bundle of certificates in PEM"))?;
+            if certificates.is_empty() {
+                return Err(unusable("holds no certificate in PEM"));
+            }
+            client = client.tls_certs_only(certificates);
+        }
+        if let (Some((certificate, _)), Some(pem)) = (&self.identity, &material.identity) {
+            let identity = Identity::from_pem(pem).map_err(|_| {
+                let why = "holds no certificate, or the key file no private key, in PEM";
+                refused(CERTIFICATE, certificate, why)
+            })?;
+            client = client.identity(identity);
+        }
+        Ok(client)
+    }
+}
+
+fn read_identity(certificate: &Path, key: &Path) -> Result<Zeroizing<Vec<u8>>, TlsFileError> {
+    let mut pem = Zeroizing::new(read(CERTIFICATE, certificate)?);
+    let key = secret_file::read(key).map_err(|error| refused(KEY, key, error))?;
+    // Reserved at once: growing would leave a copy of the key behind that nobody clears.
+    pem.reserve_exact(key.len() + 1);
+    pem.push(b'\n');
+    pem.extend_from_slice(key.as_bytes());
+    Ok(pem)
+}
+
+fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(length) if length as u64 <= MAX_BYTES => Ok(bytes),
+        Ok(_) => Err(refused(
+            flag,
+            path,
+            format!("is longer than {MAX_BYTES} bytes"),
+        )),
+        Err(error) => Err(refused(flag, path, error)),
+    }
+}
+
+fn refused(flag: &'static str, path: &Path, why: impl ToString) -> TlsFileError {
+    TlsFileError {
+        flag,
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}

@@ -1,0 +1,270 @@
+//! TLS to the server that hands out keys (design: what travels there is the application secret and
+//! the trust anchor).
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::certificates::CertificateAuthority;
+use tests::clock;
+use tests::dns_server::{DnsServer, Service, Zone};
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::token_forge::Forge;
+use tests::wait;
+
+use super::key_refresh::ECDSA;
+
+/// A company: its authority, and a directory with the authority's certificate.
+struct Company {
+    authority: CertificateAuthority,
+    directory: TempDir,
+}
+
+impl Company {
+    fn new() -> Self {
+        let company = Self {
+            authority: CertificateAuthority::new(),
+            directory: tempfile::tempdir().unwrap(),
+        };
+        std::fs::write(company.ca(), company.authority.pem()).unwrap();
+        company
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    fn flags(&self) -> [String; 2] {
+        ["--auth-ca".to_owned(), self.ca().display().to_string()]
+    }
+}
+
+fn plan(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
+    SidecarPlan::new(service, url)
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+        .flags(flags.iter().map(String::as_str))
+}
+
+/// Waits until a fetch has failed because of the certificate; no request was sent then.
+fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
+    let asked = auth_server.retrievals().len();
+    let seen = || {
+        sidecar
+            .process()
+            .stderr()
+            .matches("key not fetched")
+            .count()
+    };
+    let before = seen();
+    wait::until("a failed fetch", || (seen() > before).then_some(()));
+    let log = sidecar.process().stderr();
+    assert!(log.lines().last().unwrap().contains(why), "{why} in {log}");
+    assert_eq!(auth_server.retrievals().len(), asked, "no secret was sent");
+}
+
+#[test]
+fn the_key_is_fetched_over_tls_from_a_server_of_the_given_authority() {
+    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let tls = company.authority.server(&["127.0.0.1"]).tls(None);
+    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let service = EchoService::start();
+    let url = format!("https://{}/auth", auth_server.address());
+    let sidecar = plan(&service, &url, &company.flags()).start().ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert!(!sidecar.process().stderr().contains("plain HTTP"));
+    let first = &auth_server.retrievals()[0];
+    assert_eq!(first.header("host"), [auth_server.address().to_string()]);
+}
+
+#[test]
+fn a_server_of_another_authority_or_name_gets_no_secret_and_gives_no_key() {
+    let (company, stranger) = (Company::new(), CertificateAuthority::new());
+    let forge = Forge::new(SigningType::Ecdsa);
+    let service = EchoService::start();
+    for (certified, flags, why) in [
+        (
+            stranger.server(&["127.0.0.1"]),
+            &company.flags()[..],
+            "UnknownIssuer",
+        ),
+        // Without --auth-ca the system's authorities count, and none of them signed it.
+        (company.authority.server(&["127.0.0.1"]), &[], "certificate"),
+        (
+            company.authority.server(&["auth.internal", "127.0.0.2"]),
+            &company.flags(),
+            "not valid for name",
+        ),
+        // A certificate of a client is none of a server.
+        (company.authority.client(), &company.flags(), "certificate"),
+    ] {
+        let auth_server =
+            FakeAuthServer::serving_tls(certified.tls(None), &forge.trusted().served());
+        let url = format!("https://{}/auth", auth_server.address());
+        let sidecar = plan(&service, &url, flags).start();
+        refused_for(&sidecar, &auth_server, why);
+        assert_eq!(sidecar.readiness(), 503);
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_not_spoken_to_plainly() {
+    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let service = EchoService::start();
+    let url = auth_server.url().replace("http://", "https://");
+    let sidecar = plan(&service, &url, &company.flags()).start();
+    wait::until("a failed fetch", || {
+        sidecar
+            .process()
+            .stderr()
+            .contains("key not fetched")
+            .then_some(())
+    });
+    assert_eq!(sidecar.readiness(), 503);
+    for request in auth_server.retrievals() {
+        assert!(!request.text().contains("appSecret") && request.method() != "GET");
+    }
+}
+
+#[test]
+fn a_new_authority_and_a_new_certificate_are_followed_without_a_restart() {
+    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let successor = CertificateAuthority::new();
+    let tls = company.authority.server(&["127.0.0.1"]).tls(None);
+    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let service = EchoService::start();
+    let url = format!("https://{}/auth", auth_server.address());
+    let sidecar = plan(&service, &url, &company.flags()).start().ready();
+
+    auth_server.now_shows(successor.server(&["127.0.0.1"]).tls(None));
+    refused_for(&sidecar, &auth_server, "UnknownIssuer");
+    // Half a file changes nothing.
+    std::fs::write(company.ca(), "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
+    refused_for(&sidecar, &auth_server, "UnknownIssuer");
+    assert!(sidecar.process().stderr().contains("stay as they were"));
+
+    std::fs::write(
+        company.ca(),
+        [company.authority.pem(), successor.pem()].concat(),
+    )
+    .unwrap();
+    let before = auth_server.retrievals().len();
+    wait::until("a fetch", || {
+        (auth_server.retrievals().len() > before).then_some(())
+    });
+    let token = forge.token(clock::now(), &Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}
+
+#[test]
+fn a_server_that_asks_for_a_certificate_is_shown_one() {
+    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let server = company.authority.server(&["127.0.0.1"]);
+    let tls = server.tls(Some(&company.authority));
+    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let service = EchoService::start();
+    let url = format!("https://{}/auth", auth_server.address());
+
+    let without = plan(&service, &url, &company.flags()).start();
+    refused_for(&without, &auth_server, "key not fetched");
+    assert_eq!(without.readiness(), 503);
+
+    let client = company.authority.client();
+    let (certificate, key) = client.write(company.directory.path());
+    let shown = ["--auth-client-cert", certificate.to_str().unwrap()];
+    let key = ["--auth-client-key", key.to_str().unwrap()];
+    let with = plan(&service, &url, &company.flags())
+        .flags(shown)
+        .flags(key);
+    let sidecar = with.start().ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}
+
+#[test]
+fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let company = Company::new();
+    let (certificate, key) = company.authority.client().write(company.directory.path());
+    let service = EchoService::start();
+    let fails = |ca: &str| {
+        plan(&service, "https://127.0.0.1:1/auth", &[])
+            .flags(["--auth-ca", ca])
+            .flags(["--auth-client-cert", certificate.to_str().unwrap()])
+            .flags(["--auth-client-key", key.to_str().unwrap()])
+            .fails()
+    };
+    let ca = company.ca();
+    let (ca, key_file) = (ca.to_str().unwrap(), key.to_str().unwrap());
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let readable = fails(ca);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let no_authority = fails(key_file);
+    std::fs::write(&key, "no key").unwrap();
+    let no_key = fails(ca);
+    for (end, mentions) in [
+        (readable, "--auth-client-key"),
+        (no_authority, "--auth-ca"),
+        (no_key, "--auth-client-cert"),
+    ] {
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        let line = end.stderr.lines().last().unwrap_or_default();
+        assert!(line.contains(mentions), "{line}");
+    }
+}
+
+#[test]
+fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
+    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let service = EchoService::start();
+    for (names, url, good) in [
+        (
+            ["auth.internal"],
+            "dns+https://auth.internal:PORT/auth",
+            true,
+        ),
+        (["127.0.0.1"], "dns+https://auth.internal:PORT/auth", false),
+        (
+            ["internal"],
+            "dns+srv+https://_auth._tcp.internal/auth",
+            true,
+        ),
+        (
+            ["host-0.internal"],
+            "dns+srv+https://_auth._tcp.internal/auth",
+            false,
+        ),
+        (
+            ["127.0.0.1"],
+            "dns+srv+https://_auth._tcp.internal/auth",
+            false,
+        ),
+    ] {
+        let tls = company.authority.server(&names).tls(None);
+        let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+        let address = auth_server.address();
+        let name_server = DnsServer::start(Zone::Services(vec![Service {
+            priority: 0,
+            weight: 0,
+            address,
+        }]));
+        let url = url.replace("PORT", &address.port().to_string());
+        let plan = plan(&service, &url, &company.flags());
+        let sidecar = plan.flags(["--dns-server", &name_server.address()]).start();
+        if good {
+            let sidecar = sidecar.ready();
+            let token = forge.token(clock::now(), &Value::Null);
+            assert_eq!(sidecar.bearing(&token).get("/list").status(), 200, "{url}");
+            let host = format!("{}:{}", names[0], address.port());
+            assert_eq!(auth_server.retrievals()[0].header("host"), [host]);
+        } else {
+            refused_for(&sidecar, &auth_server, "not valid for name");
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! Tokens of other issuers than the auth server (`issuers.toml`, `docs/issuers.md`): which keys count,
+//! for which algorithm, and which claims become the user.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServer, USER_DETAILS};
+use tests::certificates::{CertificateAuthority, write_private};
+use tests::client::verdict;
+use tests::clock;
+use tests::documented::command_under;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::json_answer;
+use tests::issuer::{Issuer, IssuerRow, IssuerTable, IssuerToken};
+use tests::keys::{SigningKey, SigningType};
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::tables::{Verdicts, load};
+use tests::wait;
+
+const DOCUMENT: &str = "docs/issuers.md";
+/// A schedule that never comes round within a test.
+const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
+
+fn row(name: &str) -> IssuerRow {
+    let table: IssuerTable = load("issuers.toml");
+    let mut rows = table.issuer.into_iter();
+    rows.find(|row| row.name == name).expect("a row")
+}
+
+/// A server that answers every request with what `answer` holds.
+fn serving(answer: Reply) -> (SocketServer, Arc<Mutex<Reply>>) {
+    let answer = Arc::new(Mutex::new(answer));
+    let current = Arc::clone(&answer);
+    let server = SocketServer::start(move |_| current.lock().unwrap().clone());
+    (server, answer)
+}
+
+/// The documented command line, with the harness's parts in place of what it cannot reach.
+fn documented(heading: &str, replaced: &[(&str, &str)]) -> Vec<String> {
+    let mut words = command_under(DOCUMENT, heading).into_iter();
+    assert_eq!(words.next().as_deref(), Some("sidecar"));
+    assert_eq!(words.next().as_deref(), Some("serve"));
+    let mut flags = Vec::new();
+    while let (Some(flag), Some(value)) = (words.next(), words.next()) {
+        // Those are the plan's.
+        if flag == "--app-name" || flag == "--upstream" {
+            continue;
+        }
+        let other = replaced.iter().find(|(name, _)| *name == flag);
+        let value = other.map_or(value, |(_, value)| (*value).to_owned());
+        flags.extend([flag, value]);
+    }
+    flags
+}
+
+fn start(service: &EchoService, flags: &[String]) -> Sidecar {
+    SidecarPlan::of_issuer(service, flags)
+        .flags(NEVER)
+        .start()
+        .ready()
+}
+
+/// The documented sidecar in front of an issuer of the table.
+fn every_token_gets_its_verdict(name: &str) {
+    let row = row(name);
+    let issuer = Issuer::new(&row);
+    let (server, _) = serving(json_answer("200 OK", &issuer.jwks(&row)));
+    let url = format!("http://{}/keys?realm=shop", server.address());
+    let service = EchoService::start();
+    let sidecar = start(&service, &documented(name, &[("--jwks-url", &url)]));
+    let mut verdicts = Verdicts::default();
+    for token in &row.token {
+        let difference = difference(&sidecar, &service, token, &issuer);
+        verdicts.row(&token.name, difference);
+    }
+    verdicts.conclude();
+    let requests = server.requests();
+    assert!(
+        requests.len() <= 2,
+        "a fetch at the start, and one for unknown keys"
+    );
+    for request in requests {
+        assert_eq!(request.target(), b"/keys?realm=shop");
+    }
+}
+
+fn difference(
+    sidecar: &Sidecar,
+    service: &EchoService,
+    token: &IssuerToken,
+    issuer: &Issuer,
+) -> Option<String> {
+    service.take_requests();
+    let bearer = sidecar.bearing(&issuer.token(token, clock::now()));
+    let (answer, details) = (bearer.get("/list"), bearer.get(USER_DETAILS));
+    if token.expect != "accepted" {
+        let told = [verdict(&answer), verdict(&details)];
+        let reached = service.requests().len();
+        return (told != [token.expect.as_str(); 2] || reached > 0).then(|| {
+            format!(
+                "{told:?}, not {}; {reached} reached the service",
+                token.expect
+            )
+        });
+    }
+    if answer.status() != 200 || details.status() != 200 {
+        return Some(format!("{} {}", verdict(&answer), verdict(&details)));
+    }
+    let expected: Value = serde_json::from_str(&token.user).expect("`user` is JSON");
+    let header = service
+        .last_request()
+        .header("X-Current-User")
+        .join(" and ");
+    let header: Value = serde_json::from_str(&header).ok()?;
+    let mut shown = details.json()["data"].clone();
+    let fields = shown.as_object().map_or(0, serde_json::Map::len);
+    if let Some(shown) = shown.as_object_mut() {
+        shown.retain(|_, value| !value.is_null());
+    }
+    let good = header == expected && shown == expected && fields == 27;
+    (!good).then(|| format!("header {header}, details {shown} of {fields}, not {expected}"))
+}
+
+#[test]
+fn keycloak_s_tokens_are_verified_by_the_documented_command() {
+    every_token_gets_its_verdict("Keycloak");
+}
+
+#[test]
+fn auth0_s_tokens_are_verified_by_the_documented_command() {
+    every_token_gets_its_verdict("Auth0");
+}
+
+#[test]
+fn every_algorithm_is_verified_by_the_documented_command_and_what_is_no_key_passed_over() {
+    every_token_gets_its_verdict("Several algorithms");
+}
+
+fn accepted<'r>(row: &'r IssuerRow, name: &str) -> &'r IssuerToken {
+    row.token.iter().find(|token| token.name == name).unwrap()
+}
+
+/// What the documented commands name under `/etc/postern`.
+fn write_files(directory: &Path, jwks: &str, pem: &str) {
+    let authority = CertificateAuthority::new();
+    authority.client().write(directory);
+    std::fs::write(directory.join("ca.pem"), authority.pem()).unwrap();
+    std::fs::write(directory.join("jwks.json"), jwks).unwrap();
+    std::fs::write(directory.join("issuer.pem"), pem).unwrap();
+}
+
+#[test]
+fn every_documented_command_is_a_valid_one() {
+    let row = row("Several algorithms");
+    let issuer = Issuer::new(&row);
+    let directory = tempfile::tempdir().unwrap();
+    write_files(
+        directory.path(),
+        &issuer.jwks(&row),
+        &issuer.public_pem("p256"),
+    );
+    for heading in [
+        "Keycloak",
+        "Auth0",
+        "Several algorithms",
+        "A key set in a file",
+        "A public key in a file",
+        "An issuer behind a company's certificate",
+    ] {
+        let words = command_under(DOCUMENT, heading);
+        let here = format!("{}/", directory.path().display());
+        let words = words
+            .iter()
+            .map(|word| word.replace("/etc/postern/", &here));
+        let check = CommandLine::new(Program::Sidecar.path())
+            .arguments(["check"])
+            .arguments(words.skip(2));
+        let end = check.run();
+        assert_eq!(end.code, Some(0), "{heading}: {}", end.stderr);
+        // What it prints is a configuration file that says the same.
+        let file = directory.path().join("postern.toml");
+        std::fs::write(&file, &end.stdout).unwrap();
+        let again = CommandLine::new(Program::Sidecar.path())
+            .arguments(["check", "--config"])
+            .arguments([&file])
+            .run();
+        assert_eq!(
+            (again.code, again.stdout),
+            (Some(0), end.stdout),
+            "{heading}: {}",
+            again.stderr
+        );
+    }
+}
+
+#[test]
+fn keys_from_files_are_read_again_at_the_tick_and_a_broken_file_changes_nothing() {
+    let row = row("Several algorithms");
+    let (one, other) = (Issuer::new(&row), Issuer::new(&row));
+    let token = accepted(&row, "ES256");
+    for (heading, file, old, new) in [
+        (
+            "A key set in a file",
+            "jwks.json",
+            one.jwks(&row),
+            other.jwks(&row),
+        ),
+        (
+            "A public key in a file",
+            "issuer.pem",
+            one.public_pem("p256"),
+            other.public_pem("p256"),
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(file);
+        std::fs::write(&path, old).unwrap();
+        let shown = path.display().to_string();
+        let service = EchoService::start();
+        let mut flags = documented(
+            heading,
+            &[("--jwks-file", &shown), ("--public-key-file", &shown)],
+        );
+        if !flags.contains(&"--algorithms".to_owned()) {
+            flags.extend(["--algorithms".to_owned(), "ES256".to_owned()]);
+        }
+        let plan = SidecarPlan::of_issuer(&service, &flags).flags(EVERY_SECOND);
+        let sidecar = plan.start().ready();
+        let bearing = |issuer: &Issuer| sidecar.bearing(&issuer.token(token, clock::now()));
+        assert_eq!(bearing(&one).get("/list").status(), 200, "{heading}");
+        assert_eq!(bearing(&other).get("/list").status(), 401, "{heading}");
+
+        let private = SigningKey::generate(SigningType::Ecdsa).private();
+        for broken in ["", "<html>", &private, &"x".repeat(70_000)] {
+            std::fs::write(&path, broken).unwrap();
+            let before = sidecar.process().stderr().matches("WARN").count();
+            wait::until("the failure in the log", || {
+                (sidecar.process().stderr().matches("WARN").count() > before).then_some(())
+            });
+            assert_eq!(bearing(&one).get("/list").status(), 200, "{heading}");
+        }
+        std::fs::write(&path, new).unwrap();
+        wait::until("the new key", || {
+            (bearing(&other).get("/list").status() == 200).then_some(())
+        });
+        assert_eq!(bearing(&one).get("/list").status(), 401, "{heading}");
+        assert_eq!(sidecar.readiness(), 200);
+    }
+}
+
+#[test]
+fn a_file_of_keys_that_cannot_be_used_stops_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys");
+    write_private(&path, &SigningKey::generate(SigningType::Rsa).private());
+    let service = EchoService::start();
+    for (flag, file) in [
+        ("--jwks-file", path.to_str().unwrap()),
+        ("--public-key-file", path.to_str().unwrap()),
+        ("--jwks-file", "/nowhere"),
+        ("--public-key-file", "/nowhere"),
+    ] {
+        let flags = [flag, file, "--issuer", "i", "--audience", "a"];
+        let end = SidecarPlan::of_issuer(&service, flags).fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        let line = end.stderr.lines().last().unwrap_or_default();
+        assert!(line.contains(flag) && line.contains(file), "{line}");
+        assert!(!end.stderr.contains("BEGIN"), "{}", end.stderr);
+    }
+}
+
+/// A sidecar that asks `server` for the keys of the row's issuer every second.
+fn polling(service: &EchoService, server: &SocketServer) -> SidecarPlan {
+    let url = format!("http://{}/keys", server.address());
+    let flags = documented("Several algorithms", &[("--jwks-url", &url)]);
+    SidecarPlan::of_issuer(service, flags).flags(EVERY_SECOND)
+}
+
+fn asked_again(server: &SocketServer, more: usize) -> Vec<Message> {
+    let before = server.requests().len();
+    wait::until("the sidecar to ask again", || {
+        let requests = server.requests();
+        (requests.len() >= before + more).then_some(requests)
+    })
+}
+
+fn jwks_answer(fields: &[&str], set: &str) -> Reply {
+    Reply::Bytes(response("200 OK", fields, set.as_bytes()))
+}
+
+#[test]
+fn the_key_set_is_asked_for_with_its_version_and_survives_every_fault() {
+    let row = row("Several algorithms");
+    let (issuer, stranger) = (Issuer::new(&row), Issuer::new(&row));
+    let set = issuer.jwks(&row);
+    let (server, answer) = serving(jwks_answer(&["ETag: \"v1\""], &set));
+    let elsewhere = serving(json_answer("200 OK", &stranger.jwks(&row))).0;
+    let service = EchoService::start();
+    let sidecar = polling(&service, &server).start().ready();
+    let token = accepted(&row, "EdDSA");
+    let bearing = |issuer: &Issuer| sidecar.bearing(&issuer.token(token, clock::now()));
+
+    *answer.lock().unwrap() = Reply::Bytes(response("304 Not Modified", &[], b""));
+    let requests = asked_again(&server, 2);
+    assert_eq!(requests[0].header("if-none-match"), [""; 0]);
+    assert_eq!(requests.last().unwrap().header("if-none-match"), ["\"v1\""]);
+    assert_eq!(bearing(&issuer).get("/list").status(), 200);
+
+    let location = format!("Location: http://{}/keys", elsewhere.address());
+    let padded = format!("{set}{}", " ".repeat(70_000));
+    for (name, fault) in [
+        (
+            "a redirect",
+            Reply::Bytes(response("302 Found", &[&location], b"")),
+        ),
+        (
+            "an error",
+            json_answer("500 Internal Server Error", &stranger.jwks(&row)),
+        ),
+        ("no set", json_answer("200 OK", "{}")),
+        ("an empty set", json_answer("200 OK", "{\"keys\":[]}")),
+        (
+            "no usable key",
+            json_answer("200 OK", "{\"keys\":[{\"kty\":\"XYZ\"}]}"),
+        ),
+        (
+            "two sets",
+            json_answer("200 OK", "{\"keys\":[],\"keys\":[]}"),
+        ),
+        ("a login page", json_answer("200 OK", "<html>")),
+        ("too long", json_answer("200 OK", &padded)),
+        (
+            "half of it",
+            Reply::BytesThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_vec()),
+        ),
+    ] {
+        *answer.lock().unwrap() = fault;
+        asked_again(&server, 2);
+        assert_eq!(bearing(&issuer).get("/list").status(), 200, "{name}");
+        let refused = bearing(&stranger).get("/list");
+        assert_eq!(verdict(&refused), "401 token_signature", "{name}");
+    }
+    assert_eq!(elsewhere.requests().len(), 0, "redirects are not followed");
+    assert_eq!(sidecar.readiness(), 200);
+
+    *answer.lock().unwrap() = jwks_answer(&[], &stranger.jwks(&row));
+    wait::until("the new keys", || {
+        (bearing(&stranger).get("/list").status() == 200).then_some(())
+    });
+    assert_eq!(
+        verdict(&bearing(&issuer).get("/list")),
+        "401 token_signature"
+    );
+}
+
+#[test]
+fn a_fresh_answer_is_not_asked_for_again_until_a_token_names_an_unknown_key() {
+    let row = row("Keycloak");
+    let issuer = Issuer::new(&row);
+    let set = issuer
+        .jwks(&row)
+        .replace("FJ86GcF3jTbNLOco4NvZkUCIUmfYCqoqtOQeMfbhNlE", "former");
+    let (server, answer) = serving(jwks_answer(&["Cache-Control: max-age=3600"], &set));
+    let url = format!("http://{}/keys", server.address());
+    let service = EchoService::start();
+    let flags = documented("Keycloak", &[("--jwks-url", &url)]);
+    let plan = SidecarPlan::of_issuer(&service, flags).flags(EVERY_SECOND);
+    let sidecar = plan.start().ready();
+    let refreshes = || {
+        let metrics = tests::auth_server::admin_get(sidecar.admin(), "/metrics").text();
+        let lines = metrics
+            .lines()
+            .filter(|line| line.contains("key_refreshes_total{"));
+        let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        counts.sum::<u64>()
+    };
+    wait::until("three ticks", || (refreshes() >= 4).then_some(()));
+    assert_eq!(server.requests().len(), 1, "the answer was fresh");
+
+    *answer.lock().unwrap() = jwks_answer(&[], &issuer.jwks(&row));
+    let token = issuer.token(accepted(&row, "an access token of a user"), clock::now());
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    assert_eq!(server.requests().len(), 2, "at once, not at the next tick");
+}
+
+#[test]
+fn tokens_of_our_own_auth_server_can_be_verified_by_its_key_set() {
+    let auth_server = AuthServer::start();
+    let service = EchoService::start();
+    let url = format!("{}/.well-known/jwks.json", auth_server.url());
+    // Our own tokens name no audience; the rule for other issuers has no exception.
+    let flags = [
+        "--jwks-url",
+        &url,
+        "--issuer",
+        "auth",
+        "--audience",
+        "orders",
+        "--claim",
+        "id=userId",
+        "--claim",
+        "account=username",
+        "--claim",
+        "nickName=nickName",
+        "--claim",
+        "userType=/extraInfo/userType",
+    ];
+    let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
+    let answer = sidecar.bearing(&auth_server.login()).get("/list");
+    assert_eq!(verdict(&answer), "401 token_audience");
+}
+
+#[test]
+fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience() {
+    const ISSUER: [&str; 4] = ["--issuer", "i", "--audience", "a"];
+    const AUTH_SERVER: [&str; 6] = [
+        "--auth-server",
+        "http://127.0.0.1:1/auth",
+        "--app-id",
+        "orders",
+        "--app-secret",
+        "s",
+    ];
+    let url = ["--jwks-url", "https://idp/keys"];
+    let mut verdicts = Verdicts::default();
+    for (arguments, codes, mentions) in [
+        (vec![], &[64][..], "--auth-server"),
+        (
+            [&url[..], &ISSUER, &AUTH_SERVER].concat(),
+            &[64],
+            "--jwks-url",
+        ),
+        (
+            [&url[..], &ISSUER, &["--jwks-file", "f"]].concat(),
+            &[64],
+            "--jwks-file",
+        ),
+        ([&url[..], &ISSUER[..2]].concat(), &[64], "--audience"),
+        ([&url[..], &ISSUER[2..]].concat(), &[64], "--issuer"),
+        (
+            [&url[..], &ISSUER, &["--algorithms", "HS256"]].concat(),
+            &[64],
+            "--algorithms",
+        ),
+        (
+            [&url[..], &ISSUER, &["--algorithms", "none"]].concat(),
+            &[64],
+            "--algorithms",
+        ),
+        (
+            [&url[..], &ISSUER, &["--algorithms", ""]].concat(),
+            &[64],
+            "--algorithms",
+        ),
+        (
+            [&url[..], &ISSUER, &["--signing-type", "rsa"]].concat(),
+            &[64],
+            "--signing-type",
+        ),
+        (
+            [&url[..], &ISSUER, &["--app-id", "x"]].concat(),
+            &[64],
+            "--app-id",
+        ),
+        (
+            [&url[..], &ISSUER, &["--claim", "nick=name"]].concat(),
+            &[78],
+            "--claim 'nick=name'",
+        ),
+        (
+            [&url[..], &ISSUER, &["--claim", "id=a", "--claim", "id=b"]].concat(),
+            &[78],
+            "--claim 'id=b'",
+        ),
+        (
+            [&url[..], &ISSUER, &["--dns-server", "127.0.0.1:53"]].concat(),
+            &[64],
+            "--dns-server",
+        ),
+        (
+            [&url[..], &ISSUER, &["--auth-ca", "/nowhere"]].concat(),
+            &[78],
+            "--auth-ca '/nowhere'",
+        ),
+        (
+            [&url[..], &ISSUER, &["--auth-client-cert", "c"]].concat(),
+            &[64],
+            "--auth-client-key",
+        ),
+        (
+            [
+                &["--jwks-url", "http://idp/keys"][..],
+                &ISSUER,
+                &["--auth-ca", "f"],
+            ]
+            .concat(),
+            &[78],
+            "--auth-ca",
+        ),
+        (
+            [&["--jwks-url", "ftp://idp/keys"][..], &ISSUER].concat(),
+            &[78],
+            "--jwks-url",
+        ),
+        (
+            [&AUTH_SERVER[..], &["--algorithms", "RS256"]].concat(),
+            &[64],
+            "--algorithms",
+        ),
+        (
+            [&AUTH_SERVER[..], &["--claim", "id=sub"]].concat(),
+            &[64],
+            "--claim",
+        ),
+        (
+            [&AUTH_SERVER[..], &["--auth-ca", "f"]].concat(),
+            &[78],
+            "--auth-ca",
+        ),
+        (
+            [&AUTH_SERVER[..], &["--dns-server", "127.0.0.1:53"]].concat(),
+            &[78],
+            "--dns-server",
+        ),
+    ] {
+        let end = CommandLine::new(Program::Sidecar.path())
+            .arguments(["check"])
+            .arguments(&arguments)
+            .run();
+        let good = end.code.is_some_and(|code| codes.contains(&code))
+            && end.stderr.lines().count() == 1
+            && end.stderr.contains(mentions);
+        let difference = format!("exit {:?}, {}", end.code, end.stderr);
+        verdicts.row(&arguments.join(" "), (!good).then_some(difference));
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn without_keys_another_issuer_s_token_waits_and_the_start_is_not_stopped() {
+    let (server, answer) = serving(json_answer("503 Service Unavailable", "{}"));
+    let row = row("Several algorithms");
+    let issuer = Issuer::new(&row);
+    let service = EchoService::start();
+    let sidecar = polling(&service, &server).start();
+    let token = issuer.token(accepted(&row, "ES256"), clock::now());
+    wait::until("the failure in the log", || {
+        sidecar.process().stderr().contains("ERROR").then_some(())
+    });
+    let answer_of = || verdict(&sidecar.bearing(&token).get("/list"));
+    assert_eq!(answer_of(), "503 auth_keys_unavailable");
+    *answer.lock().unwrap() = json_answer("200 OK", &json!({"keys": []}).to_string());
+    asked_again(&server, 2);
+    assert_eq!(answer_of(), "503 auth_keys_unavailable");
+    *answer.lock().unwrap() = json_answer("200 OK", &issuer.jwks(&row));
+    wait::until("the keys", || (answer_of() == "200").then_some(()));
+}
