@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -35,7 +36,12 @@ impl CertificateAuthority {
     /// # Panics
     /// When the machine has no randomness.
     pub fn new() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        // Two of one name would be taken for each other, and told apart by the signature only.
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("authority {number} of the tests");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate().expect("a key");

@@ -179,7 +179,7 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         env = "POSTERN_DNS_SERVER",
-        requires = "auth_server",
+        conflicts_with_all = ISSUERS,
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]
@@ -214,7 +214,7 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         env = "POSTERN_APP_ID",
-        requires = "auth_server",
+        conflicts_with_all = ISSUERS,
         value_name = "ID"
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,7 +227,7 @@ pub(crate) struct ServeArgs {
         hide_env_values = true,
         // One generated secret in 64 begins with a hyphen.
         allow_hyphen_values = true,
-        requires = "auth_server",
+        conflicts_with_all = ISSUERS,
         value_name = "SECRET"
     )]
     #[serde(skip)]
@@ -237,7 +237,7 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         env = "POSTERN_APP_SECRET_FILE",
-        requires = "auth_server",
+        conflicts_with_all = ISSUERS,
         value_name = "FILE"
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -249,7 +249,7 @@ pub(crate) struct ServeArgs {
         long,
         env = "POSTERN_SIGNING_TYPE",
         default_value_if("auth_server", ArgPredicate::IsPresent, "rsa"),
-        requires = "auth_server",
+        conflicts_with_all = ISSUERS,
         value_name = "TYPE"
     )]
     #[serde(

@@ -49,20 +49,24 @@ fn plan(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
         .flags(flags.iter().map(String::as_str))
 }
 
-/// Waits until a fetch has failed because of the certificate; no request was sent then.
+/// Waits until fetches fail because of the certificate, and sees that no request is sent then.
 fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
-    let asked = auth_server.retrievals().len();
-    let seen = || {
-        sidecar
-            .process()
-            .stderr()
-            .matches("key not fetched")
-            .count()
+    let failures = || {
+        let log = sidecar.process().stderr();
+        let failures = log.lines().filter(|line| line.contains("key not fetched"));
+        failures.map(str::to_owned).collect::<Vec<_>>()
     };
-    let before = seen();
-    wait::until("a failed fetch", || (seen() > before).then_some(()));
-    let log = sidecar.process().stderr();
-    assert!(log.lines().last().unwrap().contains(why), "{why} in {log}");
+    let next = || {
+        let before = failures().len();
+        wait::until("a failed fetch", || {
+            failures().get(before..)?.last().map(ToOwned::to_owned)
+        })
+    };
+    // A fetch that was under way may still have gone through before this one.
+    next();
+    let asked = auth_server.retrievals().len();
+    let line = next();
+    assert!(line.contains(why), "{why} in {line}");
     assert_eq!(auth_server.retrievals().len(), asked, "no secret was sent");
 }
 

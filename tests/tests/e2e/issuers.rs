@@ -389,11 +389,10 @@ fn a_fresh_answer_is_not_asked_for_again_until_a_token_names_an_unknown_key() {
 }
 
 #[test]
-fn tokens_of_our_own_auth_server_can_be_verified_by_its_key_set() {
+fn the_rules_for_other_issuers_have_no_exception_for_our_own_which_names_no_audience() {
     let auth_server = AuthServer::start();
     let service = EchoService::start();
     let url = format!("{}/.well-known/jwks.json", auth_server.url());
-    // Our own tokens name no audience; the rule for other issuers has no exception.
     let flags = [
         "--jwks-url",
         &url,

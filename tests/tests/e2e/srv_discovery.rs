@@ -112,12 +112,20 @@ fn an_instance_that_is_away_is_left_aside_at_the_next_tick_and_the_next_priority
     let service = EchoService::start();
     let sidecar = sidecar(&service, &name_server);
     let log = sidecar.process().stderr();
-    let failures = log.matches("key not fetched").count();
-    assert_eq!(failures, 2, "each once, and no retries: {log}");
-    // Within the next fetches nobody tries them again.
-    fetches(&[&spare], 2);
-    let log = sidecar.process().stderr();
-    assert_eq!(log.matches("key not fetched").count(), 2, "{log}");
+    let (before_success, _) = log.split_once("verification key fetched").unwrap();
+    let failures = |log: &str| log.matches("key not fetched").count();
+    assert_eq!(failures(before_success), 2, "each once, no retries: {log}");
+    for address in [gone, also_gone] {
+        assert!(
+            before_success.contains(&address.port().to_string()),
+            "{log}"
+        );
+    }
+    // The first one is tried again when five fetches have passed, four of them from the spare.
+    wait::until("a third failure", || {
+        (failures(&sidecar.process().stderr()) > 2).then_some(())
+    });
+    assert!(spare.retrievals().len() >= 4);
 }
 
 #[test]
