@@ -153,8 +153,6 @@ pub(crate) struct ServeArgs {
     #[arg(
         long,
         env = "POSTERN_REGISTRY",
-        // It may hold a password.
-        hide_env_values = true,
         value_name = "REGISTRY",
         default_value = "none"
     )]

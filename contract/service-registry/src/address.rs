@@ -111,12 +111,14 @@ impl RegistryAddress {
     }
 
     /// User and password.
-    pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
+    #[must_use]
+    pub fn credentials(&self) -> Option<(&str, &str)> {
         Some((self.user.as_deref()?, self.password.as_deref()?))
     }
 
     /// `host:port` of each server.
-    pub(crate) fn servers(&self) -> Vec<String> {
+    #[must_use]
+    pub fn servers(&self) -> Vec<String> {
         self.servers.iter().map(Server::to_string).collect()
     }
 }

@@ -6,16 +6,26 @@
 
 mod address;
 mod args;
+#[cfg(feature = "client")]
+mod client;
+#[cfg(not(feature = "client"))]
+#[path = "absent.rs"]
 mod client;
 mod environment;
 mod instance;
+#[cfg(feature = "client")]
 mod login;
+mod settings;
 
 pub use address::{InvalidAddress, RegistryAddress};
 pub use args::RegistryArgs;
-pub use client::{RegistryClient, RegistryError, RegistrySettings};
+pub use client::RegistryClient;
 pub use environment::UnusableEnvironment;
 pub use instance::Instance;
+pub use settings::{RegistryError, RegistrySettings};
+
+/// Whether there is a client: what would need one is refused otherwise.
+pub const HAS_CLIENT: bool = cfg!(feature = "client");
 
 /// The registry client's own log lines, which are many and say what ours say: off, unless the
 /// operator's directives, which come after this one, name it.

@@ -104,8 +104,6 @@ pub(crate) struct ServeArgs {
         env = "POSTERN_AUTH_SERVER",
         group = KEY_SOURCE,
         requires = "app_id",
-        // It may hold the password of a registry.
-        hide_env_values = true,
         value_name = "URL"
     )]
     #[serde(

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, admin_get};
+use tests::certificates::CertificateAuthority;
 use tests::client::reason;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -335,4 +336,46 @@ fn a_login_that_the_registry_refuses_is_said_and_stops_nothing() {
 
 fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn over_https_the_certificate_decides_and_not_the_registry() {
+    let Some(registry) = Rnacos::start() else {
+        return;
+    };
+    let (authority, stranger) = (CertificateAuthority::new(), CertificateAuthority::new());
+    let forge = Forge::new(SigningType::Ecdsa);
+    let serving = |authority: &CertificateAuthority, forge: &Forge| {
+        let tls = authority.server(&["auth.internal"]).tls(None);
+        FakeAuthServer::serving_tls(tls, &forge.trusted().served())
+    };
+    let good = serving(&authority, &forge);
+    let evil = serving(&stranger, &Forge::new(SigningType::Ecdsa));
+    registry.add(good.address(), "");
+    registry.add(evil.address(), "");
+    let home = tempfile::tempdir().unwrap();
+    let ca = home.path().join("ca.pem");
+    std::fs::write(&ca, authority.pem()).unwrap();
+
+    let service = EchoService::start();
+    let url = format!("nacos+https://{}/auth", registry.address());
+    let sidecar = SidecarPlan::new(&service, &url)
+        .flags(EVERY_SECOND)
+        .flags(["--signing-type", "ecdsa", "--auth-ca", &text(&ca)])
+        .flags(["--auth-server-name", "auth.internal"])
+        .start()
+        .ready();
+    wait::until("a fetch from each", || {
+        let failed = fetches(&sidecar, "failed") > 0;
+        (failed && !good.retrievals().is_empty()).then_some(())
+    });
+    assert_eq!(evil.retrievals().len(), 0, "it gets no secret");
+    let port = good.address().port();
+    assert_eq!(
+        good.retrievals()[0].header("host"),
+        [format!("auth.internal:{port}")]
+    );
+    let token = forge.token(clock::now(), &serde_json::Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
+    assert!(!sidecar.process().stderr().contains("plain HTTP"));
 }
