@@ -484,6 +484,21 @@ mod tests {
                 &[],
                 Some("--auth-server 'nacos://a/auth'"),
             ),
+            (
+                "nacos+https://a/auth",
+                &["--auth-server-name", "auth.internal"],
+                None,
+            ),
+            (
+                "nacos://a/auth",
+                &["--auth-server-name", "auth.internal"],
+                Some("--auth-server-name is of use only"),
+            ),
+            (
+                "https://a/auth",
+                &["--auth-server-name", "auth.internal"],
+                Some("--auth-server-name is of use only"),
+            ),
         ] {
             let flags = [&["--auth-server", auth_server][..], &APPLICATION, flags].concat();
             match (config(&flags), problem) {

@@ -280,8 +280,8 @@ mod tests {
             ..a.clone()
         };
         let next = |known: Option<&[Listed]>, listed: &[&Listed]| {
-            replacement(known, listed.iter().map(|one| Listed::clone(one)).collect())
-                .map(|list| list.to_vec())
+            let listed = listed.iter().copied().cloned().collect();
+            replacement(known, listed).map(|list| list.to_vec())
         };
         let both = [a.clone(), b.clone()];
         assert_eq!(next(None, &[]), Some(vec![]));
