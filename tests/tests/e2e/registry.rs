@@ -334,10 +334,6 @@ fn a_login_that_the_registry_refuses_is_said_and_stops_nothing() {
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
 }
 
-fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
-}
-
 #[test]
 fn over_https_the_certificate_decides_and_not_the_registry() {
     let Some(registry) = Rnacos::start() else {
@@ -378,4 +374,8 @@ fn over_https_the_certificate_decides_and_not_the_registry() {
     let token = forge.token(clock::now(), &serde_json::Value::Null);
     assert_eq!(sidecar.bearing(&token).get("/orders/1").status(), 200);
     assert!(!sidecar.process().stderr().contains("plain HTTP"));
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
 }
