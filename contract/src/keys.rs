@@ -267,7 +267,8 @@ fn is_private_der(base64: &str) -> bool {
 #[derive(Clone)]
 enum Verifier {
     Public(ParsedPublicKey),
-    Secret(hmac::Key),
+    /// Twenty times as large as the other.
+    Secret(Box<hmac::Key>),
 }
 
 impl Verifier {
@@ -278,9 +279,9 @@ impl Verifier {
             ParsedPublicKey::new(verification, bytes()?).map_err(|_| KeyError::NotAPublicKey)
         };
         match algorithm {
-            Algorithm::HS256 => Ok(Self::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes()?))),
-            Algorithm::HS384 => Ok(Self::Secret(hmac::Key::new(hmac::HMAC_SHA384, bytes()?))),
-            Algorithm::HS512 => Ok(Self::Secret(hmac::Key::new(hmac::HMAC_SHA512, bytes()?))),
+            Algorithm::HS256 => Ok(Self::secret(hmac::HMAC_SHA256, bytes()?)),
+            Algorithm::HS384 => Ok(Self::secret(hmac::HMAC_SHA384, bytes()?)),
+            Algorithm::HS512 => Ok(Self::secret(hmac::HMAC_SHA512, bytes()?)),
             Algorithm::RS256 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA256),
             Algorithm::RS384 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA384),
             Algorithm::RS512 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA512),
@@ -293,6 +294,10 @@ impl Verifier {
             // The list is `jsonwebtoken`'s and may grow.
             _ => Err(KeyError::NotAPublicKey),
         }
+    }
+
+    fn secret(algorithm: hmac::Algorithm, bytes: &[u8]) -> Self {
+        Self::Secret(Box::new(hmac::Key::new(algorithm, bytes)))
     }
 
     fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {

@@ -66,11 +66,6 @@ impl FakeAuthServer {
         self.server.now_shows(tls);
     }
 
-    /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
-        self.server.address()
-    }
-
     /// What it replies from now on.
     pub fn now_replies(&self, reply: Reply) {
         *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = reply;

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tests::auth_server::AuthServerPlan;
 use tests::certificates::CertificateAuthority;
+use tests::client::verdict;
 use tests::clock;
 use tests::dns_server::{DnsServer, Service, Zone};
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::token_forge::Forge;
+use tests::tls::Authority;
+use tests::token_forge::{Forge, Signature, encode, signing_input};
 use tests::wait;
 
 use super::key_refresh::ECDSA;
@@ -42,7 +45,7 @@ impl Company {
     }
 }
 
-fn plan(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
+fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
     SidecarPlan::new(service, url)
         .flags(ECDSA)
         .flags(EVERY_SECOND)
@@ -77,12 +80,42 @@ fn the_key_is_fetched_over_tls_from_a_server_of_the_given_authority() {
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan(&service, &url, &company.flags()).start().ready();
+    let sidecar = plan_of(&service, &url, &company.flags()).start().ready();
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert!(!sidecar.process().stderr().contains("plain HTTP"));
     let first = &auth_server.retrievals()[0];
     assert_eq!(first.header("host"), [auth_server.address().to_string()]);
+}
+
+/// Both programs: the key endpoint, and the key set that its answer leads to.
+#[test]
+fn the_auth_server_s_key_set_is_followed_over_tls() {
+    let authority = Authority::new();
+    let plan = AuthServerPlan::new().flags(ECDSA);
+    let auth_server = plan
+        .tls(&authority, &authority.issue("auth"))
+        .start()
+        .ready();
+    let service = EchoService::start();
+    let ca = authority.file().display().to_string();
+    let flags = ["--auth-ca".to_owned(), ca];
+    let sidecar = plan_of(&service, &auth_server.url(), &flags)
+        .start()
+        .ready();
+    assert_eq!(
+        sidecar.bearing(&auth_server.login()).get("/list").status(),
+        200
+    );
+    // A name that is not known shows that the set was taken: a lone key has no name.
+    let forge = Forge::new(SigningType::Ecdsa);
+    let header = r#"{"alg":"ES256","kid":"nobody"}"#;
+    let input = signing_input(header.as_bytes(), b"{}");
+    let signature = encode(&forge.sign(Signature::Good, &input));
+    let answer = sidecar
+        .bearing(&format!("{input}.{signature}"))
+        .get("/list");
+    assert_eq!(verdict(&answer), "401 token_key_unknown");
 }
 
 #[test]
@@ -109,7 +142,7 @@ fn a_server_of_another_authority_or_name_gets_no_secret_and_gives_no_key() {
         let auth_server =
             FakeAuthServer::serving_tls(certified.tls(None), &forge.trusted().served());
         let url = format!("https://{}/auth", auth_server.address());
-        let sidecar = plan(&service, &url, flags).start();
+        let sidecar = plan_of(&service, &url, flags).start();
         refused_for(&sidecar, &auth_server, why);
         assert_eq!(sidecar.readiness(), 503);
     }
@@ -121,7 +154,7 @@ fn a_server_without_tls_is_not_spoken_to_plainly() {
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let service = EchoService::start();
     let url = auth_server.url().replace("http://", "https://");
-    let sidecar = plan(&service, &url, &company.flags()).start();
+    let sidecar = plan_of(&service, &url, &company.flags()).start();
     wait::until("a failed fetch", || {
         sidecar
             .process()
@@ -143,7 +176,7 @@ fn a_new_authority_and_a_new_certificate_are_followed_without_a_restart() {
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan(&service, &url, &company.flags()).start().ready();
+    let sidecar = plan_of(&service, &url, &company.flags()).start().ready();
 
     auth_server.now_shows(successor.server(&["127.0.0.1"]).tls(None));
     refused_for(&sidecar, &auth_server, "UnknownIssuer");
@@ -174,7 +207,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
 
-    let without = plan(&service, &url, &company.flags()).start();
+    let without = plan_of(&service, &url, &company.flags()).start();
     refused_for(&without, &auth_server, "key not fetched");
     assert_eq!(without.readiness(), 503);
 
@@ -182,7 +215,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
     let (certificate, key) = client.write(company.directory.path());
     let shown = ["--auth-client-cert", certificate.to_str().unwrap()];
     let key = ["--auth-client-key", key.to_str().unwrap()];
-    let with = plan(&service, &url, &company.flags())
+    let with = plan_of(&service, &url, &company.flags())
         .flags(shown)
         .flags(key);
     let sidecar = with.start().ready();
@@ -198,7 +231,7 @@ fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
     let (certificate, key) = company.authority.client().write(company.directory.path());
     let service = EchoService::start();
     let fails = |ca: &str| {
-        plan(&service, "https://127.0.0.1:1/auth", &[])
+        plan_of(&service, "https://127.0.0.1:1/auth", &[])
             .flags(["--auth-ca", ca])
             .flags(["--auth-client-cert", certificate.to_str().unwrap()])
             .flags(["--auth-client-key", key.to_str().unwrap()])
@@ -259,7 +292,7 @@ fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
             address,
         }]));
         let url = url.replace("PORT", &address.port().to_string());
-        let plan = plan(&service, &url, &company.flags());
+        let plan = plan_of(&service, &url, &company.flags());
         let sidecar = plan.flags(["--dns-server", &name_server.address()]).start();
         if good {
             let sidecar = sidecar.ready();
