@@ -31,6 +31,7 @@ pub mod python;
 pub mod raw_client;
 pub mod redis_server;
 pub mod rnacos_server;
+pub mod redis_topologies;
 pub mod sidecar;
 pub mod skip;
 pub mod socket_server;

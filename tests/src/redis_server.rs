@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 
 use tempfile::TempDir;
 
 use crate::process::{CommandLine, Process};
+use crate::tls::Authority;
 use crate::{skip, wait};
 
 /// The key of the contract's private value (ADR 0006).
@@ -28,10 +30,37 @@ impl RedisServer {
     }
 
     /// Starts one on an address that was known before.
+    pub fn start_on(address: SocketAddr) -> Option<Self> {
+        Self::start_with(address, &[])
+    }
+
+    /// Starts one that speaks TLS too, with certificates of `authority`, to clients that show one:
+    /// the server and `--store` for it.
+    pub fn start_with_tls(authority: &Authority) -> Option<(Self, String)> {
+        let tls = free_address();
+        let certificate = authority.issue("redis");
+        let path = |path: &Path| path.display().to_string();
+        let server = Self::start_with(
+            free_address(),
+            &[
+                "--tls-port",
+                &tls.port().to_string(),
+                "--tls-cert-file",
+                &path(&certificate.cert),
+                "--tls-key-file",
+                &path(&certificate.key),
+                "--tls-ca-cert-file",
+                &path(&authority.file()),
+            ],
+        );
+        server.map(|server| (server, format!("rediss://{tls}")))
+    }
+
+    /// As `start_on`, with more options.
     ///
     /// # Panics
     /// When it does not answer.
-    pub fn start_on(address: SocketAddr) -> Option<Self> {
+    pub fn start_with(address: SocketAddr, options: &[&str]) -> Option<Self> {
         if !is_installed() {
             skip::skip(
                 "the tests with a Redis store",
@@ -54,7 +83,13 @@ impl RedisServer {
                 "--dir",
             ])
             .arguments([directory.path()])
+            .arguments(options)
             .start();
+        Some(Self::running(address, process, directory))
+    }
+
+    /// Once it answers.
+    pub(crate) fn running(address: SocketAddr, process: Process, directory: TempDir) -> Self {
         let redis = Self {
             address,
             process,
@@ -66,7 +101,12 @@ impl RedisServer {
                 .is_ok_and(|pong| pong.as_deref() == Some("PONG"))
                 .then_some(())
         });
-        Some(redis)
+        redis
+    }
+
+    /// Stops it in its tracks (`STOP`) or lets it go on (`CONT`).
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name);
     }
 
     /// As `--store` wants it.
@@ -101,12 +141,29 @@ impl RedisServer {
         self.process.output()
     }
 
-    fn try_command(&self, words: &[&str]) -> std::io::Result<Option<String>> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(wait::PATIENCE))?;
-        stream.write_all(&encode(words))?;
-        read_reply(&mut BufReader::new(stream))
+    /// As `command`, for a server that may be away.
+    ///
+    /// # Errors
+    /// When it cannot be reached or answers with an error.
+    pub fn try_command(&self, words: &[&str]) -> std::io::Result<Option<String>> {
+        session(self.address, &[words])
     }
+}
+
+/// Commands on one connection; the answer to the last one.
+pub(crate) fn session(
+    address: SocketAddr,
+    commands: &[&[&str]],
+) -> std::io::Result<Option<String>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(wait::PATIENCE))?;
+    let mut answers = BufReader::new(stream.try_clone()?);
+    let mut last = None;
+    for words in commands {
+        stream.write_all(&encode(words))?;
+        last = read_reply(&mut answers)?;
+    }
+    Ok(last)
 }
 
 /// An address that nobody uses at the moment.
@@ -118,7 +175,7 @@ pub fn free_address() -> SocketAddr {
     listener.local_addr().expect("its address")
 }
 
-fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join("redis-server").is_file())
 }
@@ -131,18 +188,25 @@ fn encode(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{}", words.len(), parts.collect::<String>()).into_bytes()
 }
 
-/// A simple string, number, bulk string or error; arrays are not asked for.
+/// A simple string, number, bulk string or error; of an array, its items one a line.
 fn read_reply(stream: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let line = line.trim_end();
     match line.split_at_checked(1) {
         Some(("+" | ":", text)) => Ok(Some(text.to_owned())),
-        Some(("$", "-1")) => Ok(None),
+        Some(("$" | "*", "-1")) => Ok(None),
+        Some(("*", count)) => {
+            let count: usize = count.parse().map_err(std::io::Error::other)?;
+            let items: std::io::Result<Vec<_>> = (0..count).map(|_| read_reply(stream)).collect();
+            let items: Vec<_> = items?.into_iter().map(Option::unwrap_or_default).collect();
+            Ok(Some(items.join("\n")))
+        }
         Some(("$", length)) => {
             let length: u64 = length.parse().map_err(std::io::Error::other)?;
             let mut text = String::new();
             stream.take(length).read_to_string(&mut text)?;
+            stream.read_exact(&mut [0; 2])?;
             Ok(Some(text))
         }
         _ => Err(std::io::Error::other(line.to_owned())),

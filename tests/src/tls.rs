@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -58,6 +58,7 @@ impl Authority {
     /// When no key can be made or written.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
+        params.distinguished_name = named("an authority of the tests");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
@@ -82,17 +83,19 @@ impl Authority {
             cert: self.directory.path().join(format!("{name}.crt")),
             key: self.directory.path().join(format!("{name}.key")),
         };
-        let (cert, key) = self.pem();
+        let (cert, key) = self.pem(name);
         write(&certificate.cert, cert).expect("a written file");
         write(&certificate.key, key).expect("a written file");
         set_permissions(&certificate.key, Permissions::from_mode(0o600)).expect("a private file");
         certificate
     }
 
-    fn pem(&self) -> (String, String) {
+    fn pem(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let mut params = CertificateParams::new(names).expect("names");
+        // Another one than the authority's: who issues and is issued under one name has signed itself.
+        params.distinguished_name = named(name);
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
@@ -118,6 +121,12 @@ impl Authority {
     ) -> Trust {
         Trust::new(&self.issuer.pem(), versions, alpn)
     }
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut named = DistinguishedName::new();
+    named.push(DnType::CommonName, name);
+    named
 }
 
 impl Default for Authority {

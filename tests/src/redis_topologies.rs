@@ -1,0 +1,302 @@
+//! Several `redis-server` processes as one store: a master watched by Sentinels, and a cluster.
+
+use std::net::SocketAddr;
+
+use tempfile::TempDir;
+
+use crate::process::{CommandLine, Process};
+use crate::redis_server::{PRIVATE_KEY, RedisServer, free_address};
+use crate::wait;
+
+/// What the Sentinels call the master.
+pub const MASTER: &str = "main";
+/// The password at the Sentinels themselves.
+pub const SENTINEL_PASSWORD: &str = "hush-sentinel-77";
+
+/// A master, a replica and three Sentinels that agree within a second that the master is gone.
+#[derive(Debug)]
+pub struct Watched {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<Sentinel>,
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    address: SocketAddr,
+    _process: Process,
+    _directory: TempDir,
+}
+
+impl Watched {
+    /// Starts all five; `None`, with a SKIP line, where Redis is not installed.
+    ///
+    /// # Panics
+    /// When they do not find each other.
+    pub fn start() -> Option<Self> {
+        let master = RedisServer::start()?;
+        let port = master.address().port().to_string();
+        let replica =
+            RedisServer::start_with(free_address(), &["--replicaof", "127.0.0.1", &port])?;
+        wait::until("the replica to follow", || {
+            let replication = replica.command(&["INFO", "replication"])?;
+            replication.contains("master_link_status:up").then_some(())
+        });
+        let sentinels = (0..3).map(|_| Sentinel::start(master.address())).collect();
+        let watched = Self {
+            servers: vec![master, replica],
+            sentinels,
+        };
+        wait::until("the Sentinels to know each other and the replica", || {
+            let known = |sentinel: &Sentinel| {
+                sentinel.knows("num-other-sentinels", "2") && sentinel.knows("num-slaves", "1")
+            };
+            watched.sentinels.iter().all(known).then_some(())
+        });
+        Some(watched)
+    }
+
+    /// As `--store` wants it.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|s| s.address.to_string())
+            .collect();
+        format!("redis+sentinel://{}/{MASTER}", hosts.join(","))
+    }
+
+    /// The server that takes writes; `None` while there is none.
+    pub fn master(&self) -> Option<&RedisServer> {
+        self.servers.iter().find(|server| {
+            let role = server.try_command(&["INFO", "replication"]);
+            role.is_ok_and(|text| text.unwrap_or_default().contains("role:master"))
+        })
+    }
+
+    /// Kills the master and waits for another one.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn fail_over(&mut self) {
+        let master = self.master().expect("a master").address();
+        self.servers.retain(|server| server.address() != master);
+        wait::until("another master", || self.master().map(drop));
+    }
+
+    /// The Sentinels hand over to the replica, with both alive.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn switch(&self) {
+        let before = self.master().expect("a master").address();
+        wait::until("the Sentinels to begin", || {
+            self.sentinels[0]
+                .command(&["SENTINEL", "FAILOVER", MASTER])
+                .ok()
+        });
+        wait::until("another master", || {
+            let masters = self.servers.iter().filter(|server| {
+                let role = server.command(&["INFO", "replication"]);
+                role.is_some_and(|text| text.contains("role:master"))
+            });
+            let masters: Vec<_> = masters.map(RedisServer::address).collect();
+            (masters.len() == 1 && masters != [before]).then_some(())
+        });
+    }
+}
+
+impl Sentinel {
+    fn start(master: SocketAddr) -> Self {
+        let address = free_address();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("sentinel.conf");
+        let settings = format!(
+            "port {}\nbind 127.0.0.1\nrequirepass {SENTINEL_PASSWORD}\nsentinel sentinel-pass {SENTINEL_PASSWORD}\n\
+             sentinel monitor {MASTER} {} {} 2\nsentinel down-after-milliseconds {MASTER} 500\n\
+             sentinel failover-timeout {MASTER} 3000\n",
+            address.port(),
+            master.ip(),
+            master.port()
+        );
+        std::fs::write(&file, settings).expect("a written file");
+        let process = CommandLine::new("redis-server")
+            .arguments([file.as_os_str(), "--sentinel".as_ref()])
+            .start();
+        let sentinel = Self {
+            address,
+            _process: process,
+            _directory: directory,
+        };
+        wait::until("a Sentinel to answer", || sentinel.command(&["PING"]).ok());
+        sentinel
+    }
+
+    fn command(&self, words: &[&str]) -> std::io::Result<Option<String>> {
+        crate::redis_server::session(self.address, &[&["AUTH", SENTINEL_PASSWORD], words])
+    }
+
+    fn knows(&self, name: &str, value: &str) -> bool {
+        let state = self.command(&["SENTINEL", "MASTER", MASTER]);
+        state.is_ok_and(|text| {
+            text.unwrap_or_default()
+                .contains(&format!("{name}\n{value}\n"))
+        })
+    }
+}
+
+/// Three masters that share the slots, and a replica of the one that holds the keys.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl Cluster {
+    /// Starts them; `None`, with a SKIP line, where Redis is not installed.
+    ///
+    /// # Panics
+    /// When they do not become a cluster.
+    pub fn start() -> Option<Self> {
+        let nodes: Option<Vec<_>> = (0..4).map(|_| node()).collect();
+        let (nodes, buses): (Vec<_>, Vec<_>) = nodes?.into_iter().unzip();
+        let slots = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
+        for (node, (from, to)) in nodes.iter().zip(slots) {
+            node.command(&["CLUSTER", "ADDSLOTSRANGE", from, to]);
+        }
+        for (node, bus) in nodes.iter().zip(&buses).skip(1) {
+            let port = node.address().port().to_string();
+            nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, bus]);
+        }
+        let cluster = Self { nodes };
+        cluster.settled();
+        let owner = cluster.owner().command(&["CLUSTER", "MYID"])?;
+        patiently(&cluster.nodes[3], &["CLUSTER", "REPLICATE", &owner]);
+        wait::until("the replica to follow", || {
+            let replication = cluster.nodes[3].command(&["INFO", "replication"])?;
+            replication.contains("master_link_status:up").then_some(())
+        });
+        cluster.settled();
+        Some(cluster)
+    }
+
+    fn settled(&self) {
+        wait::until("the cluster to agree", || {
+            let agrees = |node: &RedisServer| {
+                let info = node.command(&["CLUSTER", "INFO"]).unwrap_or_default();
+                info.contains("cluster_state:ok")
+                    && info.contains(&format!("cluster_known_nodes:{}", self.nodes.len()))
+            };
+            self.nodes.iter().all(agrees).then_some(())
+        });
+    }
+
+    /// As `--store` wants it: not all of them need be named.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .nodes
+            .iter()
+            .take(3)
+            .map(|n| n.address().to_string())
+            .collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// The node that holds the keys.
+    ///
+    /// # Panics
+    /// While there is none.
+    pub fn owner(&self) -> &RedisServer {
+        wait::until("an owner of the slot", || {
+            // Any other one redirects, a replica too.
+            self.nodes
+                .iter()
+                .find(|node| node.try_command(&["GET", PRIVATE_KEY]).is_ok())
+        })
+    }
+
+    /// Master and replica of the keys change places.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn switch(&self) {
+        let before = self.owner().address();
+        let replica = self.replica();
+        replica.command(&["CLUSTER", "FAILOVER"]);
+        wait::until("another owner", || {
+            (self.owner().address() != before).then_some(())
+        });
+        self.settled();
+    }
+
+    /// Kills the owner and waits for its replica to take over.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn fail_over(&mut self) {
+        let before = self.owner().address();
+        self.nodes.retain(|node| node.address() != before);
+        let _ = self.owner();
+    }
+
+    /// Moves the slot of the keys to another master.
+    ///
+    /// # Panics
+    /// When it cannot be moved.
+    pub fn move_slot(&self) {
+        let from = self.owner();
+        let id = |node: &RedisServer| node.command(&["CLUSTER", "MYID"]).unwrap_or_default();
+        let slot = from
+            .command(&["CLUSTER", "KEYSLOT", PRIVATE_KEY])
+            .unwrap_or_default();
+        let masters = self.nodes.iter().filter(|node| {
+            let role = node.command(&["INFO", "replication"]);
+            role.is_some_and(|text| text.contains("role:master"))
+        });
+        let masters: Vec<_> = masters.collect();
+        let to = *masters
+            .iter()
+            .find(|node| node.address() != from.address())
+            .expect("another master");
+        patiently(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+        patiently(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+        let keys = from
+            .command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])
+            .unwrap_or_default();
+        let port = to.address().port().to_string();
+        for key in keys.lines() {
+            from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        }
+        for node in [to, from].into_iter().chain(masters.iter().copied()) {
+            patiently(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]);
+        }
+        self.settled();
+    }
+
+    fn replica(&self) -> &RedisServer {
+        let replica = self.nodes.iter().find(|node| {
+            let role = node.command(&["INFO", "replication"]);
+            role.is_some_and(|text| text.contains("role:slave"))
+        });
+        replica.expect("a replica")
+    }
+}
+
+/// Until the node has heard of what the command is about.
+fn patiently(node: &RedisServer, words: &[&str]) {
+    wait::until(&format!("{words:?} to be accepted"), || {
+        node.try_command(words).ok().map(drop)
+    });
+}
+
+/// A node, and the port at which the others talk to it.
+fn node() -> Option<(RedisServer, String)> {
+    let bus = free_address().port().to_string();
+    let options = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus,
+        "--cluster-node-timeout",
+        "1000",
+    ];
+    RedisServer::start_with(free_address(), &options).map(|node| (node, bus))
+}
