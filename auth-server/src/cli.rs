@@ -2,6 +2,7 @@
 //! file as well; the doc comments are the help text.
 
 pub(crate) mod application;
+pub(crate) mod store;
 pub(crate) mod user;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use process::tls::TlsArgs;
 use service_registry::RegistryArgs;
 
 use self::application::ApplicationCommand;
+use self::store::StoreArgs;
 use self::user::UserCommand;
 use crate::config::rotation::RotateEvery;
 use crate::http::client_address::parse_network;
@@ -168,21 +170,6 @@ pub(crate) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct StoreArgs {
-    /// Where the key pair lives: file:DIR for one server, redis://[USER@]HOST[:PORT][/DB] for several
-    #[arg(
-        long,
-        env = "POSTERN_STORE",
-        value_name = "STORE",
-        default_value = "file:./data"
-    )]
-    pub(crate) store: String,
-    /// File holding the password of the redis store
-    #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
-    pub(crate) store_password_file: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct SigningArgs {
     /// How tokens are signed: rsa (RS256), ecdsa (ES256) or hmac (HS256, shared secret)
     #[arg(
@@ -224,6 +211,8 @@ pub(crate) enum KeysCommand {
     // One id in 4096 begins with -h: asking for help instead would look like a success.
     #[command(disable_help_flag = true)]
     Revoke(KeysRevokeArgs),
+    /// Write the stored keys anew: encrypted with the key-encryption key, or in clear without one
+    Reencrypt(KeyArgs),
     /// Print the public key as the key endpoint hands it out
     ExportPublic(KeyArgs),
 }

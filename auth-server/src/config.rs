@@ -1,6 +1,7 @@
 //! The settings of `serve`, validated: what is left are values that cannot be wrong any more.
 
 pub(crate) mod rotation;
+mod store;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use contract::verifier::VerificationPolicy;
 use http::HeaderValue;
 use process::exit::Failure;
 use process::tls::ServerCertificate;
-use zeroize::Zeroizing;
 
-use crate::cli::{ServeArgs, StoreArgs};
+pub(crate) use self::store::store_location;
+use crate::cli::ServeArgs;
 use crate::http::client_address::TrustedProxies;
 use crate::http::jwks;
 use crate::http::static_files::StaticFiles;
@@ -116,25 +117,6 @@ fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, Failure> {
         .map_err(|error| Failure::Config(format!("--users {location}: {error}")))
 }
 
-/// The store of any command.
-///
-/// # Errors
-/// [`Failure::Config`] for an address that is none, or a password file that cannot be used.
-pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, Failure> {
-    let password = password(args)?;
-    StoreLocation::parse(&args.store, password.as_deref().map(String::as_str))
-        .map_err(|error| Failure::Config(format!("--store: {error}")))
-}
-
-fn password(args: &StoreArgs) -> Result<Option<Zeroizing<String>>, Failure> {
-    let Some(file) = &args.store_password_file else {
-        return Ok(None);
-    };
-    process::secret_file::read(file)
-        .map(Some)
-        .map_err(|error| Failure::Config(format!("--store-password-file: {error}")))
-}
-
 fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
     let configured = args.pass.iter().map(String::as_str);
     PassList::parse(PASS_LIST.into_iter().chain(configured))
@@ -193,6 +175,23 @@ mod tests {
             (
                 ["--store-password-file", "/nonexistent"],
                 "--store-password-file: ",
+            ),
+            (["--store-ca", "/nonexistent"], "--store-ca: /nonexistent: "),
+            (
+                ["--key-encryption-key-file", "/nonexistent"],
+                "--key-encryption-key-file: secret file /nonexistent: ",
+            ),
+            (
+                ["--key-encryption-key", "hush"],
+                "--key-encryption-key: expected 32 random bytes",
+            ),
+            (
+                ["--key-encryption-key-previous", "hush"],
+                "--key-encryption-key-previous: expected 32 random bytes",
+            ),
+            (
+                ["--issuer=x", "--require-encrypted-keys"],
+                "--require-encrypted-keys: needs a key-encryption key",
             ),
             (
                 ["--users", "file:/nonexistent"],

@@ -6,10 +6,10 @@ use process::secret_file;
 use super::{print, store_failure};
 use crate::applications::change::{Change, Refused};
 use crate::applications::{AppId, Applications};
-use crate::cli::StoreArgs;
 use crate::cli::application::{
     ApplicationCommand, ApplicationEnsureArgs, ApplicationRemoveArgs, RotateSecretArgs,
 };
+use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, within_timeout};
@@ -128,6 +128,7 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
+    use crate::keys::store::location::StoreAccess;
 
     /// `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);
@@ -151,7 +152,9 @@ mod tests {
         }
 
         async fn secrets(&self, id: &str) -> usize {
-            let location = StoreLocation::File(self.0.path().join("data"));
+            let directory = self.0.path().join("data");
+            let address = format!("file:{}", directory.display());
+            let location = StoreLocation::parse(&address, StoreAccess::default()).unwrap();
             let applications = applications(&*location.open()).await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }

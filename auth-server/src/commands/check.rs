@@ -21,10 +21,27 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
         settings.insert(name.to_owned(), value);
     };
     set("listen", args.listen.to_string().into());
+    let store = &args.store;
+    let encryption = &store.encryption;
     for (name, file) in [
         ("tls-cert", &args.tls.tls_cert),
         ("tls-key", &args.tls.tls_key),
-        ("store-password-file", &args.store.store_password_file),
+        ("store-password-file", &store.store_password_file),
+        ("store-ca", &store.store_ca),
+        ("store-client-cert", &store.store_client_cert),
+        ("store-client-key", &store.store_client_key),
+        (
+            "store-sentinel-password-file",
+            &store.store_sentinel_password_file,
+        ),
+        (
+            "key-encryption-key-file",
+            &encryption.key_encryption_key_file,
+        ),
+        (
+            "key-encryption-key-previous-file",
+            &encryption.key_encryption_key_previous_file,
+        ),
     ] {
         if let Some(file) = file {
             set(name, file.display().to_string().into());
@@ -33,6 +50,13 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
     set("admin-listen", args.admin_listen.to_string().into());
     set("context-path", args.context_path.as_str().into());
     set("store", config.store.to_string().into());
+    if let Some(user) = &store.store_sentinel_user {
+        set("store-sentinel-user", user.as_str().into());
+    }
+    set(
+        "require-encrypted-keys",
+        encryption.require_encrypted_keys.into(),
+    );
     set("signing-type", config.signing_type.as_str().into());
     set("store-reread", args.store_reread.into());
     set("rotation-lead", args.lead.rotation_lead.into());
@@ -126,8 +150,10 @@ mod tests {
             .get_arguments()
             .filter_map(|argument| argument.get_long())
         {
-            let optional =
-                flag.ends_with("-password-file") || ["tls-cert", "tls-key"].contains(&flag);
+            let optional = flag.ends_with("-password-file")
+                || ["tls-", "store-", "key-encryption-"]
+                    .iter()
+                    .any(|prefix| flag.starts_with(prefix));
             assert!(
                 optional || shown.contains_key(flag),
                 "--{flag} is not shown"

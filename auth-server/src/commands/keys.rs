@@ -26,6 +26,7 @@ pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
         KeysCommand::Show(args) => show(args).await,
         KeysCommand::Rotate(args) => rotate(args).await,
         KeysCommand::Revoke(args) => revoke(args).await,
+        KeysCommand::Reencrypt(args) => reencrypt(args).await,
         KeysCommand::ExportPublic(args) => {
             let ring = KeysInStore::open(args)?.load().await?;
             print(ring.current().public_key_string().trim_end())
@@ -93,6 +94,18 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
         .await?;
     let current = after.current().id();
     print(&format!("{kid} is revoked; {current} signs"))
+}
+
+/// The same keys once more: what the store encrypts is encrypted anew.
+async fn reencrypt(args: &KeyArgs) -> Result<(), Failure> {
+    let store = KeysInStore::open(args)?;
+    let ring = store.update(|ring, _| Plan::Write(ring)).await?;
+    print(&format!(
+        "{}: the private keys are {} ({} signs)",
+        store.location,
+        store.location.at_rest(),
+        ring.current().id()
+    ))
 }
 
 fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), Failure> {

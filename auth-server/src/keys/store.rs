@@ -1,10 +1,12 @@
 //! Where the key pair lives, shared by every server of one installation, with the applications that
 //! may fetch its public half.
 //!
-//! Two stores, one conformance suite. A driver moves strings; what they mean is decided elsewhere.
+//! Two stores, encrypted or not, one conformance suite. A driver moves strings; what they mean is decided elsewhere.
 
 #[cfg(test)]
 mod conformance;
+mod encrypted;
+pub(crate) mod encryption;
 mod file;
 mod key_files;
 pub(crate) mod location;

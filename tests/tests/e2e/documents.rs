@@ -23,6 +23,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "keys show"),
     (Program::AuthServer, "keys rotate"),
     (Program::AuthServer, "keys revoke"),
+    (Program::AuthServer, "keys reencrypt"),
     (Program::AuthServer, "keys export-public"),
     (Program::AuthServer, "application"),
     (Program::AuthServer, "application add"),

@@ -157,11 +157,11 @@ fn a_bad_new_pair_is_refused_counted_and_named_while_the_old_one_stays() {
     let line = r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#;
     wait::until("the refusal", || metric(&server, line).then_some(()));
     assert!(metric(&server, "postern_auth_server_tls_files_usable 0"));
-    let log = server.process().stderr();
-    assert!(
-        log.contains("does not belong to the first certificate"),
-        "{log}"
-    );
+    wait::until("the reason in the log", || {
+        let log = server.process().stderr();
+        log.contains("does not belong to the first certificate")
+            .then_some(())
+    });
     let shown = trust.connect(server.address()).unwrap().shown();
     assert_eq!(shown, before);
     assert_eq!(server.readiness(), 200);

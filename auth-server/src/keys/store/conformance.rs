@@ -9,13 +9,13 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use self::installations::{Files, Installation, Redis};
+use self::installations::{Files, Installation, Redis, Topology};
 use super::{Entry, KeyStore, StoreError};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
-/// One test per rule and store.
+/// One test per rule and store, and one for all rules where a store takes long to start.
 macro_rules! for_every_store {
     ($($rule:ident),+ $(,)?) => {
         mod file {
@@ -25,6 +25,24 @@ macro_rules! for_every_store {
             $(#[tokio::test] async fn $rule() {
                 if let Some(redis) = super::Redis::start() { super::$rule(&redis).await; }
             })+
+        }
+        mod encrypted_file {
+            $(#[tokio::test] async fn $rule() {
+                super::$rule(&super::Files::new().encrypted()).await;
+            })+
+        }
+        mod encrypted_redis {
+            $(#[tokio::test] async fn $rule() {
+                if let Some(redis) = super::Redis::start() {
+                    super::$rule(&redis.encrypted()).await;
+                }
+            })+
+        }
+        async fn every_rule(installation: &dyn Installation) {
+            $(
+                installation.clear().await;
+                $rule(installation).await;
+            )+
         }
     };
 }
@@ -45,6 +63,27 @@ for_every_store!(
     unreadable_applications_are_unusable_and_named,
     every_place_has_its_own_name,
 );
+
+#[tokio::test]
+async fn redis_over_tls_follows_every_rule() {
+    if let Some(redis) = Topology::tls() {
+        every_rule(&redis).await;
+    }
+}
+
+#[tokio::test]
+async fn redis_behind_sentinels_follows_every_rule() {
+    if let Some(redis) = Topology::watched() {
+        every_rule(&redis).await;
+    }
+}
+
+#[tokio::test]
+async fn a_redis_cluster_follows_every_rule() {
+    if let Some(redis) = Topology::cluster() {
+        every_rule(&redis).await;
+    }
+}
 
 /// Strings as long and as many-lined as real ones; what they mean is not the store's business.
 fn keys(name: &str) -> StoredKeys {

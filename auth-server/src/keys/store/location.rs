@@ -4,51 +4,85 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
+use super::encrypted::EncryptedStore;
+use super::encryption::KeyEncryption;
 use super::file::FileStore;
 use super::redis::RedisStore;
 use super::{KeyStore, StoreError};
 
 /// A store that was named but not touched yet.
 #[derive(Debug, Clone)]
-pub(crate) enum StoreLocation {
+pub(crate) struct StoreLocation {
+    place: Place,
+    encryption: Arc<KeyEncryption>,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
     File(PathBuf),
     Redis(Box<RedisStore>),
+}
+
+/// What it takes to use a store, besides its address.
+#[derive(Default)]
+pub(crate) struct StoreAccess {
+    /// In the place of the one in the address.
+    pub(crate) password: Option<Zeroizing<String>>,
+    /// Whom to trust, as PEM; `None`: whom the system trusts.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// What to show.
+    pub(crate) client: Option<ClientCertificate>,
+    pub(crate) sentinel_user: Option<String>,
+    pub(crate) sentinel_password: Option<Zeroizing<String>>,
+    pub(crate) encryption: KeyEncryption,
+}
+
+/// A chain and its key, as PEM.
+pub(crate) struct ClientCertificate {
+    pub(crate) chain: Vec<u8>,
+    pub(crate) key: Zeroizing<String>,
 }
 
 /// The texts do not repeat the address: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidLocation {
     #[error(
-        "expected file:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or redis+unix:///SOCKET"
+        "expected file:DIR, redis://HOST:PORT/DB, redis+sentinel://HOST,HOST/MASTER/DB, \
+         redis+cluster://HOST,HOST (each also with rediss for TLS) or redis+unix:///SOCKET"
     )]
     Unknown,
     #[error("file: needs a directory, such as file:./data")]
     NoDirectory,
     #[error("not a redis address: {0}")]
     Redis(String),
-    #[error("--store-password-file is for a redis store")]
-    PasswordForFiles,
+    #[error("passwords and certificates are for a redis store")]
+    AccessForFiles,
+}
+
+impl StoreAccess {
+    fn is_for_redis(&self) -> bool {
+        let passwords = self.password.is_some() || self.sentinel_password.is_some();
+        let certificates = self.ca.is_some() || self.client.is_some();
+        passwords || certificates || self.sentinel_user.is_some()
+    }
 }
 
 impl StoreLocation {
-    pub(crate) fn parse(text: &str, password: Option<&str>) -> Result<Self, InvalidLocation> {
-        match text.split_once(':') {
-            Some(("file", _)) if password.is_some() => Err(InvalidLocation::PasswordForFiles),
-            Some(("file", "")) => Err(InvalidLocation::NoDirectory),
-            Some(("file", directory)) => Ok(Self::File(PathBuf::from(directory))),
-            Some(("redis" | "rediss" | "redis+unix", _)) => RedisStore::new(text, password)
-                .map(|store| Self::Redis(Box::new(store)))
-                .map_err(InvalidLocation::Redis),
-            _ => Err(InvalidLocation::Unknown),
-        }
+    pub(crate) fn parse(text: &str, access: StoreAccess) -> Result<Self, InvalidLocation> {
+        Ok(Self {
+            place: Place::parse(text, &access)?,
+            encryption: Arc::new(access.encryption),
+        })
     }
 
     /// For a command.
     pub(crate) fn open(&self) -> Arc<dyn KeyStore> {
-        match self {
-            Self::File(directory) => Arc::new(FileStore::new(directory.clone())),
-            Self::Redis(store) => Arc::new(RedisStore::clone(store)),
-        }
+        self.encrypted(match &self.place {
+            Place::File(directory) => Arc::new(FileStore::new(directory.clone())),
+            Place::Redis(store) => Arc::new(RedisStore::clone(store)),
+        })
     }
 
     /// For a server, which has a file store to itself.
@@ -56,9 +90,41 @@ impl StoreLocation {
     /// # Errors
     /// Those of [`FileStore::for_serving`]; a redis store is not asked yet.
     pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
-        match self {
-            Self::File(directory) => Ok(Arc::new(FileStore::for_serving(directory.clone())?)),
-            Self::Redis(store) => Ok(Arc::new(RedisStore::clone(store))),
+        Ok(match &self.place {
+            Place::File(directory) => {
+                self.encrypted(Arc::new(FileStore::for_serving(directory.clone())?))
+            }
+            Place::Redis(_) => self.open(),
+        })
+    }
+
+    /// How keys are written: for a sentence about them.
+    pub(crate) fn at_rest(&self) -> String {
+        self.encryption.current.as_ref().map_or_else(
+            || "stored in clear".to_owned(),
+            |key| format!("encrypted with the key-encryption key {}", key.id()),
+        )
+    }
+
+    fn encrypted(&self, store: Arc<dyn KeyStore>) -> Arc<dyn KeyStore> {
+        Arc::new(EncryptedStore::new(store, Arc::clone(&self.encryption)))
+    }
+}
+
+impl Place {
+    fn parse(text: &str, access: &StoreAccess) -> Result<Self, InvalidLocation> {
+        match text.split_once(':') {
+            Some(("file", _)) if access.is_for_redis() => Err(InvalidLocation::AccessForFiles),
+            Some(("file", "")) => Err(InvalidLocation::NoDirectory),
+            Some(("file", directory)) => Ok(Self::File(PathBuf::from(directory))),
+            Some((
+                "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
+                | "redis+cluster" | "rediss+cluster",
+                _,
+            )) => RedisStore::new(text, access)
+                .map(|store| Self::Redis(Box::new(store)))
+                .map_err(InvalidLocation::Redis),
+            _ => Err(InvalidLocation::Unknown),
         }
     }
 }
@@ -66,9 +132,9 @@ impl StoreLocation {
 /// Without user and password.
 impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(directory) => write!(f, "file:{}", directory.display()),
-            Self::Redis(store) => f.write_str(store.shown()),
+        match &self.place {
+            Place::File(directory) => write!(f, "file:{}", directory.display()),
+            Place::Redis(store) => f.write_str(store.shown()),
         }
     }
 }
@@ -78,20 +144,38 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
+    fn parse(text: &str) -> Result<StoreLocation, InvalidLocation> {
+        StoreLocation::parse(text, StoreAccess::default())
+    }
+
     #[test]
     fn each_kind_of_address_is_shown_without_its_password() {
         for (text, shown) in [
             ("file:./data", "file:./data"),
             ("file:/var/lib/auth", "file:/var/lib/auth"),
             ("redis://localhost", "redis://localhost:6379/0"),
+            ("rediss://[::1]:7000", "rediss://[::1]:7000/0"),
             ("redis://user:hush@store:7000/2", "redis://store:7000/2"),
             ("rediss://:hush@store", "rediss://store:6379/0"),
             (
                 "redis+unix:///run/redis.sock",
                 "redis+unix:///run/redis.sock?db=0",
             ),
+            (
+                "redis+sentinel://user:h%75sh@one,two:7000,[::1]/main/2",
+                "redis+sentinel://one:26379,two:7000,[::1]:26379/main/2",
+            ),
+            (
+                "rediss+sentinel://:hush@one/main",
+                "rediss+sentinel://one:26379/main/0",
+            ),
+            (
+                "redis+cluster://user:hush@one,two:7000,[::1]:7001",
+                "redis+cluster://one:6379,two:7000,[::1]:7001",
+            ),
+            ("rediss+cluster://one/0", "rediss+cluster://one:6379"),
         ] {
-            let location = StoreLocation::parse(text, None).unwrap();
+            let location = parse(text).unwrap();
             assert_eq!(location.to_string(), shown);
             assert!(!format!("{location:?}").contains("hush"));
         }
@@ -108,13 +192,48 @@ mod tests {
             "redis://",
             "redis://:hush@x/y",
             "rediss://:hush@x#insecure",
+            "redis+sentinel://:hush@one,two",
+            "redis+sentinel://:hush@one,/main",
+            "redis+sentinel://:hush@one/main/x",
+            "redis+sentinel://:hush@one:x/main",
+            "redis+sentinel://:hush@one/main?a=b",
+            "redis+sentinel:hush@one/main",
+            "rediss+sentinel://:hush@one/main#insecure",
+            "redis+cluster://:hush@one,two/1",
+            "redis+cluster://:hush@",
+            "redis+ring://:hush@one",
         ] {
-            let error = StoreLocation::parse(text, None).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(!error.to_string().contains("hush"), "{error}");
         }
-        assert_eq!(
-            StoreLocation::parse("file:x", Some("p")).unwrap_err(),
-            InvalidLocation::PasswordForFiles
-        );
+    }
+
+    #[test]
+    fn access_that_the_store_has_no_use_for_is_refused() {
+        let access = || StoreAccess {
+            password: Some(Zeroizing::new("hush".to_owned())),
+            ..StoreAccess::default()
+        };
+        let refused = StoreLocation::parse("file:x", access()).unwrap_err();
+        assert_eq!(refused, InvalidLocation::AccessForFiles);
+        for (text, access) in [
+            (
+                "redis://x",
+                StoreAccess {
+                    ca: Some(Vec::new()),
+                    ..access()
+                },
+            ),
+            (
+                "redis+cluster://x",
+                StoreAccess {
+                    sentinel_user: Some("x".to_owned()),
+                    ..access()
+                },
+            ),
+        ] {
+            let refused = StoreLocation::parse(text, access).unwrap_err();
+            assert!(matches!(refused, InvalidLocation::Redis(_)), "{refused}");
+        }
     }
 }

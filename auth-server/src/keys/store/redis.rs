@@ -4,17 +4,19 @@
 //! of them at once. Every call makes its own connection: calls are rare (one per re-read),
 //! and so there is no connection state that a failover, a restart or a stalled peer could spoil.
 
+mod address;
+mod connection;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError,
-    Script, ServerErrorKind,
-};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use zeroize::Zeroizing;
 
+use self::address::{Address, Endpoint};
+use self::connection::Connection;
+use super::location::StoreAccess;
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
@@ -30,6 +32,8 @@ const KEYS: [&str; 3] = [PRIVATE, PUBLIC, RING];
 
 /// A store in the same data centre answers in milliseconds; past this it is stalled.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// Before the second attempt of a call that a failover cut short.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The values of one moment: another server may be storing others right now. A script, because the
 /// client panics where a transaction is refused as a whole (redis 1.8.1, wrong credentials).
@@ -80,7 +84,7 @@ return 1
 /// One Redis, addressed by URL.
 #[derive(Clone)]
 pub(crate) struct RedisStore {
-    client: Client,
+    endpoint: Endpoint,
     /// The address without user and password.
     shown: String,
 }
@@ -92,25 +96,13 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// Reads the address and connects to nothing yet. `password` takes the place of the one in the
-    /// address.
+    /// Reads the address and connects to nothing yet.
     ///
     /// # Errors
     /// What is wrong with the address, without repeating it: it may hold a password.
-    pub(super) fn new(address: &str, password: Option<&str>) -> Result<Self, String> {
-        // The client reads `#insecure` as leave to trust any certificate.
-        if address.contains('#') {
-            return Err("it may not have a fragment".to_owned());
-        }
-        let refused = |error: RedisError| error.to_string();
-        let info = address.into_connection_info().map_err(refused)?;
-        let mut settings = info.redis_settings().clone();
-        if let Some(password) = password {
-            settings = settings.set_password(password);
-        }
-        let shown = shown(info.addr(), settings.db());
-        let client = Client::open(info.set_redis_settings(settings)).map_err(refused)?;
-        Ok(Self { client, shown })
+    pub(super) fn new(address: &str, access: &StoreAccess) -> Result<Self, String> {
+        let Address { endpoint, shown } = Address::parse(address, access, TIMEOUT)?;
+        Ok(Self { endpoint, shown })
     }
 
     /// The address without user and password.
@@ -118,14 +110,28 @@ impl RedisStore {
         &self.shown
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT));
-        self.client
-            .get_multiplexed_async_connection_with_config(&config)
+    async fn connect(&self) -> Result<Connection, StoreError> {
+        Connection::open(&self.endpoint, TIMEOUT)
             .await
             .map_err(|error| self.failed(&error))
+    }
+
+    /// A command that may be done twice: nothing that reads the keys, or swaps them for others, does
+    /// anything the second time.
+    async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        match self.call_once(command).await {
+            Err(error) if is_worth_repeating(&error) => {
+                tokio::time::sleep(PAUSE).await;
+                self.call_once(command).await
+            }
+            outcome => outcome,
+        }
+        .map_err(|error| self.failed(&error))
+    }
+
+    async fn call_once<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
+        let mut connection = Connection::open(&self.endpoint, TIMEOUT).await?;
+        connection.query(command).await
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {
@@ -138,16 +144,18 @@ impl RedisStore {
     }
 }
 
+/// The text of the script each time, not its digest: calls are rare, and a server that has just taken
+/// over has never heard of it.
+fn script(text: &str, keys: &[&str]) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(text).arg(keys.len()).arg(keys);
+    command
+}
+
 #[async_trait]
 impl KeyStore for RedisStore {
     async fn load(&self) -> Result<StoredKeys, StoreError> {
-        let mut connection = self.connect().await?;
-        Script::new(LOAD)
-            .key(&KEYS)
-            .invoke_async(&mut connection)
-            .await
-            .map(stored)
-            .map_err(|error| self.failed(&error))
+        self.call(&script(LOAD, &KEYS)).await.map(stored)
     }
 
     async fn compare_and_swap(
@@ -155,25 +163,16 @@ impl KeyStore for RedisStore {
         expected: &StoredKeys,
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError> {
-        let script = Script::new(COMPARE_AND_SWAP);
-        let mut call = script.key(&KEYS);
+        let mut command = script(COMPARE_AND_SWAP, &KEYS);
         for value in values(expected).into_iter().chain(values(new)) {
-            call.arg(argument(value).as_str());
+            command.arg(argument(value).as_str());
         }
-        let mut connection = self.connect().await?;
-        call.invoke_async(&mut connection)
-            .await
-            .map(stored)
-            .map_err(|error| self.failed(&error))
+        self.call(&command).await.map(stored)
     }
 
     async fn applications(&self) -> Result<Applications, StoreError> {
-        let mut connection = self.connect().await?;
-        let records: BTreeMap<String, String> = redis::cmd("HGETALL")
-            .arg(APPLICATIONS)
-            .query_async(&mut connection)
-            .await
-            .map_err(|error| self.failed(&error))?;
+        let mut command = redis::cmd("HGETALL");
+        let records: BTreeMap<String, String> = self.call(command.arg(APPLICATIONS)).await?;
         parse_records(&records).map_err(|error| unusable_applications(self, &error))
     }
 
@@ -186,10 +185,9 @@ impl KeyStore for RedisStore {
         let json =
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
         let mut connection = self.connect().await?;
-        let there: Option<String> = redis::cmd("HGET")
-            .arg(APPLICATIONS)
-            .arg(id.as_str())
-            .query_async(&mut connection)
+        let mut read = redis::cmd("HGET");
+        let there: Option<String> = connection
+            .query(read.arg(APPLICATIONS).arg(id.as_str()))
             .await
             .map_err(|error| self.failed(&error))?;
         let parsed = there
@@ -201,12 +199,10 @@ impl KeyStore for RedisStore {
             return Ok(false);
         }
         // Compared as text once more, by the store: it may have been written otherwise than by us.
-        Script::new(SWAP_APPLICATION)
-            .key(APPLICATIONS)
-            .arg(id.as_str())
-            .arg(json)
-            .arg(there)
-            .invoke_async(&mut connection)
+        let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
+        swap.arg(id.as_str()).arg(json).arg(there);
+        connection
+            .query(&swap)
             .await
             .map_err(|error| self.failed(&error))
     }
@@ -221,14 +217,6 @@ impl KeyStore for RedisStore {
             Entry::Applications => format!("hash {APPLICATIONS}"),
         };
         format!("{} {keys}", self.shown)
-    }
-}
-
-fn shown(address: &ConnectionAddr, database: i64) -> String {
-    match address {
-        ConnectionAddr::Unix(socket) => format!("redis+unix://{}?db={database}", socket.display()),
-        ConnectionAddr::TcpTls { .. } => format!("rediss://{address}/{database}"),
-        _ => format!("redis://{address}/{database}"),
     }
 }
 
@@ -268,6 +256,12 @@ fn stored((private, public, ring): Reply) -> StoredKeys {
         }),
         ring: ring.map(Zeroizing::new).map(StoredRing),
     }
+}
+
+/// Whether asking again at once is likely to help: the peer is not the master any more, or it was cut
+/// off in the middle. Who does not answer at all is not asked twice.
+fn is_worth_repeating(error: &RedisError) -> bool {
+    !(error.is_timeout() || error.is_connection_refusal() || is_lasting(error))
 }
 
 /// Whether waiting cannot help: wrong credentials, missing rights, a value of another type under

@@ -161,6 +161,20 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
     }
 }
 
+/// A file of certificates to trust: what stands in it, once it was found to be PEM of at least one
+/// certificate.
+///
+/// # Errors
+/// [`CertificateFault::Certificate`] for anything else.
+pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateFault> {
+    read_chain(path)
+        .and_then(|_| read_bounded(path))
+        .map_err(|problem| {
+            let path = path.to_owned();
+            CertificateFault::Certificate { path, problem }
+        })
+}
+
 /// The chain, and when its first certificate ends.
 fn read_chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
     let pem = read_bounded(path)?;

@@ -9,10 +9,29 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use std::io::Write;
+use tests::redis_server::RedisServer;
+use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
+use tests::tls::Authority;
+use zeroize::Zeroizing;
 
-use super::super::location::StoreLocation;
+use super::super::encryption::KeyEncryption;
+use super::super::encryption::tests::with;
+use super::super::location::{ClientCertificate, StoreAccess, StoreLocation};
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
+
+fn encryption(is_encrypted: bool) -> KeyEncryption {
+    if is_encrypted {
+        with(1)
+    } else {
+        KeyEncryption::default()
+    }
+}
+
+/// A store in the form in which `--store` names it.
+fn store(address: &str, access: StoreAccess) -> Arc<dyn KeyStore> {
+    StoreLocation::parse(address, access).unwrap().open()
+}
 
 /// One store, which several servers may open.
 #[async_trait]
@@ -22,18 +41,34 @@ pub(crate) trait Installation: Sync {
     async fn plant(&self, entry: Entry, text: &str);
     async fn lose(&self, entry: Entry);
     async fn plant_application(&self, id: &str, record: &str);
+    /// As it was at first.
+    async fn clear(&self);
 }
 
 /// A directory that is removed in the end.
-pub(crate) struct Files(tempfile::TempDir);
+pub(crate) struct Files {
+    directory: tempfile::TempDir,
+    is_encrypted: bool,
+}
 
 impl Files {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            is_encrypted: false,
+        }
+    }
+
+    /// With encrypted private values; the back door leaves them in clear.
+    pub(crate) fn encrypted(self) -> Self {
+        Self {
+            is_encrypted: true,
+            ..self
+        }
     }
 
     pub(crate) fn directory(&self) -> PathBuf {
-        self.0.path().join("data")
+        self.directory.path().join("data")
     }
 
     pub(crate) fn path(&self, entry: Entry) -> PathBuf {
@@ -62,7 +97,12 @@ impl Files {
 #[async_trait]
 impl Installation for Files {
     fn open(&self) -> Arc<dyn KeyStore> {
-        StoreLocation::File(self.directory()).open()
+        let address = format!("file:{}", self.directory().display());
+        let access = StoreAccess {
+            encryption: encryption(self.is_encrypted),
+            ..StoreAccess::default()
+        };
+        store(&address, access)
     }
 
     async fn plant(&self, entry: Entry, text: &str) {
@@ -78,12 +118,17 @@ impl Installation for Files {
         let json = serde_json::json!({ id: record }).to_string();
         self.write(&self.directory().join("applications.json"), &json);
     }
+
+    async fn clear(&self) {
+        let _ = fs::remove_dir_all(self.directory());
+    }
 }
 
 /// A redis-server of our own on a socket in a directory of our own; it ends with the test.
 pub(crate) struct Redis {
     server: Child,
     directory: tempfile::TempDir,
+    is_encrypted: bool,
 }
 
 impl Redis {
@@ -115,9 +160,19 @@ impl Redis {
             skip();
             return None;
         };
-        let redis = Self { server, directory };
+        let redis = Self {
+            server,
+            directory,
+            is_encrypted: false,
+        };
         redis.await_socket();
         Some(redis)
+    }
+
+    /// As [`Files::encrypted`].
+    pub(crate) fn encrypted(mut self) -> Self {
+        self.is_encrypted = true;
+        self
     }
 
     fn await_socket(&self) {
@@ -140,9 +195,12 @@ impl Redis {
     }
 
     pub(crate) fn open_with(&self, password: Option<&str>) -> Arc<dyn KeyStore> {
-        StoreLocation::parse(&self.address(), password)
-            .unwrap()
-            .open()
+        let access = StoreAccess {
+            password: password.map(|text| Zeroizing::new(text.to_owned())),
+            encryption: encryption(self.is_encrypted),
+            ..StoreAccess::default()
+        };
+        store(&self.address(), access)
     }
 
     pub(crate) fn process_id(&self) -> u32 {
@@ -211,5 +269,95 @@ impl Installation for Redis {
     async fn plant_application(&self, id: &str, record: &str) {
         self.command(&["HSET", "{auth:user-token}:applications", id, record])
             .await;
+    }
+
+    async fn clear(&self) {
+        self.command(&["FLUSHALL"]).await;
+    }
+}
+
+/// Redis in a form that takes several processes or certificates.
+pub(crate) struct Topology {
+    location: StoreLocation,
+    servers: Servers,
+}
+
+enum Servers {
+    Tls(Box<RedisServer>),
+    Watched(Watched),
+    Cluster(Cluster),
+}
+
+impl Topology {
+    pub(crate) fn tls() -> Option<Self> {
+        // As `main` does it; another test of this process may have been first.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let authority = Authority::new();
+        let (server, address) = RedisServer::start_with_tls(&authority)?;
+        let certificate = authority.issue("client");
+        let access = StoreAccess {
+            ca: Some(fs::read(authority.file()).unwrap()),
+            client: Some(ClientCertificate {
+                chain: fs::read(&certificate.cert).unwrap(),
+                key: Zeroizing::new(fs::read_to_string(&certificate.key).unwrap()),
+            }),
+            ..StoreAccess::default()
+        };
+        Some(Self {
+            location: StoreLocation::parse(&address, access).unwrap(),
+            servers: Servers::Tls(Box::new(server)),
+        })
+    }
+
+    pub(crate) fn watched() -> Option<Self> {
+        let watched = Watched::start()?;
+        let access = StoreAccess {
+            sentinel_password: Some(Zeroizing::new(SENTINEL_PASSWORD.to_owned())),
+            ..StoreAccess::default()
+        };
+        Some(Self {
+            location: StoreLocation::parse(&watched.url(), access).unwrap(),
+            servers: Servers::Watched(watched),
+        })
+    }
+
+    pub(crate) fn cluster() -> Option<Self> {
+        let cluster = Cluster::start()?;
+        Some(Self {
+            location: StoreLocation::parse(&cluster.url(), StoreAccess::default()).unwrap(),
+            servers: Servers::Cluster(cluster),
+        })
+    }
+
+    /// Past the driver, at the server that takes writes.
+    fn command(&self, words: &[&str]) {
+        match &self.servers {
+            Servers::Tls(server) => server.command(words),
+            Servers::Watched(watched) => watched.master().unwrap().command(words),
+            Servers::Cluster(cluster) => cluster.owner().command(words),
+        };
+    }
+}
+
+#[async_trait]
+impl Installation for Topology {
+    fn open(&self) -> Arc<dyn KeyStore> {
+        self.location.open()
+    }
+
+    async fn plant(&self, entry: Entry, text: &str) {
+        self.command(&["SET", &key(entry), text]);
+    }
+
+    async fn lose(&self, entry: Entry) {
+        self.command(&["DEL", &key(entry)]);
+    }
+
+    async fn plant_application(&self, id: &str, record: &str) {
+        self.command(&["HSET", "{auth:user-token}:applications", id, record]);
+    }
+
+    async fn clear(&self) {
+        self.command(&["FLUSHALL"]);
     }
 }

@@ -1,0 +1,116 @@
+//! The flags of every command that uses a key store.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use zeroize::Zeroizing;
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Where the keys live: file:DIR for one server; for several redis://[USER@]HOST[:PORT][/DB],
+    /// redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or redis+cluster://[USER@]HOST,HOST, each with
+    /// rediss instead of redis for TLS; redis+unix:///SOCKET
+    #[arg(
+        long,
+        env = "POSTERN_STORE",
+        value_name = "STORE",
+        default_value = "file:./data"
+    )]
+    pub(crate) store: String,
+    /// File holding the password of the redis store
+    #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
+    pub(crate) store_password_file: Option<PathBuf>,
+    /// File of the certificate authorities that a rediss store is trusted by: PEM [default: the
+    /// system's]
+    #[arg(long, env = "POSTERN_STORE_CA", value_name = "FILE")]
+    pub(crate) store_ca: Option<PathBuf>,
+    /// File of the certificate to show to a rediss store: PEM, its issuers after it
+    #[arg(
+        long,
+        env = "POSTERN_STORE_CLIENT_CERT",
+        value_name = "FILE",
+        requires = "store_client_key"
+    )]
+    pub(crate) store_client_cert: Option<PathBuf>,
+    /// File of that certificate's private key: PEM, not encrypted
+    #[arg(
+        long,
+        env = "POSTERN_STORE_CLIENT_KEY",
+        value_name = "FILE",
+        requires = "store_client_cert"
+    )]
+    pub(crate) store_client_key: Option<PathBuf>,
+    /// User at the Sentinels themselves; the one in the address is for the servers they watch
+    #[arg(long, env = "POSTERN_STORE_SENTINEL_USER", value_name = "USER")]
+    pub(crate) store_sentinel_user: Option<String>,
+    /// File holding the password at the Sentinels themselves
+    #[arg(
+        long,
+        env = "POSTERN_STORE_SENTINEL_PASSWORD_FILE",
+        value_name = "FILE"
+    )]
+    pub(crate) store_sentinel_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) encryption: EncryptionArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EncryptionArgs {
+    /// Key that private keys are encrypted with in the store: 32 random bytes in base64 or hex, as
+    /// openssl rand -base64 32 prints them
+    #[arg(
+        long,
+        env = "POSTERN_KEY_ENCRYPTION_KEY",
+        hide_env_values = true,
+        // One key in 64 begins with a hyphen in base64url.
+        allow_hyphen_values = true,
+        value_name = "KEY",
+        conflicts_with = "key_encryption_key_file"
+    )]
+    pub(crate) key_encryption_key: Option<Secret>,
+    /// File that holds the key-encryption key
+    #[arg(long, env = "POSTERN_KEY_ENCRYPTION_KEY_FILE", value_name = "FILE")]
+    pub(crate) key_encryption_key_file: Option<PathBuf>,
+    /// Former key-encryption key: still reads what it encrypted
+    #[arg(
+        long,
+        env = "POSTERN_KEY_ENCRYPTION_KEY_PREVIOUS",
+        hide_env_values = true,
+        // One key in 64 begins with a hyphen in base64url.
+        allow_hyphen_values = true,
+        value_name = "KEY",
+        conflicts_with = "key_encryption_key_previous_file"
+    )]
+    pub(crate) key_encryption_key_previous: Option<Secret>,
+    /// File that holds the former key-encryption key
+    #[arg(
+        long,
+        env = "POSTERN_KEY_ENCRYPTION_KEY_PREVIOUS_FILE",
+        value_name = "FILE"
+    )]
+    pub(crate) key_encryption_key_previous_file: Option<PathBuf>,
+    /// Refuse private keys that stand in the store in clear: who can write there cannot plant one
+    #[arg(long, env = "POSTERN_REQUIRE_ENCRYPTED_KEYS")]
+    pub(crate) require_encrypted_keys: bool,
+}
+
+/// A value that is never printed.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) Zeroizing<String>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(Zeroizing::new(text.to_owned())))
+    }
+}

@@ -1,0 +1,366 @@
+//! Private values at rest: one string encrypted with the key-encryption key, bound to the place it stands
+//! in and to the key it belongs to.
+//!
+//! `postern-encrypted:1:ENCRYPTION-KEY:KID:DATA`, where DATA is the base64url of nonce, AES-256-GCM
+//! ciphertext and tag. Everything before DATA and the name of the slot are additional data: a value
+//! that is moved or renamed does not open.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::digest::{Context, SHA256};
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
+use base64::engine::{DecodePaddingMode, Engine};
+use zeroize::Zeroizing;
+
+use crate::log_text::LogText;
+
+/// No value in clear begins so: PEM, base64 and JSON do not.
+const MARK: &str = "postern-encrypted:";
+const VERSION: &str = "1";
+const KEY_BYTES: usize = 32;
+/// As many bytes of a digest name a key to an operator; nobody has more than a handful.
+const ID_BYTES: usize = 6;
+
+/// Where a value stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    Private,
+    /// Only a shared secret is encrypted there.
+    Public,
+    Ring,
+}
+
+impl Slot {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Public => "public",
+            Self::Ring => "ring",
+        }
+    }
+}
+
+/// A text that is no key-encryption key. It is not repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints")]
+pub(crate) struct InvalidEncryptionKey;
+
+/// Encrypts private keys, and nothing else.
+pub(crate) struct KeyEncryptionKey {
+    /// From the key, but nobody gets from it to the key.
+    id: String,
+    key: RandomizedNonceKey,
+}
+
+impl fmt::Debug for KeyEncryptionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyEncryptionKey").field(&self.id).finish()
+    }
+}
+
+impl KeyEncryptionKey {
+    /// # Errors
+    /// For what is not the text of 32 bytes, and for a placeholder: 32 times the same byte.
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidEncryptionKey> {
+        let bytes = decode(text.trim()).ok_or(InvalidEncryptionKey)?;
+        let is_random = bytes.iter().any(|byte| Some(byte) != bytes.first());
+        if bytes.len() != KEY_BYTES || !is_random {
+            return Err(InvalidEncryptionKey);
+        }
+        let mut digest = Context::new(&SHA256);
+        digest.update(b"postern key-encryption key");
+        digest.update(&bytes);
+        let named = digest.finish();
+        Ok(Self {
+            id: URL_SAFE_NO_PAD.encode(named.as_ref().get(..ID_BYTES).unwrap_or_default()),
+            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| InvalidEncryptionKey)?,
+        })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Hex, or base64 of either alphabet, padded or not.
+fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let bytes = if text.len() == 2 * KEY_BYTES {
+        let digit = |at| {
+            text.get(at..at + 2)
+                .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+        };
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let digits = (0..text.len()).step_by(2).map(digit);
+        is_hex.then(|| digits.collect()).flatten()
+    } else {
+        let lenient =
+            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+        [alphabet::STANDARD, alphabet::URL_SAFE]
+            .into_iter()
+            .find_map(|alphabet| GeneralPurpose::new(&alphabet, lenient).decode(text).ok())
+    };
+    bytes.map(Zeroizing::new)
+}
+
+/// Why a stored value cannot be read or written. The texts hold none of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EncryptionFault {
+    #[error(
+        "encrypted with the key-encryption key {needed}, and {}",
+        configured.as_ref().map_or_else(
+            || "none is configured (--key-encryption-key-file)".to_owned(),
+            |ids| format!("what is configured is {ids}")
+        )
+    )]
+    NoKey {
+        needed: String,
+        configured: Option<String>,
+    },
+    #[error("encrypted for another place or key, or changed since it was encrypted")]
+    Forged,
+    #[error("encrypted in a way that this version does not know")]
+    Unknown,
+    #[error(
+        "not encrypted, which --require-encrypted-keys demands; auth-server keys reencrypt without that flag encrypts it"
+    )]
+    InClear,
+    #[error("could not be encrypted")]
+    Failed,
+}
+
+/// How one value was found at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtRest {
+    Encrypted,
+    /// With the previous key.
+    Outdated,
+    InClear,
+}
+
+/// The configured keys.
+#[derive(Debug, Default)]
+pub(crate) struct KeyEncryption {
+    /// What is written is encrypted with it; `None`: it is written in clear.
+    pub(crate) current: Option<KeyEncryptionKey>,
+    /// Reads what it encrypted before another key took its place.
+    pub(crate) previous: Option<KeyEncryptionKey>,
+    /// Whether a private value in clear is refused.
+    pub(crate) required: bool,
+}
+
+/// A value in clear again.
+pub(super) struct Opened {
+    pub(super) text: Zeroizing<String>,
+    /// The key it was encrypted for.
+    pub(super) kid: Option<String>,
+    pub(super) at_rest: AtRest,
+}
+
+impl KeyEncryption {
+    /// Encrypts with the current key; `None` where there is none.
+    pub(super) fn seal(
+        &self,
+        slot: Slot,
+        kid: &str,
+        text: &str,
+    ) -> Result<Option<Zeroizing<String>>, EncryptionFault> {
+        let Some(KeyEncryptionKey { id, key }) = &self.current else {
+            return Ok(None);
+        };
+        let head = format!("{MARK}{VERSION}:{id}:{kid}:");
+        let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
+        let (nonce, tag) = key
+            .seal_in_place_separate_tag(additional(&head, slot), &mut bytes)
+            .map_err(|_| EncryptionFault::Failed)?;
+        let data = [nonce.as_ref().as_slice(), bytes.as_slice(), tag.as_ref()].concat();
+        let sealed = head + &URL_SAFE_NO_PAD.encode(data);
+        Ok(Some(Zeroizing::new(sealed)))
+    }
+
+    /// Decrypts; a value in clear is what it is.
+    pub(super) fn open(&self, slot: Slot, text: &str) -> Result<Opened, EncryptionFault> {
+        let Some(rest) = text.strip_prefix(MARK) else {
+            return if self.required {
+                Err(EncryptionFault::InClear)
+            } else {
+                Ok(Opened {
+                    text: Zeroizing::new(text.to_owned()),
+                    kid: None,
+                    at_rest: AtRest::InClear,
+                })
+            };
+        };
+        let parts: Vec<&str> = rest.split(':').collect();
+        let [VERSION, id, kid, data] = parts.as_slice() else {
+            return Err(EncryptionFault::Unknown);
+        };
+        let (key, at_rest) = self.key(id)?;
+        let head = text.strip_suffix(data).unwrap_or_default();
+        Ok(Opened {
+            text: decrypt(key, additional(head, slot), data).ok_or(EncryptionFault::Forged)?,
+            kid: Some((*kid).to_owned()),
+            at_rest,
+        })
+    }
+
+    fn key(&self, id: &str) -> Result<(&RandomizedNonceKey, AtRest), EncryptionFault> {
+        let current = self.current.iter().map(|key| (key, AtRest::Encrypted));
+        let previous = self.previous.iter().map(|key| (key, AtRest::Outdated));
+        let configured: Vec<_> = current.chain(previous).collect();
+        if let Some((found, at_rest)) = configured.iter().find(|(key, _)| key.id == id) {
+            return Ok((&found.key, *at_rest));
+        }
+        let ids: Vec<_> = configured.iter().map(|(key, _)| key.id.as_str()).collect();
+        Err(EncryptionFault::NoKey {
+            needed: LogText(id).to_string(),
+            configured: (!ids.is_empty()).then(|| ids.join(", ")),
+        })
+    }
+}
+
+fn additional(head: &str, slot: Slot) -> Aad<String> {
+    Aad::from(format!("{head}{}", slot.name()))
+}
+
+fn decrypt(
+    key: &RandomizedNonceKey,
+    additional: Aad<String>,
+    data: &str,
+) -> Option<Zeroizing<String>> {
+    let mut data = Zeroizing::new(URL_SAFE_NO_PAD.decode(data).ok()?);
+    let (nonce, sealed) = data.split_first_chunk_mut::<NONCE_LEN>()?;
+    let nonce = Nonce::from(&*nonce);
+    let text = key.open_in_place(nonce, additional, sealed).ok()?;
+    std::str::from_utf8(text)
+        .ok()
+        .map(|text| Zeroizing::new(text.to_owned()))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// One key for each name.
+    pub(crate) fn key(name: u8) -> KeyEncryptionKey {
+        KeyEncryptionKey::parse(&format!("{name:02x}{}", "5a".repeat(31))).unwrap()
+    }
+
+    pub(crate) fn with(current: u8) -> KeyEncryption {
+        KeyEncryption {
+            current: Some(key(current)),
+            ..KeyEncryption::default()
+        }
+    }
+
+    fn opened(keys: &KeyEncryption, slot: Slot, text: &str) -> Result<String, EncryptionFault> {
+        keys.open(slot, text).map(|opened| opened.text.to_string())
+    }
+
+    #[test]
+    fn hex_and_both_base64_are_one_key_and_nothing_else_is_one() {
+        let hex = "f0".repeat(31) + "ff";
+        let base64 = "8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8P8=";
+        let base64url = "8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8P8";
+        let id = key_id(&hex);
+        for text in [
+            base64,
+            base64url,
+            &hex.to_uppercase(),
+            &format!(" {base64}\n"),
+        ] {
+            assert_eq!(key_id(text), id, "{text}");
+        }
+        for text in [
+            "",
+            "hush",
+            &hex[1..],
+            &"zz".repeat(32),
+            &"é".repeat(32),
+            &"00".repeat(32),
+            &"AAAA".repeat(10),
+            &format!("{base64}AAAA"),
+        ] {
+            let error = KeyEncryptionKey::parse(text).unwrap_err();
+            assert_eq!(error, InvalidEncryptionKey, "{text}");
+        }
+    }
+
+    fn key_id(text: &str) -> String {
+        KeyEncryptionKey::parse(text).unwrap().id().to_owned()
+    }
+
+    #[test]
+    fn what_is_encrypted_opens_in_its_place_and_no_two_are_alike() {
+        let keys = with(1);
+        let seal = || keys.seal(Slot::Private, "kid", "a key").unwrap().unwrap();
+        let (one, other) = (seal(), seal());
+        assert_ne!(one, other);
+        assert!(!one.contains("a key"));
+        for sealed in [one, other] {
+            let opened = keys.open(Slot::Private, &sealed).unwrap();
+            assert_eq!(opened.text.as_str(), "a key");
+            assert_eq!(opened.kid.as_deref(), Some("kid"));
+            assert_eq!(opened.at_rest, AtRest::Encrypted);
+        }
+    }
+
+    #[test]
+    fn what_was_moved_renamed_or_changed_does_not_open() {
+        let keys = with(1);
+        let sealed = keys.seal(Slot::Private, "kid", "a key").unwrap().unwrap();
+        for (slot, text) in [
+            (Slot::Public, sealed.to_string()),
+            (Slot::Ring, sealed.to_string()),
+            (Slot::Private, sealed.replace(":kid:", ":dik:")),
+            (Slot::Private, sealed[..sealed.len() - 2].to_owned()),
+            (Slot::Private, sealed.to_string() + "AA"),
+            (Slot::Private, sealed.to_string() + "!"),
+        ] {
+            assert_eq!(opened(&keys, slot, &text), Err(EncryptionFault::Forged));
+        }
+        for text in [
+            "postern-encrypted:",
+            "postern-encrypted:2:a:b:c",
+            "postern-encrypted:1:a:b",
+            &format!("{}:x", *sealed),
+        ] {
+            assert_eq!(
+                opened(&keys, Slot::Private, text),
+                Err(EncryptionFault::Unknown)
+            );
+        }
+    }
+
+    #[test]
+    fn the_previous_key_reads_and_another_one_is_named() {
+        let sealed = with(1).seal(Slot::Ring, "-", "{}").unwrap().unwrap();
+        let rotated = KeyEncryption {
+            previous: Some(key(1)),
+            ..with(2)
+        };
+        let read = rotated.open(Slot::Ring, &sealed).unwrap();
+        assert_eq!((read.text.as_str(), read.at_rest), ("{}", AtRest::Outdated));
+        let line = opened(&with(2), Slot::Ring, &sealed)
+            .unwrap_err()
+            .to_string();
+        let (one, two) = (key(1).id, key(2).id);
+        assert_eq!(
+            line,
+            format!("encrypted with the key-encryption key {one}, and what is configured is {two}")
+        );
+        let none = opened(&KeyEncryption::default(), Slot::Ring, &sealed);
+        assert!(none.unwrap_err().to_string().contains("none is configured"));
+    }
+
+    #[test]
+    fn a_value_in_clear_is_read_unless_that_is_forbidden() {
+        let mut keys = with(1);
+        assert_eq!(opened(&keys, Slot::Private, "a key").unwrap(), "a key");
+        keys.required = true;
+        let refused = opened(&keys, Slot::Private, "a key");
+        assert_eq!(refused, Err(EncryptionFault::InClear));
+    }
+}
