@@ -18,6 +18,7 @@ mod e2e {
     mod command_line;
     mod current_user;
     mod documents;
+    mod encryption_at_rest;
     mod envelope;
     mod file_store;
     mod forwarding;
@@ -35,6 +36,7 @@ mod e2e {
     mod pipelining;
     mod redis_store;
     mod registry;
+    mod redis_topologies;
     mod rotation;
     mod secret_key;
     mod secrets;

@@ -1,0 +1,242 @@
+//! The key-encryption key: what lies in a store with it, how it is introduced and rotated while servers
+//! run, and what happens without it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
+use tests::keys::{SigningKey, SigningType};
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
+use tests::wait;
+
+const MARK: &str = "postern-encrypted:1:";
+
+/// Files with key-encryption keys.
+struct Keyring(TempDir);
+
+impl Keyring {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Always the same key under one name.
+    fn file(&self, name: char) -> String {
+        let path = self.0.path().join(name.to_string());
+        let digit = u32::from(name) % 10;
+        fs::write(&path, format!("{digit}0{}\n", "c3".repeat(31))).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    }
+
+    /// The flags of a server or command that writes with one key and still reads with another.
+    fn flags(&self, current: char, previous: Option<char>) -> Vec<String> {
+        let mut flags = vec!["--key-encryption-key-file".to_owned(), self.file(current)];
+        if let Some(previous) = previous {
+            flags.push("--key-encryption-key-previous-file".to_owned());
+            flags.push(self.file(previous));
+        }
+        flags
+    }
+}
+
+fn plan(store: &str, flags: &[String]) -> AuthServerPlan {
+    AuthServerPlan::new()
+        .store(store)
+        .flags(["--store-reread", "1"])
+        .flags(flags.iter().map(String::as_str))
+}
+
+fn command(words: &[&str], store: &str, flags: &[String]) -> Finished {
+    CommandLine::new(Program::AuthServer.path())
+        .arguments(words)
+        .arguments(["--store", store])
+        .arguments(flags)
+        .run()
+}
+
+fn accepts(server: &AuthServer, token: &str) -> bool {
+    let answer = server.anonymous().bearing(token).get(USER_DETAILS);
+    answer.status() == 200
+}
+
+fn files(directory: &TempDir) -> (String, PathBuf) {
+    let data = directory.path().join("data");
+    (file_store(&data), data)
+}
+
+#[test]
+fn no_private_key_lies_in_clear_in_a_directory_through_a_rotation_and_a_restart() {
+    for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
+        let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
+        let (store, data) = files(&directory);
+        let mut flags = keyring.flags('1', None);
+        let signing = ["--signing-type".to_owned(), signing_type.name().to_owned()];
+        flags.extend(signing);
+        let server = plan(&store, &flags).start().ready();
+        let token = server.login();
+        let rotated = command(&["keys", "rotate"], &store, &flags);
+        assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
+        wait::until("the log to say so", || {
+            let log = server.process().stderr();
+            log.contains("stored encrypted").then_some(())
+        });
+        for file in fs::read_dir(&data).unwrap() {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            assert!(!text.contains("PRIVATE"), "{text}");
+        }
+        let private = fs::read_to_string(data.join("user-token.private")).unwrap();
+        assert!(private.starts_with(MARK), "{private}");
+        drop(server);
+        assert!(accepts(&plan(&store, &flags).start().ready(), &token));
+    }
+}
+
+#[test]
+fn a_shared_secret_is_encrypted_under_both_names() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let keyring = Keyring::new();
+    let mut flags = keyring.flags('1', None);
+    let added = command(
+        &["application", "add", "--app-id", "orders"],
+        &redis.url(),
+        &flags,
+    );
+    assert_eq!(added.code, Some(0), "{}", added.stderr);
+    flags.extend(["--signing-type".to_owned(), "hmac".to_owned()]);
+    let server = plan(&redis.url(), &flags).start().ready();
+    let token = server.login();
+    let (private, public) = redis.pair();
+    assert!(private.unwrap().starts_with(MARK));
+    assert!(public.unwrap().starts_with(MARK));
+    assert!(accepts(&server, &token));
+}
+
+#[test]
+fn without_the_key_or_with_another_one_start_and_commands_end_with_one_clear_line() {
+    let (keyring, directory) = (Keyring::new(), tempfile::tempdir().unwrap());
+    let (store, data) = files(&directory);
+    drop(plan(&store, &keyring.flags('1', None)).start().ready());
+    let before = fs::read_to_string(data.join("user-token.private")).unwrap();
+    for (flags, said) in [
+        (Vec::new(), "none is configured (--key-encryption-key-file)"),
+        (keyring.flags('2', None), "what is configured is"),
+        (keyring.flags('2', Some('3')), "what is configured is"),
+    ] {
+        let start = plan(&store, &flags).fails();
+        let show = command(&["keys", "show"], &store, &flags);
+        let reencrypt = command(&["keys", "reencrypt"], &store, &flags);
+        for end in [start, show, reencrypt] {
+            assert_eq!(end.code, Some(78), "{}", end.stderr);
+            let last = end.stderr.lines().last().unwrap_or_default();
+            assert!(last.starts_with("error: "), "{last}");
+            assert!(last.contains("user-token.private"), "{last}");
+            assert!(last.contains(said), "{last}");
+        }
+    }
+    let after = fs::read_to_string(data.join("user-token.private")).unwrap();
+    assert_eq!(after, before, "nothing is overwritten");
+}
+
+#[test]
+fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let (keyring, url) = (Keyring::new(), redis.url());
+    let old = plan(&url, &[]).start().ready();
+    let token = old.login();
+    // A server with the key reads what is in clear, warns, and leaves it to the operator.
+    let with_key = plan(&url, &keyring.flags('1', None)).start().ready();
+    assert!(accepts(&with_key, &token));
+    let warned = || with_key.process().stderr().contains("stored in clear");
+    wait::until("the warning", || warned().then_some(()));
+    let in_clear = redis.pair();
+    assert!(!in_clear.0.as_ref().unwrap().starts_with(MARK));
+
+    let done = command(&["keys", "reencrypt"], &url, &keyring.flags('1', None));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(
+        done.stdout.contains("are encrypted with"),
+        "{}",
+        done.stdout
+    );
+    assert!(redis.pair().0.unwrap().starts_with(MARK));
+    // A server that was forgotten goes on with the key in memory, and says so.
+    wait::until("the old server to be not ready", || {
+        (old.readiness() == 503).then_some(())
+    });
+    assert!(accepts(&old, &token) && accepts(&old, &with_key.login()));
+    assert_eq!(with_key.readiness(), 200);
+
+    let mut off = keyring.flags('1', None);
+    off[0] = "--key-encryption-key-previous-file".to_owned();
+    let done = command(&["keys", "reencrypt"], &url, &off);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(redis.pair(), in_clear);
+    wait::until("the old server to be ready", || {
+        (old.readiness() == 200).then_some(())
+    });
+}
+
+#[test]
+fn the_key_encryption_key_is_rotated_while_servers_run_and_tokens_stay_valid() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let (keyring, url) = (Keyring::new(), redis.url());
+    // First everybody can read the new one, then it is written with.
+    let one = plan(&url, &keyring.flags('1', Some('2'))).start().ready();
+    let token = one.login();
+    let two = plan(&url, &keyring.flags('2', Some('1'))).start().ready();
+    let before = redis.pair().0;
+    let done = command(&["keys", "reencrypt"], &url, &keyring.flags('2', Some('1')));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_ne!(redis.pair().0, before);
+    let three = plan(&url, &keyring.flags('2', None)).start().ready();
+    for server in [&one, &two, &three] {
+        assert!(accepts(server, &token));
+        assert!(accepts(&one, &server.login()));
+        assert_eq!(server.readiness(), 200);
+    }
+    // What was lost is put back, encrypted, by whoever is first.
+    redis.command(&["FLUSHALL"]);
+    wait::until("the keys to be back", || {
+        redis.pair().0.filter(|private| private.starts_with(MARK))
+    });
+    assert!(accepts(&one, &token) && accepts(&three, &token));
+}
+
+#[test]
+fn where_encryption_is_required_a_planted_key_is_not_adopted() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let (keyring, url) = (Keyring::new(), redis.url());
+    let mut flags = keyring.flags('1', None);
+    flags.push("--require-encrypted-keys".to_owned());
+    let server = plan(&url, &flags).start().ready();
+    let (token, served) = (server.login(), server.served_key());
+    let planted = SigningKey::generate(SigningType::Rsa);
+    redis.command(&[
+        "MSET",
+        PRIVATE_KEY,
+        &planted.private(),
+        PUBLIC_KEY,
+        &planted.served(),
+    ]);
+    wait::until("the refusal", || (server.readiness() == 503).then_some(()));
+    assert_eq!(server.served_key(), served);
+    assert!(accepts(&server, &token));
+    wait::until("the reason in the log", || {
+        let log = server.process().stderr();
+        log.contains("--require-encrypted-keys").then_some(())
+    });
+    let fresh = plan(&url, &flags).fails();
+    assert_eq!(fresh.code, Some(78), "{}", fresh.stderr);
+}

@@ -1,0 +1,345 @@
+//! Redis over TLS, with users, behind Sentinels and as a cluster: real servers, and masters that die.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::redis_server::{RedisServer, free_address};
+use tests::redis_topologies::{Cluster, MASTER, SENTINEL_PASSWORD, Watched};
+use tests::tls::Authority;
+use tests::wait;
+
+fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
+    AuthServerPlan::new()
+        .store(url)
+        .flags(["--store-reread", "1", "--signing-type", "ecdsa"])
+        .flags(flags.iter().map(String::as_str))
+}
+
+fn keys(words: &[&str], url: &str, flags: &[String]) -> Finished {
+    CommandLine::new(Program::AuthServer.path())
+        .arguments(["keys"])
+        .arguments(words)
+        .arguments(["--store", url, "--signing-type", "ecdsa"])
+        .arguments(flags)
+        .run()
+}
+
+fn accepts(server: &AuthServer, token: &str) -> bool {
+    let answer = server.anonymous().bearing(token).get(USER_DETAILS);
+    answer.status() == 200
+}
+
+fn file(directory: &TempDir, name: &str, text: &str) -> String {
+    let path = directory.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
+fn flag(name: &str, value: impl Into<String>) -> [String; 2] {
+    [name.to_owned(), value.into()]
+}
+
+fn sentinel_flags(directory: &TempDir) -> Vec<String> {
+    let password = file(directory, "sentinel", SENTINEL_PASSWORD);
+    flag("--store-sentinel-password-file", password).to_vec()
+}
+
+/// Both servers serve one key, which is the one that `token` was signed with.
+fn assert_undivided(servers: &[AuthServer; 2], token: &str) {
+    assert_eq!(servers[0].served_key(), servers[1].served_key());
+    for server in servers {
+        assert!(accepts(server, token));
+        assert!(accepts(&servers[0], &server.login()));
+        assert_eq!(server.readiness(), 200);
+    }
+}
+
+/// Both have read the store since `mark` lines of log: the store is up for them.
+fn wait_for_the_store(servers: &[AuthServer; 2]) {
+    for server in servers {
+        wait::until("the store to be up", || {
+            let metrics = tests::auth_server::admin_get(server.admin(), "/metrics").text();
+            metrics
+                .contains("postern_auth_server_store_up 1")
+                .then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_store_over_tls_with_a_client_certificate() {
+    let authority = Authority::new();
+    let Some((redis, url)) = RedisServer::start_with_tls(&authority) else {
+        return;
+    };
+    let client = authority.issue("client");
+    let path = |path: &std::path::Path| path.display().to_string();
+    let trusting = flag("--store-ca", path(&authority.file())).to_vec();
+    let mut flags = trusting.clone();
+    flags.extend(flag("--store-client-cert", path(&client.cert)));
+    flags.extend(flag("--store-client-key", path(&client.key)));
+    let server = plan(&url, &flags).start().ready();
+    assert!(accepts(&server, &server.login()));
+    assert!(redis.pair().0.is_some());
+    assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
+
+    // Without a certificate to show, and without trust, nothing is exchanged.
+    let other = Authority::new();
+    let mut distrusting = flags.clone();
+    distrusting[1] = path(&other.file());
+    for flags in [trusting, distrusting] {
+        let end = keys(&["show"], &url, &flags);
+        assert_eq!(end.code, Some(69), "{}", end.stderr);
+        assert!(end.stderr.contains(&url), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn certificates_that_are_none_stop_the_start_with_one_line() {
+    let (authority, directory) = (Authority::new(), tempfile::tempdir().unwrap());
+    let (one, other) = (authority.issue("one"), authority.issue("other"));
+    let path = |path: &std::path::Path| path.display().to_string();
+    let empty = file(&directory, "empty", "no PEM");
+    for (url, flags, line) in [
+        (
+            "rediss://localhost",
+            flag("--store-ca", empty).to_vec(),
+            "--store-ca: ",
+        ),
+        (
+            "rediss://localhost",
+            [
+                flag("--store-client-cert", path(&one.cert)),
+                flag("--store-client-key", path(&other.key)),
+            ]
+            .concat(),
+            "--store-client-key: ",
+        ),
+        (
+            "redis://localhost",
+            flag("--store-ca", path(&authority.file())).to_vec(),
+            "--store: not a redis address: --store-ca",
+        ),
+    ] {
+        let end = plan(url, &flags).fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(
+            end.stderr.starts_with(&format!("error: {line}")),
+            "{}",
+            end.stderr
+        );
+    }
+}
+
+#[test]
+fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    // As docs/operations.md gives it.
+    redis.command(&[
+        "ACL",
+        "SETUSER",
+        "postern",
+        "on",
+        ">hush-acl-77",
+        "~{auth:user-token}:*",
+        "+eval",
+        "+get",
+        "+set",
+        "+del",
+        "+hget",
+        "+hset",
+        "+hgetall",
+    ]);
+    redis.command(&[
+        "ACL",
+        "SETUSER",
+        "reader",
+        "on",
+        ">hush-acl-77",
+        "~*",
+        "+get",
+    ]);
+    let url = |user: &str| format!("redis://{user}@{}", redis.address());
+    let password = file(&directory, "right", "hush-acl-77");
+    let flags = flag("--store-password-file", password).to_vec();
+    let server = plan(&url("postern"), &flags).start().ready();
+    assert!(accepts(&server, &server.login()));
+    assert!(!server.process().output().contains("hush-acl-77"));
+    let added = CommandLine::new(Program::AuthServer.path())
+        .arguments(["application", "add", "--app-id", "orders", "--store"])
+        .arguments([url("postern")])
+        .arguments(&flags)
+        .run();
+    assert_eq!(added.code, Some(0), "{}", added.stderr);
+
+    let wrong = flag("--store-password-file", file(&directory, "wrong", "no")).to_vec();
+    for (user, flags) in [("reader", &flags), ("postern", &wrong), ("nobody", &flags)] {
+        let end = plan(&url(user), flags).fails();
+        assert_eq!(end.code, Some(78), "{user}: {}", end.stderr);
+        assert!(!end.stderr.contains("hush-acl-77"), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
+    let Some(mut redis) = Watched::start() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (url, flags) = (redis.url(), sentinel_flags(&directory));
+    let servers = [
+        plan(&url, &flags).start().ready(),
+        plan(&url, &flags).start().ready(),
+    ];
+    let token = servers[0].login();
+    let pair = redis.master().unwrap().pair();
+    assert!(pair.0.is_some());
+
+    redis.switch();
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+    redis.fail_over();
+    wait::until("the keys on the new master", || {
+        (redis.master()?.pair() == pair).then_some(())
+    });
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+    // It takes writes again.
+    let rotated = wait::until("a rotation", || {
+        let end = keys(&["rotate"], &url, &flags);
+        (end.code == Some(0)).then_some(end)
+    });
+    assert!(rotated.stdout.contains("signs from"), "{}", rotated.stdout);
+}
+
+#[test]
+fn sentinels_that_are_wrong_are_told_from_sentinels_that_are_away() {
+    let Some(redis) = Watched::start() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (url, flags) = (redis.url(), sentinel_flags(&directory));
+    let other = url.replace(&format!("/{MASTER}"), "/other");
+    let end = keys(&["show"], &other, &flags);
+    assert_eq!(end.code, Some(69), "{}", end.stderr);
+    let without = keys(&["show"], &url, &[]);
+    assert!(
+        without.code.is_some_and(|code| code != 0),
+        "{}",
+        without.stderr
+    );
+
+    // Two of three addresses that nobody listens at do no harm.
+    let (_, hosts) = url.split_once("//").unwrap();
+    let last = hosts.rsplit(',').next().unwrap();
+    let url = format!(
+        "redis+sentinel://{},{},{last}",
+        free_address(),
+        free_address()
+    );
+    let server = plan(&url, &flags).start().ready();
+    assert!(accepts(&server, &server.login()));
+}
+
+#[test]
+fn a_cluster_keeps_the_keys_through_redirections_and_a_moved_slot() {
+    let Some(redis) = Cluster::start() else {
+        return;
+    };
+    let url = redis.url();
+    let servers = [
+        plan(&url, &[]).start().ready(),
+        plan(&url, &[]).start().ready(),
+    ];
+    let token = servers[0].login();
+    let pair = redis.owner().pair();
+    assert!(
+        pair.0.is_some() && pair.1.is_some(),
+        "one slot for all of them"
+    );
+
+    redis.switch();
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+    redis.move_slot();
+    assert_eq!(redis.owner().pair(), pair);
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+    let rotated = wait::until("a rotation", || {
+        let end = keys(&["rotate"], &url, &[]);
+        (end.code == Some(0)).then_some(end)
+    });
+    assert!(rotated.stdout.contains("signs from"), "{}", rotated.stdout);
+}
+
+#[test]
+fn a_cluster_whose_master_dies_is_away_for_a_moment_only() {
+    let Some(mut redis) = Cluster::start() else {
+        return;
+    };
+    let url = redis.url();
+    let servers = [
+        plan(&url, &[]).start().ready(),
+        plan(&url, &[]).start().ready(),
+    ];
+    let token = servers[0].login();
+    let pair = redis.owner().pair();
+    redis.fail_over();
+    wait::until("the keys on the new owner", || {
+        (redis.owner().pair() == pair).then_some(())
+    });
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+}
+
+#[test]
+fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let url = redis.url();
+    let servers = [
+        plan(&url, &[]).start().ready(),
+        plan(&url, &[]).start().ready(),
+    ];
+    let token = servers[0].login();
+    redis.signal("STOP");
+    for server in &servers {
+        wait::until("the outage in the log", || {
+            server
+                .process()
+                .stderr()
+                .contains("store is away")
+                .then_some(())
+        });
+        assert_eq!(server.readiness(), 200, "it serves as well as before");
+        assert!(accepts(server, &server.login()));
+    }
+    redis.signal("CONT");
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+
+    // It comes back empty on the same address, after several looks in vain.
+    let address = redis.address();
+    drop(redis);
+    for server in &servers {
+        wait::until("several looks in vain", || {
+            let metrics = tests::auth_server::admin_get(server.admin(), "/metrics").text();
+            metrics
+                .contains("postern_auth_server_store_up 0")
+                .then_some(())
+        });
+    }
+    let redis = RedisServer::start_on(address).unwrap();
+    wait::until("the keys to be back", || redis.pair().0);
+    wait_for_the_store(&servers);
+    assert_undivided(&servers, &token);
+}
