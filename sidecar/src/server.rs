@@ -201,6 +201,8 @@ fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthP
 fn pingora_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
+        // One thread has nobody to steal from, and a runtime made for one is cheaper.
+        work_stealing: config.threads > 1,
         // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
         max_retries: MAX_TRIES,
