@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use contract::bearer::Bearer;
+use contract::claims::Validity;
 use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::interceptor::{Interceptor, Judgement};
 use contract::rejection::Rejection;
+use contract::user_details::CurrentUserDetails;
 use contract::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 
@@ -165,14 +167,9 @@ impl AdmissionRules {
         if let Some(known) = self.known(keys, token, now)? {
             return Ok(known.user.clone());
         }
-        let claims = self.policy.verify_at(keys.keys(), token, now)?;
-        let validity = claims.validity();
-        let user = self.user_header.value(&claims.into_user_details())?;
-        let verified = VerifiedToken {
-            user: user.clone(),
-            validity,
-        };
-        keys.verified_tokens().remember(token, verified);
+        let (details, validity) = self.verify(keys, token, now)?;
+        let user = self.user_header.value(&details)?;
+        remember(keys, token, user.clone(), validity);
         Ok(user)
     }
 
@@ -186,15 +183,29 @@ impl AdmissionRules {
         let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
         let details = match self.known(keys, token, now)? {
             Some(known) => self.user_header.user(&known.user)?,
-            // Not remembered: the user may be too large for the header that is remembered.
-            None => self
-                .policy
-                .verify_at(keys.keys(), token, now)?
-                .into_user_details(),
+            None => {
+                let (details, validity) = self.verify(keys, token, now)?;
+                // Who is too large for the header is shown all the same.
+                if let Ok(user) = self.user_header.value(&details) {
+                    remember(keys, token, user, validity);
+                }
+                details
+            }
         };
         Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
             .to_json()
             .map_err(|_| Rejection::Internal)
+    }
+
+    fn verify(
+        &self,
+        keys: &KeyState,
+        token: Bearer<'_>,
+        now: i64,
+    ) -> Result<(CurrentUserDetails, Validity), Rejection> {
+        let claims = self.policy.verify_at(keys.keys(), token, now)?;
+        let validity = claims.validity();
+        Ok((claims.into_user_details(), validity))
     }
 
     /// What the keys at hand have verified before, if it may still be used.
@@ -210,6 +221,12 @@ impl AdmissionRules {
         self.policy.check_times(known.validity, now)?;
         Ok(Some(known))
     }
+}
+
+/// Keeps what these keys have just verified.
+fn remember(keys: &KeyState, token: Bearer<'_>, user: HeaderValue, validity: Validity) {
+    let verified = VerifiedToken { user, validity };
+    keys.verified_tokens().remember(token, verified);
 }
 
 #[cfg(test)]
@@ -485,15 +502,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_is_not_remembered() {
+    fn a_refused_token_is_not_remembered_and_neither_is_a_user_who_does_not_fit() {
         let keys = keys();
         let expired = token_of(&json!({"username": "ada", "userId": "1", "exp": NOW - 60}));
         let too_large = token(&"\u{7ba1}".repeat(20));
         let forged = format!("{}x", token("Ada"));
-        for token in [expired, too_large, forged] {
+        for (token, details_refused) in [(expired, true), (too_large, false), (forged, true)] {
+            let fields = [("Authorization", token.as_str())];
             for _ in 0..2 {
-                let fields = [("Authorization", token.as_str())];
-                assert!(admit("/orders/1", &fields, Some(&keys)).is_err());
+                assert!(admit(PATHS[0], &fields, Some(&keys)).is_err());
+                let details = admit(PATHS[1], &fields, Some(&keys));
+                assert_eq!(details.is_err(), details_refused);
             }
         }
         assert_eq!(keys.token_cache().counters.hits.get(), 0);
