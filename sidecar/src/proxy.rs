@@ -354,7 +354,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         response_head::correct(response, session.req_header().version);
-        for (name, value) in ctx.marks.echo() {
+        if let Some((name, value)) = ctx.marks.echo() {
             response.insert_header(name, value)?;
         }
         if self.draining.is_on() {

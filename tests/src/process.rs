@@ -180,11 +180,6 @@ impl Process {
         }
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends SIGTERM, as an orchestrator does.
     ///
     /// # Panics
