@@ -20,9 +20,11 @@ use crate::cli::ServeArgs;
 use crate::commands::store_failure;
 use crate::config::{Config, rotation};
 use crate::http::Routes;
+use crate::http::console::Console;
 use crate::http::interception::Interception;
 use crate::http::jwks::Jwks;
 use crate::http::login::Login;
+use crate::http::reports::Reports;
 use crate::http::secret_key::SecretKey;
 use crate::http::static_files::StaticFiles;
 use crate::keys::current::CurrentKey;
@@ -251,10 +253,12 @@ async fn serve_public(
 ) -> Result<(), Failure> {
     let limit = ConnectionLimit::new(config.max_connections);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
+    let reports = reports(&config, &shared);
     let served = Served {
         tls,
+        reports: reports.clone(),
         request_timeout: config.request_timeout,
-        router: routes(config, shared).into_router(),
+        router: routes(config, shared, reports).into_router(),
     };
     listener::announce("listening on ", &listener)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -264,13 +268,24 @@ async fn serve_public(
     Ok(())
 }
 
-fn routes(config: Config, shared: Shared) -> Routes {
+fn reports(config: &Config, shared: &Shared) -> Reports {
+    Reports {
+        access_log: config.access_log,
+        request_ids: config.request_ids,
+        allowed_origins: config.allowed_origins.clone(),
+        trusted_proxies: config.trusted_proxies.clone(),
+        metrics: shared.metrics.clone(),
+    }
+}
+
+fn routes(config: Config, shared: Shared, reports: Reports) -> Routes {
     let Shared {
         current,
         registrations,
         metrics,
     } = shared;
     Routes {
+        reports,
         interception: Interception::new(
             &config.context_path,
             config.interceptor,
@@ -300,7 +315,11 @@ fn routes(config: Config, shared: Shared) -> Routes {
             trusted_proxies: config.trusted_proxies,
             metrics,
         },
-        static_files: StaticFiles::new(&config.context_path, config.static_root),
+        static_files: StaticFiles::new(
+            &config.context_path,
+            config.static_root,
+            Console::new(&config.context_path, &config.console_targets),
+        ),
         context_path: config.context_path,
     }
 }

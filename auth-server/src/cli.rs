@@ -3,21 +3,25 @@
 
 pub(crate) mod application;
 pub(crate) mod store;
+pub(crate) mod token;
 pub(crate) mod user;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use contract::cors::Origin;
 use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
+use process::access_log::AccessLog;
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
 use service_registry::RegistryArgs;
 
 use self::application::ApplicationCommand;
 use self::store::StoreArgs;
+use self::token::TokenCommand;
 use self::user::UserCommand;
 use crate::config::rotation::RotateEvery;
 use crate::http::client_address::parse_network;
@@ -45,6 +49,9 @@ pub(crate) enum Command {
     /// Manage the applications that may fetch the verification key
     #[command(subcommand)]
     Application(ApplicationCommand),
+    /// Look into a token
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Manage the users of a file
     #[command(subcommand)]
     User(UserCommand),
@@ -165,6 +172,35 @@ pub(crate) struct ServeArgs {
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
     pub(crate) registry_args: RegistryArgs,
+    /// Origin whose pages may call this server from a browser, as in https://app.example; repeatable
+    #[arg(
+        long,
+        env = "POSTERN_CORS_ORIGIN",
+        value_name = "ORIGIN",
+        value_delimiter = ','
+    )]
+    pub(crate) cors_origin: Vec<Origin>,
+    /// Origin of a sidecar that the console at /static/ may call, as in https://orders.example;
+    /// repeatable. That sidecar needs this server's origin as its --cors-origin
+    #[arg(
+        long,
+        env = "POSTERN_CONSOLE_TARGET",
+        value_name = "ORIGIN",
+        value_delimiter = ','
+    )]
+    pub(crate) console_target: Vec<Origin>,
+    /// Give each request an id (X-Request-Id), unless it brings one: for the answer and the log
+    #[arg(long, env = "POSTERN_REQUEST_ID")]
+    pub(crate) request_id: bool,
+    /// Which requests get a log line
+    #[arg(
+        long,
+        env = "POSTERN_ACCESS_LOG",
+        value_name = "WHICH",
+        value_enum,
+        default_value_t = AccessLog::Refusals
+    )]
+    pub(crate) access_log: AccessLog,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
 }

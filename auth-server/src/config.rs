@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::cors::{AllowedOrigins, Origin};
 use contract::interceptor::Interceptor;
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
 use http::HeaderValue;
+use process::access_log::AccessLog;
 use process::exit::Failure;
 use process::tls::ServerCertificate;
 
@@ -30,7 +32,7 @@ use crate::users::file::FileUsers;
 /// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
 /// Before a token is split: far above any token of ours (lesson B13).
-const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
+pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 
 /// A minute's logins of one address that checks passwords: an office behind one address gets through,
 /// somebody who tries one password on many accounts does not get far.
@@ -61,6 +63,10 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: TrustedProxies,
     /// `None`: this server is registered nowhere.
     pub(crate) registry: Option<RegistryConfig>,
+    pub(crate) allowed_origins: AllowedOrigins,
+    pub(crate) console_targets: Vec<Origin>,
+    pub(crate) request_ids: bool,
+    pub(crate) access_log: AccessLog,
 }
 
 impl Config {
@@ -74,7 +80,12 @@ impl Config {
                 context_path.clone(),
                 pass_list(args)?,
                 MAX_AUTHORIZATION_BYTES,
-            ),
+            )
+            .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone())),
+            allowed_origins: AllowedOrigins::new(args.cors_origin.clone()),
+            console_targets: args.console_target.clone(),
+            request_ids: args.request_id,
+            access_log: args.access_log,
             context_path,
             store: store_location(&args.store)?,
             store_reread: seconds(args.store_reread),

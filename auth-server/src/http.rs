@@ -4,10 +4,12 @@
 mod answer;
 mod body;
 pub(crate) mod client_address;
+pub(crate) mod console;
 pub(crate) mod current_user;
 pub(crate) mod interception;
 pub(crate) mod jwks;
 pub(crate) mod login;
+pub(crate) mod reports;
 pub(crate) mod secret_key;
 mod security_headers;
 pub(crate) mod static_files;
@@ -26,12 +28,14 @@ use self::current_user::current_user;
 use self::interception::{Interception, intercept};
 use self::jwks::{JWKS_PATH, Jwks, jwks};
 use self::login::{LOGIN_PATH, Login, login};
+use self::reports::{Reports, report};
 use self::secret_key::{SECRET_KEY_PATH, SecretKey, secret_key};
 use self::security_headers::security_headers;
 use self::static_files::{StaticFiles, static_file};
 
 /// What the routes are made of.
 pub(crate) struct Routes {
+    pub(crate) reports: Reports,
     pub(crate) context_path: ContextPath,
     pub(crate) interception: Interception,
     pub(crate) login: Login,
@@ -69,6 +73,7 @@ impl Routes {
             .method_not_allowed_fallback(async || answer::rejection(Rejection::MethodNotAllowed))
             .layer(from_fn_with_state(Arc::new(self.interception), intercept))
             .layer(map_response(security_headers))
+            .layer(from_fn_with_state(self.reports, report))
     }
 }
 

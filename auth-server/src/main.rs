@@ -52,6 +52,7 @@ fn run() -> Result<(), Failure> {
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),
         Command::Application(command) => block_on(commands::application::run(&command)),
+        Command::Token(command) => block_on(commands::token::run(&command)),
         Command::User(command) => commands::user::run(&command),
     }
 }

@@ -1,6 +1,10 @@
 //! Every metric of this program, by name.
 
+use std::time::Duration;
+
 use contract::keys::VerificationKey;
+use contract::rejection::Rejection;
+use process::histogram::DurationHistogram;
 use process::tls::Seen;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -26,15 +30,47 @@ struct Key {
     role: &'static str,
 }
 
+/// The reason code of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    reason: &'static str,
+}
+
+/// From ECDSA and HMAC on an idle machine to RSA on a busy one.
+const SIGNING_BOUNDS: [Duration; 10] = [
+    Duration::from_micros(25),
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+];
+
+/// Label value of every application that is not registered. Strangers must not make up labels.
+const OTHER_APPLICATION: &str = "other";
+
 /// Label value of what went well.
 pub(crate) const OK: &str = "ok";
 
-/// The same by application; the id is empty for one that is not registered, so that strangers cannot
-/// make up labels.
+/// The same by registered application.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Retrieval {
     app_id: String,
     outcome: &'static str,
+}
+
+/// How long signing a token takes.
+#[derive(Debug, Clone)]
+struct SigningTime(DurationHistogram);
+
+impl Default for SigningTime {
+    fn default() -> Self {
+        Self(DurationHistogram::new(&SIGNING_BOUNDS))
+    }
 }
 
 /// The metrics; clones share them.
@@ -46,6 +82,8 @@ pub(crate) struct Metrics {
     listed_keys: Family<Key, Gauge>,
     key_rotations: Counter,
     key_revocations: Counter,
+    signing: SigningTime,
+    refusals: Family<Refusal, Counter>,
     builtin_users: Gauge,
     users: Gauge,
     users_file_usable: Gauge,
@@ -91,6 +129,16 @@ impl Metrics {
             self.key_revocations.clone(),
         );
         registry.register(
+            "postern_auth_server_signing_seconds",
+            "Time to make and sign a token",
+            self.signing.0.clone(),
+        );
+        registry.register(
+            "postern_auth_server_refusals",
+            "Refused requests by reason code",
+            self.refusals.clone(),
+        );
+        registry.register(
             "postern_auth_server_builtin_users",
             "Whether any name with any password logs in as the built-in user",
             self.builtin_users.clone(),
@@ -131,8 +179,20 @@ impl Metrics {
         self.logins.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// `app_id` is the id of a registered application, or empty.
-    pub(crate) fn key_retrieval(&self, app_id: String, outcome: &'static str) {
+    /// Signing a token took so long.
+    pub(crate) fn signed(&self, after: Duration) {
+        self.signing.0.observe(after);
+    }
+
+    /// A request was refused.
+    pub(crate) fn refused(&self, rejection: Rejection) {
+        let reason = rejection.reason();
+        self.refusals.get_or_create(&Refusal { reason }).inc();
+    }
+
+    /// `app_id` is the id of a registered application.
+    pub(crate) fn key_retrieval(&self, app_id: Option<String>, outcome: &'static str) {
+        let app_id = app_id.unwrap_or_else(|| OTHER_APPLICATION.to_owned());
         let retrieval = Retrieval { app_id, outcome };
         self.key_retrievals.get_or_create(&retrieval).inc();
     }
@@ -204,8 +264,10 @@ mod tests {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         metrics.login(OK);
-        metrics.key_retrieval("orders".to_owned(), OK);
-        metrics.key_retrieval(String::new(), "application_unknown");
+        metrics.key_retrieval(Some("orders".to_owned()), OK);
+        metrics.key_retrieval(None, "application_unknown");
+        metrics.signed(Duration::from_micros(400));
+        metrics.refused(Rejection::LoginFailed);
         metrics.store_up(true);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
@@ -229,7 +291,9 @@ mod tests {
         for line in [
             r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
-            r#"postern_auth_server_key_retrievals_total{app_id="",outcome="application_unknown"} 1"#,
+            r#"postern_auth_server_key_retrievals_total{app_id="other",outcome="application_unknown"} 1"#,
+            r#"postern_auth_server_signing_seconds_bucket{le="0.0005"} 1"#,
+            r#"postern_auth_server_refusals_total{reason="login_failed"} 1"#,
             "postern_auth_server_store_up 1",
             &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
             "postern_auth_server_key_rotations_total 1",

@@ -22,6 +22,13 @@ pub(crate) fn salt() -> Result<[u8; 16], Unspecified> {
     Ok(bytes)
 }
 
+/// To tell requests apart; not a secret, so that a fault of the source does no harm.
+pub(crate) fn number() -> u128 {
+    let mut bytes = [0; 16];
+    let _ = rand::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
 /// Evenly spread over 0.0 ..= 1.0, to spread retries.
 pub(crate) fn fraction() -> f64 {
     let mut bytes = [0; 4];

@@ -17,6 +17,7 @@ use tracing::warn;
 
 use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
+use crate::http::reports::Reports;
 
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
 /// grant 10 to 30 seconds in all.
@@ -27,6 +28,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// What is served, and how.
 pub(crate) struct Served {
     pub(crate) router: Router,
+    /// Hears of what never reaches the router.
+    pub(crate) reports: Reports,
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// For a TLS handshake, for a request's header, and again for its body.
@@ -43,6 +46,7 @@ pub(crate) async fn serve(
     let (stop, stopped) = watch::channel(());
     let serving = Serving {
         router: served.router,
+        reports: served.reports,
         tls: served.tls.map(TlsAcceptor::from),
         request_timeout: served.request_timeout,
         stop: stopped,

@@ -10,6 +10,7 @@ pub mod claims;
 pub mod cors;
 pub mod decoded_token;
 pub mod envelope;
+pub mod explanation;
 pub mod interceptor;
 pub mod keys;
 pub mod login;

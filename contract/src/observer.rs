@@ -3,9 +3,7 @@
 //! There is one judge. An observer is told what is checked and what came out of it; it decides
 //! nothing, and costs nothing where it is [`Unobserved`].
 
-use crate::{
-    claims::Claims, keys::VerificationKey, path_patterns::PathPattern, rejection::Rejection,
-};
+use crate::{keys::VerificationKey, path_patterns::PathPattern, rejection::Rejection};
 
 /// Is told about each step, in the order in which it is taken.
 pub trait Observer {
@@ -50,8 +48,6 @@ pub enum Fact<'a> {
     Preflight,
     /// The key whose signature it is.
     SigningKey(&'a VerificationKey),
-    /// What the verified payload says.
-    Claims(&'a Claims),
 }
 
 /// Nobody.

@@ -9,6 +9,7 @@ use contract::bearer::Bearer;
 use contract::claims::Validity;
 use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::interceptor::{Interceptor, Judgement};
+use contract::observer::{Observer, Unobserved};
 use contract::rejection::Rejection;
 use contract::user_details::CurrentUserDetails;
 use contract::verifier::VerificationPolicy;
@@ -124,29 +125,46 @@ impl AdmissionRules {
         keys: Option<&KeyState>,
         now: i64,
     ) -> Result<Admission, Rejection> {
+        self.admit_observed(request, keys, now, &mut Unobserved)
+    }
+
+    /// The same while `observer` watches; nothing that was remembered spares it a step.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn admit_observed(
+        &self,
+        request: RequestHead<'_>,
+        keys: Option<&KeyState>,
+        now: i64,
+        observer: &mut impl Observer,
+    ) -> Result<Admission, Rejection> {
         let RequestHead {
             method,
             version,
             headers,
             ..
         } = request;
-        let target = request.checked_target()?;
+        let target = observer.check("framing", request.checked_target())?;
         let conversation = Conversation::asked_for(method, version, headers);
-        let user = match self.interceptor.judge(method, target.path(), headers) {
+        let judgement = self
+            .interceptor
+            .judge_observed(method, target.path(), headers, observer);
+        let user = match judgement {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {
-                let body = self.user_details(keys, token, now)?;
+                let body = self.user_details(keys, token, now, observer)?;
                 return Ok(Admission::UserDetails(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
             Judgement::Pass if conversation == Conversation::WebSocket => {
-                return Err(Rejection::UpgradeNotAllowed);
+                return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
             }
             Judgement::Preflight {
                 of_user_details: true,
             } => return Ok(Admission::Preflight),
             Judgement::Pass | Judgement::Preflight { .. } => None,
-            Judgement::NeedsToken(token) => Some(self.user(keys, token, now)?),
+            Judgement::NeedsToken(token) => Some(self.user(keys, token, now, observer)?),
         };
         Ok(Admission::Forward(Forward {
             user,
@@ -157,34 +175,36 @@ impl AdmissionRules {
     }
 
     /// The value of the user header.
-    fn user(
+    fn user<O: Observer>(
         &self,
         keys: Option<&KeyState>,
         token: Bearer<'_>,
         now: i64,
+        observer: &mut O,
     ) -> Result<HeaderValue, Rejection> {
-        let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
-        if let Some(known) = self.known(keys, token, now)? {
+        let keys = observer.check("keys", keys.ok_or(Rejection::AuthKeysUnavailable))?;
+        if let Some(known) = self.known::<O>(keys, token, now)? {
             return Ok(known.user.clone());
         }
-        let (details, validity) = self.verify(keys, token, now)?;
-        let user = self.user_header.value(&details)?;
+        let (details, validity) = self.verify(keys, token, now, observer)?;
+        let user = observer.check("user_header", self.user_header.value(&details))?;
         remember(keys, token, user.clone(), validity);
         Ok(user)
     }
 
     /// The answer's body.
-    fn user_details(
+    fn user_details<O: Observer>(
         &self,
         keys: Option<&KeyState>,
         token: Bearer<'_>,
         now: i64,
+        observer: &mut O,
     ) -> Result<Vec<u8>, Rejection> {
-        let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
-        let details = match self.known(keys, token, now)? {
+        let keys = observer.check("keys", keys.ok_or(Rejection::AuthKeysUnavailable))?;
+        let details = match self.known::<O>(keys, token, now)? {
             Some(known) => self.user_header.user(&known.user)?,
             None => {
-                let (details, validity) = self.verify(keys, token, now)?;
+                let (details, validity) = self.verify(keys, token, now, observer)?;
                 // Who is too large for the header is shown all the same.
                 if let Ok(user) = self.user_header.value(&details) {
                     remember(keys, token, user, validity);
@@ -202,19 +222,25 @@ impl AdmissionRules {
         keys: &KeyState,
         token: Bearer<'_>,
         now: i64,
+        observer: &mut impl Observer,
     ) -> Result<(CurrentUserDetails, Validity), Rejection> {
-        let claims = self.policy.verify_at(keys.keys(), token, now)?;
+        let claims = self
+            .policy
+            .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
         Ok((claims.into_user_details(), validity))
     }
 
     /// What the keys at hand have verified before, if it may still be used.
-    fn known(
+    fn known<O: Observer>(
         &self,
         keys: &KeyState,
         token: Bearer<'_>,
         now: i64,
     ) -> Result<Option<Arc<VerifiedToken>>, Rejection> {
+        if O::WATCHES {
+            return Ok(None);
+        }
         let Some(known) = keys.verified_tokens().find(token) else {
             return Ok(None);
         };
@@ -535,7 +561,7 @@ mod tests {
             method: &Method::GET,
             version: Version::HTTP_11,
             headers: &headers,
-            raw: raw.as_bytes(),
+            wire: Wire::Http1(raw.as_bytes()),
             target_to_send: b"/orders/1?a=b",
         };
         let admit = || rules.admit(head, keys.as_deref(), NOW).map(drop);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use contract::cors::AllowedOrigins;
 use contract::envelope::Envelope;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -39,13 +40,13 @@ impl Answer {
         }
     }
 
-    /// To a browser that asks whether it may (Fetch standard §3.2.2); what it may stands in `with`.
+    /// To a browser that asks whether it may (Fetch standard §3.2.2).
     pub(crate) fn preflight() -> Self {
         Self {
             status: StatusCode::NO_CONTENT,
             body: Vec::new(),
             rejection: None,
-            fields: Vec::new(),
+            fields: AllowedOrigins::preflight_fields().into(),
         }
     }
 

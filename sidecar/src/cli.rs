@@ -1,11 +1,14 @@
 //! The command line. Each doc comment is the help text of its command or flag.
 
+pub(crate) mod explain_args;
+pub(crate) mod rules_args;
 mod serve_args;
 
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
 
+use explain_args::ExplainArgs;
 pub(crate) use serve_args::ServeArgs;
 
 /// Stands in front of one service and lets only requests with a valid access token through
@@ -24,6 +27,8 @@ pub(crate) enum Command {
     Check(Box<ServeArgs>),
     /// Ask a running sidecar whether it is ready
     Healthcheck(HealthcheckArgs),
+    /// Tell why a request is let through or refused, and what the service would get, without sending it
+    Explain(Box<ExplainArgs>),
     /// Take a running sidecar out of service: it reports not ready, goes on serving, and this command
     /// ends when nothing is in flight any more
     Drain(DrainArgs),

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::claim_mapping::ClaimMapping;
@@ -15,10 +16,12 @@ use process::exit::Failure;
 use crate::access_log::AccessLog;
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
+use crate::cli::rules_args::RulesArgs;
 use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::keys::refresh::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::marks::Marking;
+use crate::service_head::ServiceHead;
 use crate::status::Protected;
 use crate::stop::StopTimes;
 use crate::upstream::{
@@ -40,10 +43,9 @@ pub(crate) struct Config {
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<ClientTlsSettings>,
     passes_everything: bool,
-    pub(crate) rules: AdmissionRules,
+    pub(crate) rules: Arc<AdmissionRules>,
     pub(crate) upstream: UpstreamSettings,
-    pub(crate) forward_authorization: bool,
-    pub(crate) reuse_after_body: bool,
+    pub(crate) service_head: ServiceHead,
     pub(crate) key_source: SourceSettings,
     trusts_shared_secret: bool,
     pub(crate) previous_key_grace: Duration,
@@ -64,21 +66,20 @@ impl Config {
     /// # Errors
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
-        let pass_list = pass_list(args)?;
         let key_source = key_source::settings(args)?;
+        let rules = admission_rules(&args.rules, mapping(args)?)?;
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
             tls: client_tls(args)?,
-            passes_everything: passes_everything(&pass_list),
-            rules: rules(args, pass_list)?,
+            passes_everything: passes_everything(&pass_list(&args.rules)?),
+            rules: Arc::new(rules),
             upstream: UpstreamSettings {
                 address: upstream_address(args)?,
                 timeouts: upstream_timeouts(args),
                 tls: upstream_tls(args)?,
             },
-            forward_authorization: args.forward_authorization,
-            reuse_after_body: args.reuse_after_body,
+            service_head: service_head(&args.rules),
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
             previous_key_grace: Duration::from_secs(args.previous_key_grace),
             token_cache: TokenCache {
@@ -110,7 +111,7 @@ impl Config {
         if !self.rules.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
         }
-        if self.reuse_after_body {
+        if self.service_head.reuse_after_body {
             warnings.push(
                 "--reuse-after-body: a service that leaves a body unread takes it for a request",
             );
@@ -150,25 +151,32 @@ fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
     Ok(settings)
 }
 
-fn rules(args: &ServeArgs, pass_list: PassList) -> Result<AdmissionRules, Failure> {
+/// What decides about requests.
+///
+/// # Errors
+/// As [`Config::new`].
+pub(crate) fn admission_rules(
+    args: &RulesArgs,
+    mapping: Option<ClaimMapping>,
+) -> Result<AdmissionRules, Failure> {
     Ok(AdmissionRules {
-        interceptor: interceptor(args, pass_list)?,
-        policy: policy(args)?,
+        interceptor: interceptor(args)?,
+        policy: policy(args, mapping)?,
         user_header: UserHeader::new(&args.user_header, args.max_user_header_bytes)
             .map_err(|error| refused("user-header", &args.user_header, error))?,
     })
 }
 
-fn interceptor(args: &ServeArgs, pass_list: PassList) -> Result<Interceptor, Failure> {
+fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
     let interceptor = Interceptor::new(
         context_path(&args.app_name)?,
-        pass_list,
+        pass_list(args)?,
         args.max_authorization_bytes,
     );
     Ok(interceptor.with_allowed_origins(allowed_origins(args)?))
 }
 
-fn allowed_origins(args: &ServeArgs) -> Result<AllowedOrigins, Failure> {
+fn allowed_origins(args: &RulesArgs) -> Result<AllowedOrigins, Failure> {
     let origins = args.cors_origin.iter();
     let origins: Result<Vec<Origin>, Failure> = origins
         .map(|origin| parsed("cors-origin", origin))
@@ -176,23 +184,31 @@ fn allowed_origins(args: &ServeArgs) -> Result<AllowedOrigins, Failure> {
     origins.map(AllowedOrigins::new)
 }
 
+/// How a request is handed to the service.
+pub(crate) const fn service_head(args: &RulesArgs) -> ServiceHead {
+    ServiceHead {
+        forward_authorization: args.forward_authorization,
+        reuse_after_body: args.reuse_after_body,
+    }
+}
+
 fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
     Protected {
         service: args.upstream.clone(),
-        context_path: match args.app_name.as_str() {
+        context_path: match args.rules.app_name.as_str() {
             "" => String::new(),
             name => format!("/{name}"),
         },
-        open_paths: args.pass.clone(),
-        user_header: args.user_header.clone(),
-        issuer: args.issuer.clone(),
-        audience: args.audience.clone(),
-        cors_origins: args.cors_origin.clone(),
+        open_paths: args.rules.pass.clone(),
+        user_header: args.rules.user_header.clone(),
+        issuer: args.rules.issuer.clone(),
+        audience: args.rules.audience.clone(),
+        cors_origins: args.rules.cors_origin.clone(),
         keys_from: key_source.to_string(),
     }
 }
 
-fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
+fn pass_list(args: &RulesArgs) -> Result<PassList, Failure> {
     PassList::parse(args.pass.iter().map(String::as_str))
         .map_err(|error| refused("pass", &error.pattern, error.source))
 }
@@ -218,7 +234,7 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
     })
 }
 
-fn policy(args: &ServeArgs) -> Result<VerificationPolicy, Failure> {
+fn policy(args: &RulesArgs, mapping: Option<ClaimMapping>) -> Result<VerificationPolicy, Failure> {
     if args.leeway > MAX_LEEWAY_SECONDS {
         let why = format!("is more than {MAX_LEEWAY_SECONDS}");
         return Err(refused("leeway", args.leeway, why));
@@ -228,7 +244,7 @@ fn policy(args: &ServeArgs) -> Result<VerificationPolicy, Failure> {
         audience: not_empty("audience", args.audience.as_deref())?,
         leeway_seconds: args.leeway,
         require_expiry: !args.allow_no_exp,
-        mapping: mapping(args)?,
+        mapping,
     })
 }
 
@@ -354,7 +370,7 @@ mod tests {
         }
         assert!(config.previous_key_grace.is_zero());
         assert!(config.rules.policy.require_expiry);
-        assert!(config.forward_authorization);
+        assert!(config.service_head.forward_authorization);
         assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
         assert!(config.warnings().is_empty());
     }

@@ -15,6 +15,7 @@ mod connections;
 mod conversation;
 mod discovery;
 mod drain;
+mod explain;
 mod fault;
 mod framing;
 mod host;
@@ -30,6 +31,7 @@ mod reports;
 mod request_head;
 mod response_head;
 mod server;
+mod service_head;
 mod status;
 mod stop;
 mod target;
@@ -67,6 +69,7 @@ fn run() -> Result<(), Failure> {
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
         }
+        Command::Explain(args) => explain::run(&args),
         Command::Drain(args) => {
             drain::until_drained(args.admin.admin_listen, Duration::from_secs(args.timeout))
         }

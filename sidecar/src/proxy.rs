@@ -6,13 +6,13 @@ use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use contract::rejection::Rejection;
-use http::{HeaderName, HeaderValue, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, StatusCode, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, OrErr};
+use pingora::{Error, ErrorType};
 
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward, RequestHead, Wire};
@@ -25,6 +25,7 @@ use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
 use crate::reports::Reports;
+use crate::service_head::ServiceHead;
 use crate::stop::Draining;
 use crate::upstream::{Sent, Tries, Upstream};
 use crate::{fault, response_head};
@@ -36,11 +37,10 @@ pub(crate) const CLIENT_IDLE_SECONDS: u64 = 75;
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
 #[derive(Debug)]
 pub(crate) struct AuthProxy {
-    pub(crate) rules: AdmissionRules,
+    pub(crate) rules: Arc<AdmissionRules>,
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) forward_authorization: bool,
-    pub(crate) reuse_after_body: bool,
+    pub(crate) service_head: ServiceHead,
     pub(crate) reports: Reports,
     pub(crate) metrics: Metrics,
     pub(crate) marking: Marking,
@@ -142,22 +142,6 @@ fn allow_pipelining(session: &mut Session) {
     }
 }
 
-/// HTTP/2 clients send a cookie field for each cookie; HTTP/1.1 knows one (RFC 9113 §8.2.3).
-fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
-    let cookies: Vec<&[u8]> = request
-        .headers
-        .get_all(header::COOKIE)
-        .into_iter()
-        .map(|cookie| cookie.as_bytes())
-        .collect();
-    if cookies.len() < 2 {
-        return Ok(());
-    }
-    let joined = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
-        .or_err(ErrorType::InvalidHTTPHeader, "joining cookies")?;
-    request.insert_header(header::COOKIE, joined)
-}
-
 /// Nothing that was not admitted gets as far as this.
 fn not_admitted() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
@@ -235,9 +219,7 @@ impl ProxyHttp for AuthProxy {
             }
             Ok(Admission::Preflight) => {
                 ctx.outcome = Outcome::Answered;
-                let origins = self.rules.interceptor.allowed_origins();
-                let fields = origins.preflight_fields(&session.req_header().headers);
-                Answer::preflight().with(fields)
+                Answer::preflight()
             }
             Err(rejection) => {
                 ctx.outcome = Outcome::Refused(rejection);
@@ -305,30 +287,13 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
-        if let Some(target) = &forward.target {
-            request.set_uri(target.clone());
-        }
-        if forward.conversation != Conversation::WebSocket {
-            request.remove_header(&header::CONNECTION);
-            request.remove_header(&header::UPGRADE);
-        }
-        let to_http_2 = request.version == Version::HTTP_2;
-        if session.req_header().version == Version::HTTP_2 && !to_http_2 {
-            join_cookies(request)?;
-        }
-        if forward.body && !self.reuse_after_body && !to_http_2 {
-            // Many a service leaves a body it has no use for on the connection, and would take it
-            // for the next request: one that the client wrote, user header and all. Pingora does
-            // not pool a connection that it asked to have closed.
-            request.insert_header(header::CONNECTION, "close")?;
-        }
-        if !self.forward_authorization {
-            request.remove_header(&header::AUTHORIZATION);
-        }
-        for (name, value) in ctx.marks.to_send() {
-            request.insert_header(name, value)?;
-        }
-        self.rules.user_header.apply(request, forward.user.as_ref())
+        self.service_head.prepare(
+            request,
+            session.req_header().version,
+            forward,
+            &ctx.marks,
+            &self.rules.user_header,
+        )
     }
 
     async fn upstream_response_filter(

@@ -25,11 +25,14 @@ impl Reports {
             Outcome::Refused(rejection) => Some(rejection),
             _ => None,
         };
-        if refused.is_none() && !self.access_log.wants(outcome) {
+        let logged = self.access_log.wants(refused.is_some());
+        if refused.is_none() && !logged {
             return;
         }
         let line = line();
-        self.access_log.record(outcome, &line);
+        if logged {
+            line.write(outcome);
+        }
         if let Some(rejection) = refused {
             self.refusals.remember(rejection, &line, SystemTime::now());
         }

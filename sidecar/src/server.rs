@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::connection_limit::{ConnectionLimit, descriptors};
 use crate::connections::ClientConnections;
 use crate::drain::Drain;
+use crate::explain::Explainer;
 use crate::http2_head::LIBRARY_MAX_HEAD_BYTES;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
@@ -60,6 +61,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let drain = Drain::by_command(&stop);
     let refresh = key_refresh(&config, &shared)?;
     let status = Arc::new(status(&config, &shared));
+    let explainer = explainer(&config, &shared);
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     let upstream = upstream(&config)?;
@@ -82,7 +84,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             listener: admin,
             health: shared.health.clone(),
             metrics: Arc::new(registry),
-            commands: drain.routes(),
+            commands: drain.routes().merge(explainer.routes()),
             status,
         },
     ));
@@ -121,6 +123,15 @@ fn status(config: &Config, shared: &Shared) -> Status {
         hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
         refusals: Arc::clone(&shared.reports.refusals),
         started: Instant::now(),
+    }
+}
+
+fn explainer(config: &Config, shared: &Shared) -> Explainer {
+    Explainer {
+        rules: Arc::clone(&config.rules),
+        keys: Arc::clone(&shared.keys),
+        service_head: config.service_head,
+        marking: config.marking,
     }
 }
 
@@ -189,8 +200,7 @@ fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthP
         rules: config.rules,
         keys: Arc::clone(&shared.keys),
         upstream,
-        forward_authorization: config.forward_authorization,
-        reuse_after_body: config.reuse_after_body,
+        service_head: config.service_head,
         reports: shared.reports.clone(),
         marking: config.marking,
         metrics: shared.metrics.clone(),

@@ -35,8 +35,8 @@ mod e2e {
     mod paths;
     mod pipelining;
     mod redis_store;
-    mod registry;
     mod redis_topologies;
+    mod registry;
     mod rotation;
     mod secret_key;
     mod secrets;

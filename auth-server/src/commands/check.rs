@@ -106,6 +106,18 @@ fn effective(args: &ServeArgs, config: &Config) -> Table {
     if let Some(file) = &registry.registry_password_file {
         set("registry-password-file", file.display().to_string().into());
     }
+    for (name, origins) in [
+        ("cors-origin", &args.cors_origin),
+        ("console-target", &args.console_target),
+    ] {
+        let origins = origins.iter().map(|origin| Value::from(origin.as_str()));
+        set(name, origins.collect::<Vec<_>>().into());
+    }
+    set("request-id", args.request_id.into());
+    set(
+        "access-log",
+        format!("{:?}", args.access_log).to_lowercase().into(),
+    );
     set(
         "log-format",
         format!("{:?}", args.logs.log_format).to_lowercase().into(),

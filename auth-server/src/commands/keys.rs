@@ -118,14 +118,14 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
 }
 
 /// The keys that a command is about.
-struct KeysInStore {
+pub(super) struct KeysInStore {
     location: StoreLocation,
     store: Arc<dyn KeyStore>,
     signing_type: SigningType,
 }
 
 impl KeysInStore {
-    fn open(args: &KeyArgs) -> Result<Self, Failure> {
+    pub(super) fn open(args: &KeyArgs) -> Result<Self, Failure> {
         let location = store_location(&args.store)?;
         Ok(Self {
             store: location.open(),
@@ -134,7 +134,7 @@ impl KeysInStore {
         })
     }
 
-    async fn load(&self) -> Result<KeyRing, Failure> {
+    pub(super) async fn load(&self) -> Result<KeyRing, Failure> {
         let stored = within_timeout(self.store.load()).await;
         stored
             .and_then(|stored| self.parse(&stored))

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use contract::cors::AllowedOrigins;
 use contract::envelope::Envelope;
 use contract::rejection::Rejection;
 use http::header::{
@@ -63,6 +64,16 @@ impl From<TooSoon> for Refusal {
     }
 }
 
+/// To a browser that asks whether it may (Fetch standard §3.2.2).
+pub(super) fn preflight() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+        .headers_mut()
+        .extend(AllowedOrigins::preflight_fields());
+    response
+}
+
 /// A refused request.
 pub(super) fn refusal(refusal: Refusal) -> Response {
     let mut response = rejection(refusal.rejection);
@@ -79,6 +90,8 @@ pub(super) fn rejection(rejection: Rejection) -> Response {
     let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
     let mut response = json_answer(rejection.status(), json);
     add_fields(response.headers_mut(), rejection);
+    // For whoever reports it.
+    response.extensions_mut().insert(rejection);
     response
 }
 

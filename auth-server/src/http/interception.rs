@@ -56,22 +56,24 @@ impl Interception {
         }
     }
 
-    /// The user where there is a token; `None` where the path needs none.
-    fn admit(&self, request: &Request, now: i64) -> Result<Option<CurrentUser>, Rejection> {
+    fn admit(&self, request: &Request, now: i64) -> Result<Admitted, Rejection> {
         check_message(request)?;
         let path = request.uri().path();
-        if self.exempt_paths.iter().any(|exempt| exempt == path) {
-            return Ok(None);
+        let origins = self.interceptor.allowed_origins();
+        let is_preflight = origins.is_preflight(request.method(), request.headers());
+        if !is_preflight && self.exempt_paths.iter().any(|exempt| exempt == path) {
+            return Ok(Admitted::Anybody);
         }
         match self
             .interceptor
             .judge(request.method(), path.as_bytes(), request.headers())
         {
-            Judgement::Pass => Ok(None),
+            Judgement::Pass => Ok(Admitted::Anybody),
+            Judgement::Preflight { .. } => Ok(Admitted::Preflight),
             Judgement::Reject(rejection) => Err(rejection),
-            Judgement::NeedsToken(token) | Judgement::UserDetails(token) => {
-                self.verify(token, now).map(Some)
-            }
+            Judgement::NeedsToken(token) | Judgement::UserDetails(token) => self
+                .verify(token, now)
+                .map(|user| Admitted::User(Box::new(user))),
         }
     }
 
@@ -96,6 +98,15 @@ impl Interception {
         }
         answer::rejection(rejection)
     }
+}
+
+/// Who may go on.
+enum Admitted {
+    /// The path needs no token.
+    Anybody,
+    User(Box<CurrentUser>),
+    /// A browser asks whether it may ask: it is answered at once, whatever the path.
+    Preflight,
 }
 
 /// What a proxy in front could have read differently, as far as hyper lets it be seen: it removes a
@@ -126,10 +137,10 @@ pub(crate) async fn intercept(
 ) -> Response {
     match interception.admit(&request, unix_now()) {
         Err(rejection) => interception.refuse(&request, rejection),
-        Ok(user) => {
-            if let Some(user) = user {
-                request.extensions_mut().insert(user);
-            }
+        Ok(Admitted::Preflight) => answer::preflight(),
+        Ok(Admitted::Anybody) => next.run(request).await,
+        Ok(Admitted::User(user)) => {
+            request.extensions_mut().insert(*user);
             next.run(request).await
         }
     }

@@ -155,10 +155,12 @@ impl Login {
     fn token_for(&self, user: &User) -> Result<AccessTokenInfo, Rejection> {
         let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = random::token_id().map_err(|error| fault(&error))?;
+        let began = Instant::now();
         let access_token = self
             .issuer
             .issue(&pair, user, unix_now(), token_id)
             .map_err(|error| fault(&error))?;
+        self.metrics.signed(began.elapsed());
         Ok(AccessTokenInfo {
             access_token,
             token_type: self.oauth_response.then(|| "Bearer".to_owned()),

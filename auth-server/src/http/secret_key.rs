@@ -57,8 +57,8 @@ impl SecretKey {
     fn record(&self, app_id: &str, client: IpAddr, code: &'static str) {
         audit::key_retrieval(app_id, client, code, code == OK);
         let registered = self.registrations.registered_id(app_id);
-        let label = registered.map_or_else(String::new, |id| id.to_string());
-        self.metrics.key_retrieval(label, code);
+        self.metrics
+            .key_retrieval(registered.map(|id| id.to_string()), code);
     }
 
     fn answer_with(&self, keys: &PublishedKeys) -> Response {

@@ -7,39 +7,38 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use contract::request_path::RequestPath;
 use http::StatusCode;
-use http::header::CONTENT_SECURITY_POLICY;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 use tracing::debug;
 
 use super::answer;
+use super::console::Console;
 
 /// Directories of the file system and segments of the URL at once.
 pub(super) const TREES: [&str; 2] = ["static", "assets"];
 const INDEX: &str = "index.html";
-/// Shown at `/static/` where the configured files have no page of their own there.
-const WELCOME: &str = include_str!("static_files/welcome.html");
-const WELCOME_POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 /// What is served from where.
 #[derive(Debug, Clone)]
 pub(crate) struct StaticFiles {
     context: String,
-    /// With every symbolic link resolved; `None` serves the welcome page only.
+    /// With every symbolic link resolved; `None` serves the console only.
     root: Option<PathBuf>,
+    /// Where the configured files have none of their own.
+    console: Console,
 }
 
 impl StaticFiles {
-    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>) -> Self {
+    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>, console: Console) -> Self {
         Self {
             context: context.as_str().to_owned(),
             root,
+            console,
         }
     }
 
@@ -97,8 +96,10 @@ pub(crate) async fn static_file(
     }
     match files.find(relative).await {
         Some(file) => send(&file, request).await,
-        None if matches!(relative, "/static/" | "/static/index.html") => welcome(),
-        None => answer::rejection(Rejection::NotFound),
+        None => {
+            let built_in = files.console.file(relative);
+            built_in.unwrap_or_else(|| answer::rejection(Rejection::NotFound))
+        }
     }
 }
 
@@ -111,10 +112,6 @@ async fn send(file: &Path, request: Request) -> Response {
         return answer::rejection(Rejection::NotFound);
     }
     response.map(Body::new)
-}
-
-fn welcome() -> Response {
-    ([(CONTENT_SECURITY_POLICY, WELCOME_POLICY)], Html(WELCOME)).into_response()
 }
 
 #[cfg(test)]
@@ -148,7 +145,10 @@ mod tests {
     async fn only_files_inside_the_two_trees_are_found() {
         let directory = directory();
         let root = StaticFiles::root(directory.path()).unwrap();
-        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root));
+        let files = {
+            let context = "/auth".parse().unwrap();
+            StaticFiles::new(&context, Some(root), Console::new(&context, &[]))
+        };
         for (path, found) in [
             ("/static/a.css", true),
             ("/static/inside.css", true),

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::client_address::TrustedProxies;
+use super::console::Console;
 use super::*;
 use crate::applications::Applications;
 use crate::applications::registrations::Registrations;
@@ -50,6 +51,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
         mapping: None,
     };
     Routes {
+        reports: Reports::silent(),
         interception: Interception::new(
             &context,
             Interceptor::new(context.clone(), pass_list, 8192),
@@ -79,7 +81,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
             trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
         },
-        static_files: StaticFiles::new(&context, None),
+        static_files: StaticFiles::new(&context, None, Console::new(&context, &[])),
         context_path: context,
     }
 }

@@ -11,8 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http::rejection_on_the_wire;
 
 /// The socket, or TLS on it, under hyper.
-pub(super) struct AutomaticAnswers<S> {
+pub(super) struct AutomaticAnswers<S, R> {
     stream: S,
+    /// Hears of each refusal.
+    report: R,
     /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
     replacement: Option<Replacement>,
 }
@@ -22,10 +24,11 @@ struct Replacement {
     sent: usize,
 }
 
-impl<S> AutomaticAnswers<S> {
-    pub(super) fn new(stream: S) -> Self {
+impl<S, R> AutomaticAnswers<S, R> {
+    pub(super) const fn new(stream: S, report: R) -> Self {
         Self {
             stream,
+            report,
             replacement: None,
         }
     }
@@ -52,7 +55,7 @@ fn replacement(written: &[u8]) -> Option<Rejection> {
         .then_some(rejection)
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for AutomaticAnswers<S> {
+impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAnswers<S, R> {
     // Not vectored: hyper then hands over a head in one piece.
     fn poll_write(
         self: Pin<&mut Self>,
@@ -61,12 +64,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for AutomaticAnswers<S> {
     ) -> Poll<io::Result<usize>> {
         let Self {
             stream,
+            report,
             replacement: pending,
         } = self.get_mut();
         if pending.is_none() {
-            *pending = replacement(written).map(|rejection| Replacement {
-                bytes: rejection_on_the_wire(rejection),
-                sent: 0,
+            *pending = replacement(written).map(|rejection| {
+                report(rejection);
+                Replacement {
+                    bytes: rejection_on_the_wire(rejection),
+                    sent: 0,
+                }
             });
         }
         let Some(Replacement { bytes, sent }) = pending else {
@@ -88,7 +95,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for AutomaticAnswers<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for AutomaticAnswers<S> {
+impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

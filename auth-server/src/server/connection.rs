@@ -24,6 +24,7 @@ use tracing::debug;
 use super::automatic_answers::AutomaticAnswers;
 use crate::http::client_address::Peer;
 use crate::http::rejection_on_the_wire;
+use crate::http::reports::Reports;
 
 /// As in most servers: 100 fields, 64 KiB. A token has its own, lower limit.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -37,6 +38,7 @@ const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) router: Router,
+    pub(super) reports: Reports,
     /// `None`: the port speaks plainly.
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) request_timeout: Duration,
@@ -79,6 +81,7 @@ where
 {
     let Serving {
         router,
+        reports,
         request_timeout,
         mut stop,
         ..
@@ -94,7 +97,13 @@ where
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(AutomaticAnswers::new(stream)), service);
+        .serve_connection(
+            TokioIo::new(AutomaticAnswers::new(stream, {
+                let reports = reports.clone();
+                move |rejection| reports.refused_unread(rejection, peer)
+            })),
+            service,
+        );
 
     // Not as a future: that would close the socket in the face of a client that is still sending.
     let ended = tokio::select! {
@@ -113,6 +122,7 @@ where
     if let Err(error) = ended {
         debug!(%error, "connection ended");
         if let Some(rejection) = unanswered(&error, &parts.read_buf) {
+            reports.refused_unread(rejection, peer);
             let _ = stream.write_all(&rejection_on_the_wire(rejection)).await;
         }
     }

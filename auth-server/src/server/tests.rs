@@ -35,6 +35,7 @@ async fn running(request_timeout: Duration) -> Running {
         let limit = ConnectionLimit::new(2);
         let served = Served {
             router,
+            reports: Reports::silent(),
             tls: None,
             request_timeout,
         };

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::exit::Failure;
 
-/// A report is a few hundred bytes; whatever sends more is not our admin port.
-const MAX_ANSWER: usize = 16 * 1024;
+/// A report is a few hundred bytes, an explanation repeats a header block; whatever sends more is
+/// not our admin port.
+const MAX_ANSWER: usize = 1024 * 1024;
 
 /// What was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +49,41 @@ pub fn ask(
     path: &str,
     timeout: Duration,
 ) -> Result<Answer, Failure> {
+    send(admin, method, path, b"\r\n", timeout)
+}
+
+/// The same with a body.
+///
+/// # Errors
+/// The same.
+pub fn post(
+    admin: SocketAddr,
+    path: &str,
+    media_type: &str,
+    body: &[u8],
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let length = body.len();
+    let fields = format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n");
+    send(
+        admin,
+        "POST",
+        path,
+        &[fields.as_bytes(), body].concat(),
+        timeout,
+    )
+}
+
+/// `rest` is what follows the fields that every request has.
+fn send(
+    admin: SocketAddr,
+    method: &str,
+    path: &str,
+    rest: &[u8],
+    timeout: Duration,
+) -> Result<Answer, Failure> {
     let address = reachable(admin);
-    exchange(address, method, path, timeout).map_err(|error| {
+    exchange(address, method, path, rest, timeout).map_err(|error| {
         Failure::Unavailable(format!("no answer from http://{address}{path}: {error}"))
     })
 }
@@ -68,15 +102,14 @@ fn exchange(
     address: SocketAddr,
     method: &str,
     path: &str,
+    rest: &[u8],
     timeout: Duration,
 ) -> std::io::Result<Answer> {
     let started = Instant::now();
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_write_timeout(Some(timeout))?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    stream.write_all(&[head.as_bytes(), rest].concat())?;
 
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];

@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
+pub mod access_log;
 pub mod admin;
 pub mod admin_client;
 pub mod command_line;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::ArgPredicate;
-use clap::{ArgAction, ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::signing_type::SigningType;
 use http::uri::Authority;
@@ -18,6 +18,7 @@ use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
 use zeroize::Zeroizing;
 
+use super::rules_args::RulesArgs;
 use crate::access_log::AccessLog;
 use crate::discovery::without_credentials;
 
@@ -199,14 +200,9 @@ pub(crate) struct ServeArgs {
     #[serde(flatten)]
     pub(crate) registry: RegistryArgs,
 
-    /// Application name of the service; its context path is /NAME. Empty: no context path
-    #[arg(
-        long,
-        env = "POSTERN_APP_NAME",
-        default_value = "",
-        value_name = "NAME"
-    )]
-    pub(crate) app_name: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) rules: RulesArgs,
 
     /// Application id shown to the auth server
     #[arg(
@@ -260,16 +256,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
     pub(crate) trust_shared_secret: bool,
 
-    /// Accept only tokens of this issuer (iss)
-    #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) issuer: Option<String>,
-
-    /// Accept only tokens meant for this audience (aud)
-    #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) audience: Option<String>,
-
     /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
     /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key that does not say which
     /// one it is for is used with the first that fits its type
@@ -310,56 +296,6 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) previous_key_grace: u64,
 
-    /// Seconds by which clocks may differ
-    #[arg(
-        long,
-        env = "POSTERN_LEEWAY",
-        default_value_t = 30,
-        value_name = "SECONDS"
-    )]
-    pub(crate) leeway: u32,
-
-    /// Accept tokens without an expiry (exp)
-    #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
-    pub(crate) allow_no_exp: bool,
-
-    /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
-    /// hold several separated by commas
-    #[arg(
-        long,
-        env = "POSTERN_PASS",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
-    pub(crate) pass: Vec<String>,
-
-    /// Header that tells the service who the user is
-    #[arg(
-        long,
-        env = "POSTERN_USER_HEADER",
-        default_value = "X-Current-User",
-        value_name = "NAME"
-    )]
-    pub(crate) user_header: String,
-
-    /// Longest value of that header; a user who does not fit is refused
-    #[arg(
-        long,
-        env = "POSTERN_MAX_USER_HEADER_BYTES",
-        default_value_t = 6144,
-        value_name = "BYTES"
-    )]
-    pub(crate) max_user_header_bytes: usize,
-
-    /// Longest Authorization header
-    #[arg(
-        long,
-        env = "POSTERN_MAX_AUTHORIZATION_BYTES",
-        default_value_t = 8192,
-        value_name = "BYTES"
-    )]
-    pub(crate) max_authorization_bytes: usize,
-
     /// Memory for tokens that were verified already, so that a repeated one is not verified again:
     /// about 500 bytes each. 0: every request's token is verified
     #[arg(
@@ -369,15 +305,6 @@ pub(crate) struct ServeArgs {
         value_name = "BYTES"
     )]
     pub(crate) token_cache_bytes: usize,
-
-    /// Whether the service sees the Authorization header
-    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
-    pub(crate) forward_authorization: bool,
-
-    /// Reuse a connection to the service after a request with a body. Quicker; only for a service
-    /// that reads every body to its end, also of requests that it refuses
-    #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
-    pub(crate) reuse_after_body: bool,
 
     /// When to fetch the verification key: cron expression with seconds, in UTC
     #[arg(
@@ -434,17 +361,6 @@ pub(crate) struct ServeArgs {
         value_name = "SECONDS"
     )]
     pub(crate) drain_limit: u64,
-
-    /// Origin whose pages may call the service from a browser, as in https://app.example; may be
-    /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
-    /// own answers carry the CORS fields; the service answers for itself
-    #[arg(
-        long,
-        env = "POSTERN_CORS_ORIGIN",
-        value_delimiter = ',',
-        value_name = "ORIGIN"
-    )]
-    pub(crate) cors_origin: Vec<String>,
 
     /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
     /// the log
@@ -511,6 +427,13 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hidden]")
     }
+}
+
+pub(super) fn displayed<T: Display, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 fn displayed_if_any<T: Display, S: Serializer>(

@@ -46,15 +46,19 @@ pub(super) fn chart(minutes: &[MinuteSnapshot]) -> Markup {
 
 fn column(place: usize, minute: &MinuteSnapshot, top: u64) -> Markup {
     let mut bottom = HEIGHT + 1.0;
+    let mut boxes = Vec::new();
+    for (class, count) in parts(&minute.requests) {
+        if count > 0 {
+            // Seldom ones, a refusal among thousands, are still to be seen.
+            let height = (HEIGHT * count as f64 / top as f64).max(2.0);
+            bottom -= height;
+            boxes.push((class, bottom, height));
+        }
+    }
     html! {
-        @for (class, count) in parts(&minute.requests) {
-            @if count > 0 {
-                // Seldom ones, a refusal among thousands, are still to be seen.
-                @let height = (HEIGHT * count as f64 / top as f64).max(2.0);
-                @let _ = bottom -= height;
-                rect class=(class) x=(place * COLUMN_WIDTH + 1) width=(COLUMN_WIDTH - 2)
-                    y=(format!("{bottom:.1}")) height=(format!("{height:.1}")) {}
-            }
+        @for (class, y, height) in boxes {
+            rect class=(class) x=(place * COLUMN_WIDTH + 1) width=(COLUMN_WIDTH - 2)
+                y=(format!("{y:.1}")) height=(format!("{height:.1}")) {}
         }
     }
 }

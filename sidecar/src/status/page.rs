@@ -36,7 +36,7 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
             }
             footer {
                 p {
-                    "As of " time datetime=(snapshot.at) { (snapshot.at) } ", running for "
+                    "As of " time datetime=(snapshot.at) { (readable(&snapshot.at)) } " UTC, running for "
                     (duration(snapshot.uptime_seconds)) ". "
                     a href="/" { "Reload" } " · " a href="/status.json" { "JSON" } " · "
                     a href="/reasons" { "All reason codes" } " · " a href="/metrics" { "Metrics" }
@@ -126,7 +126,7 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &Protected) -> Markup {
                     ul.plain {
                         @for key in &keys.keys { li { code { (key.id) } " " span.quiet { (key.algorithm) } } }
                     }
-                    p.quiet { "Changed " (keys.generation.saturating_sub(1)) " times since the start" }
+                    p.quiet { (changes(keys.generation)) }
                 }
             }
             p.quiet { "from " code { (protected.keys_from) } }
@@ -226,7 +226,7 @@ fn refusals(refusals: &[RefusalSnapshot]) -> Markup {
 fn refusal(refused: &RefusalSnapshot) -> Markup {
     html! {
         tr {
-            td.time { time datetime=(refused.at) { (refused.at) } }
+            td.time { time datetime=(refused.at) { (readable(&refused.at)) } }
             td { a href={ "/reasons#" (refused.reason) } title=(refused.message) { (refused.reason) } }
             td { (refused.status.map(|status| status.to_string()).unwrap_or_default()) }
             td { (refused.method.as_deref().unwrap_or("–")) }
@@ -246,6 +246,19 @@ fn with_code(text: &str) -> Markup {
         @for (place, part) in text.split('`').enumerate() {
             @if place % 2 == 1 { code { (part) } } @else { (part) }
         }
+    }
+}
+
+/// `2026-01-31T12:00:00Z` as people write it; what zone it is stands beside it.
+fn readable(rfc_3339: &str) -> String {
+    rfc_3339.trim_end_matches('Z').replace('T', " ")
+}
+
+fn changes(generation: u64) -> String {
+    match generation.saturating_sub(1) {
+        0 => "Not changed since the start".to_owned(),
+        1 => "Changed once since the start".to_owned(),
+        count => format!("Changed {count} times since the start"),
     }
 }
 

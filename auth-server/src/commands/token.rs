@@ -1,0 +1,126 @@
+//! `token inspect`: what a token says and why it is accepted or refused, by the verifier itself. Read
+//! from standard input: other users of the machine can see what stands on a command line.
+
+use std::io::Read;
+
+use contract::bearer;
+use contract::explanation::{Explanation, KeyFacts, Verdict};
+use contract::keys::{KeySet, VerificationKey};
+use contract::observer::Observer;
+use contract::rejection::Rejection;
+use contract::verifier::VerificationPolicy;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use process::exit::Failure;
+use zeroize::Zeroizing;
+
+use super::keys::KeysInStore;
+use super::print;
+use crate::cli::token::{TokenCommand, TokenInspectArgs};
+use crate::clock::unix_now;
+use crate::config::MAX_AUTHORIZATION_BYTES;
+
+pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
+    let TokenCommand::Inspect(args) = command;
+    let token = read(std::io::stdin().lock())?;
+    let keys = keys(args).await?;
+    let explanation = explain(args, &token, &keys, args.at.unwrap_or_else(unix_now));
+    if args.json {
+        let json = serde_json::to_string_pretty(&explanation);
+        print(&json.map_err(|error| Failure::Software(error.to_string()))?)
+    } else {
+        print(explanation.to_string().trim_end())
+    }
+}
+
+/// With or without the word before it.
+fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
+    let mut text = Zeroizing::new(String::new());
+    let limit = u64::try_from(MAX_AUTHORIZATION_BYTES).unwrap_or(u64::MAX) * 2;
+    input
+        .take(limit)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
+    let text = text.trim();
+    let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
+    let after_scheme = text.strip_prefix("Bearer");
+    let token = after_scheme
+        .filter(|rest| rest.is_empty() || rest.starts_with(' '))
+        .unwrap_or(text)
+        .trim();
+    if token.is_empty() {
+        return Err(Failure::Usage("standard input holds no token".to_owned()));
+    }
+    Ok(Zeroizing::new(token.to_owned()))
+}
+
+async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
+    let Some(file) = &args.key_file else {
+        let ring = KeysInStore::open(&args.keys)?.load().await?;
+        return Ok(KeySet::named(ring.verification_keys().cloned().collect()));
+    };
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::Config(format!("--key-file {}: {error}", file.display()))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| unusable(&error))?;
+    let key = VerificationKey::parse(args.keys.signing.signing_type, &text);
+    key.map(KeySet::nameless).map_err(|error| unusable(&error))
+}
+
+fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
+    let policy = VerificationPolicy {
+        issuer: Some(args.issuer.clone()),
+        audience: None,
+        leeway_seconds: args.leeway,
+        require_expiry: true,
+    };
+    let mut explanation = Explanation {
+        at: now,
+        ..Explanation::default()
+    };
+    let judged = judge(&policy, token, keys, now, &mut explanation);
+    explanation.verdict = match judged {
+        Ok(()) => Verdict::good("verified"),
+        Err(rejection) => Verdict::refused(rejection),
+    };
+    explanation.show_token(token);
+    explanation.keys = Some(KeyFacts::of(keys));
+    explanation
+}
+
+fn judge(
+    policy: &VerificationPolicy,
+    token: &str,
+    keys: &KeySet,
+    now: i64,
+    observer: &mut Explanation,
+) -> Result<(), Rejection> {
+    let headers = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map(|field| HeaderMap::from_iter([(AUTHORIZATION, field)]))
+        .unwrap_or_default();
+    let token = bearer::from_headers(&headers, MAX_AUTHORIZATION_BYTES)
+        .and_then(|token| token.ok_or(Rejection::TokenMalformed));
+    let token = observer.check("authorization", token)?;
+    policy.verify_observed(keys, token, now, observer).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_token_may_come_with_the_words_before_it() {
+        for text in [
+            "a.b.c",
+            "a.b.c\n",
+            "Bearer a.b.c\n",
+            "Authorization: Bearer a.b.c\r\n",
+        ] {
+            assert_eq!(read(text.as_bytes()).unwrap().as_str(), "a.b.c");
+        }
+        for text in ["", "\n", "Bearer "] {
+            assert!(read(text.as_bytes()).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The console at `{ctx}/static/`: sign in, look at the token, call a service through its sidecar, and
+//! read why it refused. A page and a script without any power of their own: whatever they do, `curl`
+//! does too. The token stays in the script's memory.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use contract::cors::Origin;
+use contract::path_patterns::ContextPath;
+use contract::rejection::Rejection;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use serde_json::{Map, Value, json};
+
+const PAGE: &str = include_str!("console/index.html");
+const SCRIPT: &str = include_str!("console/console.js");
+const STYLE: &str = include_str!("console/console.css");
+
+/// The built-in files below `/static/`; a file of `--static-dir` takes their place.
+#[derive(Debug, Clone)]
+pub(crate) struct Console {
+    policy: HeaderValue,
+    settings: Bytes,
+}
+
+impl Console {
+    /// `targets` are the origins of sidecars that the page may call.
+    pub(crate) fn new(context: &ContextPath, targets: &[Origin]) -> Self {
+        let settings = json!({
+            "context": context.as_str(),
+            "targets": targets.iter().map(Origin::as_str).collect::<Vec<_>>(),
+            "reasons": reasons(),
+        });
+        Self {
+            policy: policy(targets),
+            settings: settings.to_string().into(),
+        }
+    }
+
+    /// The file under this path relative to the context path.
+    pub(super) fn file(&self, relative: &str) -> Option<Response> {
+        let (media_type, content) = match relative {
+            "/static/" | "/static/index.html" => ("text/html; charset=utf-8", PAGE.into()),
+            "/static/console.js" => ("text/javascript; charset=utf-8", SCRIPT.into()),
+            "/static/console.css" => ("text/css; charset=utf-8", STYLE.into()),
+            "/static/console.json" => ("application/json", self.settings.clone()),
+            _ => return None,
+        };
+        let mut response = Response::new(Body::from(content));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
+        // The settings change with a restart, and the files with a version.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        Some(response)
+    }
+}
+
+/// The page runs and loads its own files only, and talks to this server and the targets only.
+fn policy(targets: &[Origin]) -> HeaderValue {
+    let targets: String = targets
+        .iter()
+        .map(|target| format!(" {}", target.as_str()))
+        .collect();
+    let policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'{targets}; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    );
+    // An origin is plain ASCII without a semicolon: it cannot fail, and if it did, nothing may run.
+    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+}
+
+fn reasons() -> Map<String, Value> {
+    let row = |rejection: &Rejection| {
+        let remedy = rejection.remedy();
+        let row = json!({"cause": remedy.cause, "remedy": remedy.remedy});
+        (rejection.reason().to_owned(), row)
+    };
+    Rejection::ALL.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_page_may_talk_to_the_targets_and_to_nobody_else() {
+        let targets =
+            ["http://127.0.0.1:8080", "https://orders.example"].map(|t| t.parse().unwrap());
+        let policy = policy(&targets);
+        assert!(
+            policy.to_str().unwrap().contains(
+                "connect-src 'self' http://127.0.0.1:8080 https://orders.example; base-uri"
+            )
+        );
+    }
+
+    #[test]
+    fn the_page_holds_no_inline_code_that_the_policy_would_stop() {
+        for forbidden in [
+            "style=",
+            "onclick",
+            "onload",
+            "javascript:",
+            "<style",
+            "http://",
+            "https://",
+        ] {
+            assert!(!PAGE.contains(forbidden), "{forbidden}");
+        }
+        assert_eq!(PAGE.matches("<script").count(), 1);
+        for forbidden in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacent",
+            "eval(",
+            "localStorage",
+            "sessionStorage",
+            "document.cookie",
+            ".style",
+        ] {
+            assert!(!SCRIPT.contains(forbidden), "{forbidden}");
+        }
+    }
+}

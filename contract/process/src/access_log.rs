@@ -1,0 +1,135 @@
+//! One line per refused request, or per request when asked for; the fields are the same in both
+//! programs and stand in `docs/observe.md`.
+//!
+//! A line never holds a query, a header or a token, and at most 128 bytes of the path.
+
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+
+/// Which requests get a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AccessLog {
+    /// Only what was refused, with the reason code.
+    Refusals,
+    /// Every request.
+    All,
+    /// None.
+    Off,
+}
+
+/// What is said about one request; what is not known is left out.
+#[derive(Default)]
+pub struct Entry<'a> {
+    /// How it ended, in one word.
+    pub outcome: &'a str,
+    /// The reason code of a refusal.
+    pub reason: Option<&'a str>,
+    /// Of the answer.
+    pub status: Option<u16>,
+    /// As it was sent; cut where a client made up a long one.
+    pub method: Option<&'a str>,
+    /// The target, of which the path is shown.
+    pub path: Option<LoggedPath<'a>>,
+    /// Who asked.
+    pub client: Option<IpAddr>,
+    /// Where request ids are asked for.
+    pub request_id: Option<&'a dyn fmt::Display>,
+    /// Where the request belongs to a trace.
+    pub trace_id: Option<&'a dyn fmt::Display>,
+    /// What failed on the way to an answer.
+    pub cause: Option<&'a str>,
+}
+
+impl AccessLog {
+    /// Whether a request gets a line.
+    #[must_use]
+    pub fn wants(self, refused: bool) -> bool {
+        match self {
+            Self::Off => false,
+            Self::All => true,
+            Self::Refusals => refused,
+        }
+    }
+}
+
+impl Entry<'_> {
+    /// Writes the line.
+    pub fn write(&self) {
+        tracing::info!(
+            target: "access",
+            outcome = self.outcome,
+            reason = self.reason,
+            status = self.status,
+            method = self.method.map(short),
+            path = self.path.as_ref().map(tracing::field::display),
+            client = self.client.map(tracing::field::display),
+            request_id = self.request_id.map(tracing::field::display),
+            trace_id = self.trace_id.map(tracing::field::display),
+            cause = self.cause,
+            "request"
+        );
+    }
+}
+
+const MAX_METHOD_BYTES: usize = 20;
+const MAX_PATH_BYTES: usize = 128;
+
+/// A method as it may be shown.
+#[must_use]
+pub fn short(method: &str) -> &str {
+    method.get(..MAX_METHOD_BYTES).unwrap_or(method)
+}
+
+/// A request target fit for a log: no query, bounded, one line, printable.
+#[derive(Debug, Clone, Copy)]
+pub struct LoggedPath<'a>(pub &'a [u8]);
+
+impl fmt::Display for LoggedPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self
+            .0
+            .split(|byte| matches!(byte, b'?' | b'#'))
+            .next()
+            .unwrap_or_default();
+        for byte in path.iter().take(MAX_PATH_BYTES) {
+            write!(f, "{}", byte.escape_ascii())?;
+        }
+        if path.len() > MAX_PATH_BYTES {
+            f.write_char('…')?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_logged_by_default_and_nothing_when_off() {
+        for (log, of_refusal, of_others) in [
+            (AccessLog::Refusals, true, false),
+            (AccessLog::All, true, true),
+            (AccessLog::Off, false, false),
+        ] {
+            assert_eq!(log.wants(true), of_refusal);
+            assert_eq!(log.wants(false), of_others);
+        }
+    }
+
+    #[test]
+    fn a_path_is_cut_escaped_and_loses_its_query() {
+        let long = "/".repeat(200);
+        let cut = format!("{}…", "/".repeat(128));
+        for (target, logged) in [
+            ("/a/b?appSecret=x", "/a/b"),
+            ("/a#appSecret=x", "/a"),
+            ("/a\x1b[31m\n\"", "/a\\x1b[31m\\n\\\""),
+            ("/\u{e9}", "/\\xc3\\xa9"),
+            (&long, &cut),
+        ] {
+            assert_eq!(LoggedPath(target.as_bytes()).to_string(), logged);
+        }
+        assert_eq!(short(&"X".repeat(30)).len(), 20);
+    }
+}

@@ -1,0 +1,406 @@
+//! Why a request or a token was judged as it was: what an observer of the judge wrote down.
+//!
+//! Both programs show it, as JSON or as text. It never holds a signature.
+
+use std::fmt::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::decoded_token::DecodedToken;
+use crate::keys::{KeySet, VerificationKey};
+use crate::observer::{Fact, Observer};
+use crate::rejection::Rejection;
+
+/// Everything there is to say. What does not apply is absent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Explanation {
+    /// Judged as if it were then, in seconds since the epoch.
+    pub at: i64,
+    /// What it came to.
+    pub verdict: Verdict,
+    /// Method and target.
+    pub request: Option<String>,
+    /// The path below the context path, decoded; absent for a path outside of it, or one that is
+    /// not canonical and so never open.
+    pub relative_path: Option<String>,
+    /// The pattern of the pass list that matched.
+    pub pass_pattern: Option<String>,
+    /// Every check, in the order in which it was made.
+    pub checks: Vec<Step>,
+    /// The token's readable parts.
+    pub token: Option<TokenFacts>,
+    /// The keys that it could have been signed with.
+    pub keys: Option<KeyFacts>,
+    /// The head that the service would get, line by line.
+    pub head: Option<Vec<String>>,
+}
+
+/// The end of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verdict {
+    /// `verified`, `passed`, `answered` or `refused`, as in metrics and logs.
+    pub outcome: String,
+    /// The reason code of a refusal.
+    pub reason: Option<String>,
+    /// The status of our answer.
+    pub status: Option<u16>,
+    /// What is behind the reason.
+    pub cause: Option<String>,
+    /// What to do.
+    pub remedy: Option<String>,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// `signature`, `times`, …
+    pub check: String,
+    /// How it came out.
+    pub outcome: StepOutcome,
+    /// The reason code of a failed one, or why one was left out.
+    pub reason: Option<String>,
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepOutcome {
+    /// It held.
+    Passed,
+    /// It did not: this decided.
+    Failed,
+    /// It is not asked for.
+    Skipped,
+}
+
+/// The readable parts of the token that was judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenFacts {
+    /// Whether its signature is one of our keys': what is not verified may be anybody's invention.
+    pub verified: bool,
+    /// The key that signed it.
+    pub key: Option<String>,
+    /// The first part.
+    pub header: Value,
+    /// The second part.
+    pub claims: Value,
+}
+
+/// The keys of the moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct KeyFacts {
+    /// Name and algorithm of each.
+    pub keys: Vec<String>,
+    /// Seconds since they were fetched, where they are fetched.
+    pub age_seconds: Option<u64>,
+    /// How often they have changed, where that is counted.
+    pub generation: Option<u64>,
+}
+
+impl KeyFacts {
+    /// Of a key set at hand.
+    pub fn of(keys: &KeySet) -> Self {
+        Self {
+            keys: keys.keys().iter().map(name_of).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+fn name_of(key: &VerificationKey) -> String {
+    format!("{} ({:?})", key.id(), key.algorithm())
+}
+
+impl Verdict {
+    /// Neither refused nor answered otherwise.
+    pub fn good(outcome: &str) -> Self {
+        Self {
+            outcome: outcome.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// A refusal with its row.
+    pub fn refused(rejection: Rejection) -> Self {
+        let remedy = rejection.remedy();
+        Self {
+            outcome: "refused".to_owned(),
+            reason: Some(rejection.reason().to_owned()),
+            status: Some(rejection.status().as_u16()),
+            cause: Some(remedy.cause.to_owned()),
+            remedy: Some(remedy.remedy.to_owned()),
+        }
+    }
+}
+
+impl Explanation {
+    /// Adds the readable parts of the token that was judged, if it has any.
+    pub fn show_token(&mut self, token: &str) {
+        let verified = self
+            .checks
+            .iter()
+            .any(|step| step.check == "signature" && step.outcome == StepOutcome::Passed);
+        let key = self.token.take().and_then(|facts| facts.key);
+        self.token = DecodedToken::of(token).map(|DecodedToken { header, claims }| TokenFacts {
+            verified,
+            key,
+            header,
+            claims,
+        });
+    }
+}
+
+/// Writes down what it is told.
+impl Observer for Explanation {
+    const WATCHES: bool = true;
+
+    fn checked(&mut self, check: &'static str, outcome: Result<(), Rejection>) {
+        self.checks.push(Step {
+            check: check.to_owned(),
+            outcome: outcome.map_or(StepOutcome::Failed, |()| StepOutcome::Passed),
+            reason: outcome.err().map(|rejection| rejection.reason().to_owned()),
+        });
+    }
+
+    fn skipped(&mut self, check: &'static str, why: &'static str) {
+        self.checks.push(Step {
+            check: check.to_owned(),
+            outcome: StepOutcome::Skipped,
+            reason: Some(why.to_owned()),
+        });
+    }
+
+    fn learned(&mut self, fact: Fact<'_>) {
+        match fact {
+            Fact::RelativePath(path) => self.relative_path = Some(path.to_owned()),
+            Fact::PassPattern(pattern) => self.pass_pattern = Some(pattern.as_str().to_owned()),
+            Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
+            Fact::SigningKey(key) => {
+                self.token = Some(TokenFacts {
+                    verified: true,
+                    key: Some(name_of(key)),
+                    header: Value::Null,
+                    claims: Value::Null,
+                });
+            }
+        }
+    }
+}
+
+/// For a terminal. Everything that comes from the request is escaped.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(request) = &self.request {
+            writeln!(f, "request   {}", Plain(request))?;
+        }
+        self.write_verdict(f)?;
+        if self.request.is_some() {
+            self.write_path(f)?;
+        }
+        for (place, step) in self.checks.iter().enumerate() {
+            let label = if place == 0 { "checks" } else { "" };
+            let (sign, why) = match step.outcome {
+                StepOutcome::Passed => ("✓", ""),
+                StepOutcome::Failed => ("✗", ""),
+                StepOutcome::Skipped => ("–", "not checked: "),
+            };
+            let reason = step.reason.as_deref().unwrap_or_default();
+            let line = format!("{label:<9} {sign} {:<14} {why}{reason}", step.check);
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        if let Some(token) = &self.token {
+            token.write(f, self.at)?;
+        }
+        if let Some(keys) = &self.keys {
+            keys.write(f)?;
+        }
+        for (place, line) in self.head.iter().flatten().enumerate() {
+            let label = if place == 0 { "service" } else { "" };
+            writeln!(f, "{label:<9} {}", Plain(line))?;
+        }
+        Ok(())
+    }
+}
+
+impl Explanation {
+    fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = &self.verdict;
+        write!(f, "verdict   {}", verdict.outcome)?;
+        if let (Some(reason), Some(status)) = (&verdict.reason, verdict.status) {
+            write!(f, ": {status} {reason}")?;
+        }
+        writeln!(f, ", at {}", moment(self.at))?;
+        if let (Some(cause), Some(remedy)) = (&verdict.cause, &verdict.remedy) {
+            writeln!(f, "cause     {cause}\nto do     {remedy}")?;
+        }
+        Ok(())
+    }
+
+    fn write_path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.relative_path, &self.pass_pattern) {
+            (Some(path), Some(pattern)) => {
+                writeln!(f, "path      {} is open: {pattern}", Plain(path))
+            }
+            (Some(path), None) => {
+                writeln!(f, "path      {} matches no open path", Plain(path))
+            }
+            (None, _) => writeln!(
+                f,
+                "path      never open: not canonical, or outside the context path"
+            ),
+        }
+    }
+}
+
+impl TokenFacts {
+    fn write(&self, f: &mut fmt::Formatter<'_>, now: i64) -> fmt::Result {
+        match &self.key {
+            Some(key) if self.verified => writeln!(f, "token     signed by {key}")?,
+            _ => writeln!(f, "token     NOT VERIFIED: this may be anybody's invention")?,
+        }
+        writeln!(f, "          {}", Plain(&self.header.to_string()))?;
+        for (name, value) in self.claims.as_object().into_iter().flatten() {
+            write!(
+                f,
+                "          {} = {}",
+                Plain(name),
+                Plain(&value.to_string())
+            )?;
+            match value.as_i64() {
+                Some(time) if matches!(name.as_str(), "exp" | "nbf" | "iat") => {
+                    writeln!(f, "  {}, {}", moment(time), distance(time, now))?;
+                }
+                _ => f.write_char('\n')?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl KeyFacts {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = match self.keys.as_slice() {
+            [] => "none".to_owned(),
+            keys => keys.join(", "),
+        };
+        write!(f, "keys      {keys}")?;
+        if let Some(age) = self.age_seconds {
+            write!(f, ", fetched {age} s ago")?;
+        }
+        f.write_char('\n')
+    }
+}
+
+/// Reads a time of the command line: seconds since the epoch, or RFC 3339.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_moment(text: &str) -> Result<i64, &'static str> {
+    text.parse().or_else(|_| {
+        OffsetDateTime::parse(text, &Rfc3339)
+            .map(OffsetDateTime::unix_timestamp)
+            .map_err(|_| "expected seconds since the epoch, or a time as 2026-01-31T12:00:00Z")
+    })
+}
+
+/// RFC 3339 in UTC.
+fn moment(seconds: i64) -> String {
+    OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_else(|| seconds.to_string())
+}
+
+fn distance(time: i64, now: i64) -> String {
+    let seconds = time.saturating_sub(now);
+    let duration = duration(seconds.unsigned_abs());
+    if seconds >= 0 {
+        format!("in {duration}")
+    } else {
+        format!("{duration} ago")
+    }
+}
+
+/// The two largest units.
+fn duration(seconds: u64) -> String {
+    match (
+        seconds / 86_400,
+        seconds / 3600 % 24,
+        seconds / 60 % 60,
+        seconds % 60,
+    ) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, ..) => format!("{days} d {hours} h"),
+    }
+}
+
+/// Text of a stranger, without what a terminal would obey.
+struct Plain<'a>(&'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '"' | '\'' | '\\' => f.write_char(character),
+            character => write!(f, "{}", character.escape_debug()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_text_says_what_decided_and_what_to_do() {
+        let mut explanation = Explanation {
+            at: 100,
+            verdict: Verdict::refused(Rejection::TokenExpired),
+            request: Some("GET /orders/1".into()),
+            ..Explanation::default()
+        };
+        explanation.checked("signature", Ok(()));
+        explanation.checked("times", Err(Rejection::TokenExpired));
+        explanation.show_token("eyJhbGciOiJFUzI1NiJ9.eyJleHAiOjQwfQ.c2lnbmF0dXJl");
+        let text = explanation.to_string();
+        for line in [
+            "verdict   refused: 401 token_expired, at 1970-01-01T00:01:40Z",
+            "checks    ✓ signature",
+            "          ✗ times          token_expired",
+            "          exp = 40  1970-01-01T00:00:40Z, 1 min 0 s ago",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("c2lnbmF0dXJl"));
+        let json = serde_json::to_string(&explanation).unwrap();
+        assert!(!json.contains("c2lnbmF0dXJl"));
+        assert_eq!(
+            serde_json::from_str::<Explanation>(&json).unwrap(),
+            explanation
+        );
+    }
+
+    #[test]
+    fn a_time_is_a_number_or_a_date() {
+        assert_eq!(parse_moment("100"), Ok(100));
+        assert_eq!(parse_moment("1970-01-01T01:01:40+01:00"), Ok(100));
+        assert!(parse_moment("yesterday").is_err());
+    }
+
+    #[test]
+    fn a_terminal_is_told_nothing_by_a_stranger() {
+        let explanation = Explanation {
+            request: Some("GET /\u{1b}[2J\u{202e}".into()),
+            ..Explanation::default()
+        };
+        let text = explanation.to_string();
+        assert!(text.contains("/\\u{1b}[2J\\u{202e}"), "{text}");
+    }
+}

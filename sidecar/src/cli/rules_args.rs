@@ -1,0 +1,99 @@
+//! The settings that decide what becomes of a request: of `serve` and `check`, and of `explain`, which
+//! needs no others.
+
+use clap::{ArgAction, Args};
+use serde::Serialize;
+
+/// What the judge and the last hand on a request are told.
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct RulesArgs {
+    /// Application name of the service; its context path is /NAME. Empty: no context path
+    #[arg(
+        long,
+        env = "POSTERN_APP_NAME",
+        default_value = "",
+        value_name = "NAME"
+    )]
+    pub(crate) app_name: String,
+
+    /// Accept only tokens of this issuer (iss)
+    #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<String>,
+
+    /// Accept only tokens meant for this audience (aud)
+    #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) audience: Option<String>,
+
+    /// Seconds by which clocks may differ
+    #[arg(
+        long,
+        env = "POSTERN_LEEWAY",
+        default_value_t = 30,
+        value_name = "SECONDS"
+    )]
+    pub(crate) leeway: u32,
+
+    /// Accept tokens without an expiry (exp)
+    #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
+    pub(crate) allow_no_exp: bool,
+
+    /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
+    /// hold several separated by commas
+    #[arg(
+        long,
+        env = "POSTERN_PASS",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
+    pub(crate) pass: Vec<String>,
+
+    /// Header that tells the service who the user is
+    #[arg(
+        long,
+        env = "POSTERN_USER_HEADER",
+        default_value = "X-Current-User",
+        value_name = "NAME"
+    )]
+    pub(crate) user_header: String,
+
+    /// Longest value of that header; a user who does not fit is refused
+    #[arg(
+        long,
+        env = "POSTERN_MAX_USER_HEADER_BYTES",
+        default_value_t = 6144,
+        value_name = "BYTES"
+    )]
+    pub(crate) max_user_header_bytes: usize,
+
+    /// Longest Authorization header
+    #[arg(
+        long,
+        env = "POSTERN_MAX_AUTHORIZATION_BYTES",
+        default_value_t = 8192,
+        value_name = "BYTES"
+    )]
+    pub(crate) max_authorization_bytes: usize,
+
+    /// Whether the service sees the Authorization header
+    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    pub(crate) forward_authorization: bool,
+
+    /// Reuse a connection to the service after a request with a body. Quicker; only for a service
+    /// that reads every body to its end, also of requests that it refuses
+    #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
+    pub(crate) reuse_after_body: bool,
+
+    /// Origin whose pages may call the service from a browser, as in https://app.example; may be
+    /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
+    /// own answers carry the CORS fields; the service answers for itself
+    #[arg(
+        long,
+        env = "POSTERN_CORS_ORIGIN",
+        value_delimiter = ',',
+        value_name = "ORIGIN"
+    )]
+    pub(crate) cors_origin: Vec<String>,
+}

@@ -1,0 +1,347 @@
+//! `sidecar explain`: why a request is judged as it is, by the judge itself.
+//!
+//! Asked of a running sidecar (`POST /explain` on its admin port, which answers loopback peers
+//! only), or worked out here from settings and a key file.
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use contract::explanation::{Explanation, KeyFacts, Verdict};
+use contract::keys::{KeySet, VerificationKey};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use pingora::http::RequestHeader;
+use process::admin_client;
+use process::exit::Failure;
+use serde::{Deserialize, Serialize};
+
+use crate::admission::{Admission, AdmissionRules, RequestHead, Wire};
+use crate::cli::explain_args::ExplainArgs;
+use crate::clock::unix_seconds;
+use crate::config;
+use crate::keys::current::{CurrentKeys, KeyState};
+use crate::marks::Marking;
+use crate::service_head::ServiceHead;
+
+const PATH: &str = "/explain";
+const JSON: &str = "application/json";
+/// As large as a header block may be, in JSON.
+const MAX_BODY_BYTES: usize = 128 * 1024;
+const ONE_ANSWER: Duration = Duration::from_secs(5);
+
+/// A request that was not sent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    method: String,
+    target: String,
+    /// Name and value of each field, in their order.
+    headers: Vec<(String, String)>,
+    /// Seconds since the epoch; now where absent.
+    at: Option<i64>,
+}
+
+/// Judges questions as the proxy judges requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Explainer {
+    pub(crate) rules: Arc<AdmissionRules>,
+    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) service_head: ServiceHead,
+    pub(crate) marking: Marking,
+}
+
+impl Explainer {
+    /// `POST /explain`.
+    pub(crate) fn routes(self) -> Router {
+        Router::new()
+            .route(PATH, post(explain))
+            .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+            .with_state(Arc::new(self))
+    }
+
+    /// `None` where the question cannot be put into a request at all.
+    fn explain(&self, question: &Question, now: SystemTime) -> Option<Explanation> {
+        let at = question.at.unwrap_or_else(|| unix_seconds(now));
+        let request = request_of(question)?;
+        let raw = raw_head(question);
+        let mut explanation = Explanation {
+            at,
+            request: Some(format!("{} {}", question.method, question.target)),
+            ..Explanation::default()
+        };
+        let head = RequestHead {
+            method: &request.method,
+            version: Version::HTTP_11,
+            headers: &request.headers,
+            wire: Wire::Http1(&raw),
+            target_to_send: question.target.as_bytes(),
+        };
+        let state = self.keys.load();
+        let admission = self
+            .rules
+            .admit_observed(head, state.as_deref(), at, &mut explanation);
+        if let Some(token) = bearer_of(&request.headers) {
+            explanation.show_token(token);
+        }
+        explanation.keys = Some(key_facts(state.as_deref()));
+        explanation.verdict = match &admission {
+            Err(rejection) => Verdict::refused(*rejection),
+            Ok(Admission::UserDetails(_) | Admission::Preflight) => Verdict::good("answered"),
+            Ok(Admission::Forward(forward)) => Verdict::good(forward.outcome().as_str()),
+        };
+        if let Ok(Admission::Forward(forward)) = &admission {
+            let mut head = without_hop_by_hop(request);
+            let marks = self.marking.of(&head.headers);
+            let prepared = self.service_head.prepare(
+                &mut head,
+                Version::HTTP_11,
+                forward,
+                &marks,
+                &self.rules.user_header,
+            );
+            explanation.head = prepared.ok().map(|()| lines_of(&head));
+        }
+        Some(explanation)
+    }
+}
+
+fn key_facts(state: Option<&KeyState>) -> KeyFacts {
+    state.map_or_else(KeyFacts::default, |state| KeyFacts {
+        age_seconds: Some(state.age(Instant::now()).as_secs()),
+        generation: Some(state.generation()),
+        ..KeyFacts::of(state.keys())
+    })
+}
+
+fn request_of(question: &Question) -> Option<RequestHeader> {
+    let method = Method::from_bytes(question.method.as_bytes()).ok()?;
+    let mut request = RequestHeader::build(method, question.target.as_bytes(), None).ok()?;
+    for (name, value) in &question.headers {
+        let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+        request.append_header(name.clone(), value).ok()?;
+    }
+    Some(request)
+}
+
+/// The header block as it would arrive.
+fn raw_head(question: &Question) -> Vec<u8> {
+    let mut raw = format!("{} {} HTTP/1.1\r\n", question.method, question.target);
+    for (name, value) in &question.headers {
+        raw += &format!("{name}: {value}\r\n");
+    }
+    raw += "\r\n";
+    raw.into_bytes()
+}
+
+/// Only to be shown: what was judged is the judge's business.
+fn bearer_of(headers: &HeaderMap) -> Option<&str> {
+    let field = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    field.split(' ').next_back()
+}
+
+/// What Pingora has removed before our last hand on the request: the fields that are for the next
+/// hop only (RFC 9110 §7.6.1).
+fn without_hop_by_hop(mut request: RequestHeader) -> RequestHeader {
+    let connection = request.headers.get_all(header::CONNECTION).iter();
+    let nominated: Vec<HeaderName> = connection
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| *name != header::UPGRADE)
+        .collect();
+    for name in nominated {
+        request.remove_header(&name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        request.remove_header(name);
+    }
+    request
+}
+
+/// The request line and the fields, the token left out.
+fn lines_of(head: &RequestHeader) -> Vec<String> {
+    let mut wire = Vec::new();
+    head.header_to_h1_wire(&mut wire);
+    let target = String::from_utf8_lossy(head.raw_path()).into_owned();
+    let fields = String::from_utf8_lossy(&wire).into_owned();
+    let fields = fields.lines().map(|line| {
+        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+        if name.eq_ignore_ascii_case("authorization") {
+            format!("{name}: {}", without_token(value))
+        } else {
+            line.to_owned()
+        }
+    });
+    std::iter::once(format!("{} {target} HTTP/1.1", head.method))
+        .chain(fields)
+        .collect()
+}
+
+/// What is readable of it is shown elsewhere; its signature never is.
+fn without_token(value: &str) -> String {
+    match value.split_once(' ') {
+        Some((scheme, _)) => format!("{scheme} [as it was sent]"),
+        None => "[as it was sent]".to_owned(),
+    }
+}
+
+async fn explain(
+    State(explainer): State<Arc<Explainer>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    // A page of a stranger in a browser on this machine cannot send this type unasked.
+    if headers
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|media_type| media_type != JSON)
+    {
+        return (
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send application/json\n",
+        )
+            .into_response();
+    }
+    let question = serde_json::from_slice::<Question>(&body).ok();
+    let explanation = question
+        .as_ref()
+        .and_then(|question| explainer.explain(question, SystemTime::now()));
+    match explanation.map(|explanation| serde_json::to_vec(&explanation)) {
+        Some(Ok(json)) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),
+        _ => (StatusCode::BAD_REQUEST, "this is no request\n").into_response(),
+    }
+}
+
+/// The command.
+///
+/// # Errors
+/// When no sidecar answers, or what was given is no request.
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    let question = Question {
+        method: args.method.clone(),
+        target: args.target.clone(),
+        headers: headers(args)?,
+        at: args.at,
+    };
+    let explanation = match &args.key_file {
+        None => ask(args, &question)?,
+        Some(file) => {
+            let explainer = offline(args, file)?;
+            let explanation = explainer.explain(&question, SystemTime::now());
+            explanation.ok_or_else(|| Failure::Usage("this is no request".to_owned()))?
+        }
+    };
+    let text = if args.json {
+        serde_json::to_string_pretty(&explanation)
+            .map_err(|error| Failure::Software(error.to_string()))?
+            + "\n"
+    } else {
+        explanation.to_string()
+    };
+    // A reader who has seen enough may close the pipe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// The fields of the command line; `@-` stands for lines of standard input, where no other user of
+/// the machine can see them.
+fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
+    let mut headers = Vec::new();
+    for given in &args.headers {
+        if given == "@-" {
+            for line in std::io::stdin().lock().lines() {
+                let line =
+                    line.map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
+                if !line.trim().is_empty() {
+                    headers.push(field(&line)?);
+                }
+            }
+        } else {
+            headers.push(field(given)?);
+        }
+    }
+    if !headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+    {
+        headers.insert(0, ("Host".to_owned(), "localhost".to_owned()));
+    }
+    Ok(headers)
+}
+
+/// The complaint does not repeat the field: it may hold a token.
+fn field(line: &str) -> Result<(String, String), Failure> {
+    let (name, value) = line
+        .split_once(':')
+        .ok_or_else(|| Failure::Usage("--header: expected 'NAME: VALUE'".to_owned()))?;
+    let name: HeaderName = name
+        .trim()
+        .parse()
+        .map_err(|_| Failure::Usage("--header: the name is none".to_owned()))?;
+    Ok((name.to_string(), value.trim().to_owned()))
+}
+
+fn ask(args: &ExplainArgs, question: &Question) -> Result<Explanation, Failure> {
+    let json =
+        serde_json::to_vec(question).map_err(|error| Failure::Software(error.to_string()))?;
+    let answer = admin_client::post(args.admin.admin_listen, PATH, JSON, &json, ONE_ANSWER)?;
+    match answer.status() {
+        Some(200) => serde_json::from_str(&answer.body).map_err(|error| {
+            Failure::Unavailable(format!("not the admin port of a sidecar: {error}"))
+        }),
+        Some(400) => Err(Failure::Usage("this is no request".to_owned())),
+        _ => Err(Failure::Unavailable(format!(
+            "not the admin port of a sidecar: it answered {:?}",
+            answer.status_line
+        ))),
+    }
+}
+
+fn offline(args: &ExplainArgs, file: &std::path::Path) -> Result<Explainer, Failure> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::Config(format!("--key-file {}: {error}", file.display()))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| unusable(&error))?;
+    let key = VerificationKey::parse(args.signing_type, &text).map_err(|error| unusable(&error))?;
+    let keys = CurrentKeys::default();
+    keys.install(KeySet::nameless(key), Instant::now());
+    Ok(Explainer {
+        rules: Arc::new(config::admission_rules(&args.rules, None)?),
+        keys: Arc::new(keys),
+        service_head: config::service_head(&args.rules),
+        marking: Marking::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_never_shown() {
+        assert_eq!(
+            without_token("Bearer a.b.secret"),
+            "Bearer [as it was sent]"
+        );
+        assert_eq!(without_token("secret"), "[as it was sent]");
+    }
+
+    #[test]
+    fn a_field_is_a_name_and_a_value() {
+        assert_eq!(
+            field("Accept:  a: b ").ok(),
+            Some(("accept".into(), "a: b".into()))
+        );
+        for line in ["", "token", "a b: c"] {
+            assert_eq!(
+                field(line).map_err(|failure| failure.code()),
+                Err(64),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The head of a request as the service gets it: the last hand on it before it leaves.
+
+use http::{HeaderValue, Version, header};
+use pingora::http::RequestHeader;
+use pingora::{ErrorType, OrErr};
+
+use crate::admission::Forward;
+use crate::conversation::Conversation;
+use crate::marks::Marks;
+use crate::user_header::UserHeader;
+
+/// What the configuration says about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServiceHead {
+    pub(crate) forward_authorization: bool,
+    pub(crate) reuse_after_body: bool,
+}
+
+impl ServiceHead {
+    /// Makes `request`, which came in with the version `received`, what the service is to see.
+    pub(crate) fn prepare(
+        self,
+        request: &mut RequestHeader,
+        received: Version,
+        forward: &Forward,
+        marks: &Marks,
+        user_header: &UserHeader,
+    ) -> pingora::Result<()> {
+        if let Some(target) = &forward.target {
+            request.set_uri(target.clone());
+        }
+        if forward.conversation != Conversation::WebSocket {
+            request.remove_header(&header::CONNECTION);
+            request.remove_header(&header::UPGRADE);
+        }
+        let to_http_2 = request.version == Version::HTTP_2;
+        if received == Version::HTTP_2 && !to_http_2 {
+            join_cookies(request)?;
+        }
+        if forward.body && !self.reuse_after_body && !to_http_2 {
+            // Many a service leaves a body it has no use for on the connection, and would take it
+            // for the next request: one that the client wrote, user header and all. Pingora does
+            // not pool a connection that it asked to have closed.
+            request.insert_header(header::CONNECTION, "close")?;
+        }
+        if !self.forward_authorization {
+            request.remove_header(&header::AUTHORIZATION);
+        }
+        for (name, value) in marks.to_send() {
+            request.insert_header(name, value)?;
+        }
+        user_header.apply(request, forward.user.as_ref())
+    }
+}
+
+/// HTTP/2 clients send a cookie field for each cookie; HTTP/1.1 knows one (RFC 9113 §8.2.3).
+fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
+    let cookies: Vec<&[u8]> = request
+        .headers
+        .get_all(header::COOKIE)
+        .into_iter()
+        .map(|cookie| cookie.as_bytes())
+        .collect();
+    if cookies.len() < 2 {
+        return Ok(());
+    }
+    let joined = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+        .or_err(ErrorType::InvalidHTTPHeader, "joining cookies")?;
+    request.insert_header(header::COOKIE, joined)
+}
