@@ -25,6 +25,8 @@ demo_service node Node nodejs
 demo_service java Java default-jdk-headless
 demo_service go Go golang-go
 demo_service php PHP php-cli
+{ command -v chromium && command -v chromedriver; } >/dev/null ||
+    skip "browser tests (chromium, chromedriver)" "apt-get install chromium chromium-driver"
 
 if [ "$skipped" = 1 ] && [ "${CI:-}" = true ]; then
     echo "CI=true: nothing may be skipped" >&2

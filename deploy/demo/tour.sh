@@ -94,6 +94,13 @@ call() {
         sed -E 's/(eyJ[A-Za-z0-9_-]{12})[A-Za-z0-9_.-]+/\1…/g'
 }
 
+# Shows `sidecar explain` of a request with the tampered token.
+explain() {
+    printf '$ sidecar explain %s -H @- <<<"Authorization: Bearer $TAMPERED"\n' "$1"
+    "$target/debug/sidecar" explain "$1" -H @- --admin-listen "$sidecar_admin" \
+        <<<"Authorization: Bearer $TAMPERED" | tee "$work/body" | cut -c -160
+}
+
 status() {
     sed -n '1s/^[^ ]* \([0-9]*\).*/\1/p' "$work/head"
 }
@@ -144,25 +151,34 @@ build() {
         python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 }
 
+# A port that nobody listens on: the console has to know the sidecar's address before it is up.
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
 start_everything() {
-    local admin
+    local admin sidecar_port
+    sidecar_port=${SIDECAR_PORT:-0}
+    [ "$sidecar_port" != 0 ] || sidecar_port=$(free_port)
     start auth-server "$target/debug/auth-server" serve \
         --listen "127.0.0.1:${AUTH_PORT:-0}" --admin-listen "127.0.0.1:${AUTH_ADMIN_PORT:-0}" \
         --store "file:$work/keys" --issuer postern-demo \
+        --console-target "http://127.0.0.1:$sidecar_port" \
         --lame-duck 0
     auth=$(address auth-server "listening on" $!)
     auth_admin=$(address auth-server "admin listening on" $!)
 
-    start service python3 deploy/demo/python/service.py "${SERVICE_PORT:-0}"
+    start service python3 deploy/demo/python/service.py "${SERVICE_PORT:-0}" "http://$auth"
     service=$(address service "listening on" $!)
 
     # No application is registered, so the auth server accepts any id with any secret.
     (umask 077 && echo any-secret >"$work/app-secret")
     ready auth-server "$auth_admin"
     start sidecar "$target/debug/sidecar" serve \
-        --listen "127.0.0.1:${SIDECAR_PORT:-0}" --admin-listen "127.0.0.1:${SIDECAR_ADMIN_PORT:-0}" \
+        --listen "127.0.0.1:$sidecar_port" --admin-listen "127.0.0.1:${SIDECAR_ADMIN_PORT:-0}" \
         --upstream "http://$service" --auth-server "http://$auth/auth" --issuer postern-demo \
         --app-name orders --app-id orders --app-secret-file "$work/app-secret" \
+        --cors-origin "http://$auth" \
         --lame-duck 0
     sidecar=$(address sidecar "listening on" $!)
     sidecar_admin=$(address sidecar "admin listening on" $!)
@@ -175,6 +191,10 @@ show_everything() {
   auth server   http://$auth/auth      admin http://$auth_admin
   sidecar       http://$sidecar/orders    admin http://$sidecar_admin
   service       http://$service    (knows nothing of authentication)
+
+  In a browser
+  console       http://$auth/auth/static/#target=http://$sidecar&path=/orders/42
+  status page   http://$sidecar_admin/
 END
 }
 
@@ -213,6 +233,14 @@ walk() {
     call "curl -i http://$sidecar/orders/42 -H \"Authorization: Bearer \$TAMPERED\""
     expect "401" 401 "$(status)"
     expect "the reason is given" token_signature "$(member data.reason)"
+
+    step "7  Why? sidecar explain asks the judge (the token comes from standard input)"
+    explain "/orders/42"
+    expect "it names the check that failed" 1 "$(grep -c '✗ signature' "$work/body")"
+
+    step "8  The same, and more, in a browser: console and status page"
+    expect "the console is there" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$auth/auth/static/")"
+    expect "the status page knows the refusal" 1 "$(curl -s "http://$sidecar_admin/" | grep -c '/reasons#token_signature')"
 }
 
 main() {

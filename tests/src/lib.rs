@@ -11,6 +11,7 @@
 
 pub mod applications;
 pub mod auth_server;
+pub mod browser;
 pub mod careless_service;
 pub mod certificates;
 pub mod client;
@@ -23,6 +24,7 @@ pub mod h2_client;
 pub mod h2_service;
 pub mod issuer;
 pub mod keys;
+pub mod loopback;
 pub mod message;
 pub mod openapi;
 pub mod process;

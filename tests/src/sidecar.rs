@@ -19,6 +19,7 @@ pub struct SidecarPlan {
     upstream: String,
     /// `None` where the flags name another source of keys.
     auth_server: Option<String>,
+    listen: String,
     app_name: String,
     application: (String, String),
     flags: Vec<String>,
@@ -38,6 +39,7 @@ impl SidecarPlan {
         Self {
             upstream: upstream.to_owned(),
             auth_server: Some(auth_server.to_owned()),
+            listen: "127.0.0.1:0".to_owned(),
             app_name: "orders".to_owned(),
             application: ("orders".to_owned(), "not-registered".to_owned()),
             flags: Vec::new(),
@@ -65,6 +67,13 @@ impl SidecarPlan {
             .map(|flag| flag.as_ref().to_owned())
             .collect();
         plan
+    }
+
+    /// An address that somebody has to know before it is up.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address.to_string();
+        self
     }
 
     /// Another application name, and so another context path; empty for none.
@@ -140,7 +149,7 @@ impl SidecarPlan {
             .arguments([
                 "serve",
                 "--listen",
-                "127.0.0.1:0",
+                &self.listen,
                 "--admin-listen",
                 "127.0.0.1:0",
             ])

@@ -16,10 +16,13 @@ mod e2e {
     mod auth_server_tls;
     mod client_tls;
     mod command_line;
+    mod cors;
     mod current_user;
     mod documents;
     mod encryption_at_rest;
     mod envelope;
+    mod explain;
+    mod faults;
     mod file_store;
     mod forwarding;
     mod greedy_clients;
@@ -31,9 +34,11 @@ mod e2e {
     mod languages;
     mod login;
     mod operation;
+    mod pages;
     mod pass_list;
     mod paths;
     mod pipelining;
+    mod queries;
     mod redis_store;
     mod redis_topologies;
     mod registry;

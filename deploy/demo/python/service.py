@@ -4,7 +4,9 @@
 It answers every request with what it received, as JSON. All it does about users is to read one
 header, and that is all a service behind the sidecar has to do.
 
-    service.py [[ADDRESS:]PORT]      (127.0.0.1, and 0 or nothing: a free port)
+    service.py [[ADDRESS:]PORT [ORIGIN]]      (127.0.0.1, and 0 or nothing: a free port)
+
+ORIGIN is whose pages may read the answers in a browser (CORS).
 """
 
 import json
@@ -43,6 +45,12 @@ class Echo(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.server.allowed_origin:
+            self.send_header("Access-Control-Allow-Origin", self.server.allowed_origin)
+            asked = self.headers.get("Access-Control-Request-Headers", "")
+            self.send_header("Access-Control-Allow-Headers", asked)
+            self.send_header("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
+            self.send_header("Vary", "Origin")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -66,6 +74,7 @@ def main():
     host, _, port = (sys.argv[1] if len(sys.argv) > 1 else "0").rpartition(":")
     host = host or "127.0.0.1"
     server = ThreadingHTTPServer((host, int(port)), Echo)
+    server.allowed_origin = sys.argv[2] if len(sys.argv) > 2 else None
     print(f"listening on {host}:{server.server_port}", flush=True)
     try:
         server.serve_forever()

@@ -429,13 +429,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-pub(super) fn displayed<T: Display, S: Serializer>(
-    value: &T,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
 fn displayed_if_any<T: Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,

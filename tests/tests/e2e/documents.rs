@@ -31,6 +31,8 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "application list"),
     (Program::AuthServer, "application rotate-secret"),
     (Program::AuthServer, "application remove"),
+    (Program::AuthServer, "token"),
+    (Program::AuthServer, "token inspect"),
     (Program::AuthServer, "user"),
     (Program::AuthServer, "user add"),
     (Program::AuthServer, "user list"),
@@ -41,6 +43,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, ""),
     (Program::Sidecar, "serve"),
     (Program::Sidecar, "check"),
+    (Program::Sidecar, "explain"),
     (Program::Sidecar, "healthcheck"),
     (Program::Sidecar, "drain"),
     (Program::Sidecar, "wait"),
@@ -240,4 +243,34 @@ fn the_api_document_lists_every_reason_code_with_its_status_and_meaning() {
         })
         .collect();
     assert_eq!(listed, expected);
+}
+
+/// Both texts of a reason, under a heading that can be linked to.
+fn reason_sections() -> String {
+    let mut text = String::new();
+    for rejection in Rejection::ALL {
+        let remedy = rejection.remedy();
+        text += &format!("### `{rejection}` · {}\n", rejection.status().as_u16());
+        text += &format!("{}\n\n**What to do.** {}\n\n", remedy.cause, remedy.remedy);
+    }
+    text
+}
+
+#[test]
+fn every_reason_code_has_its_cause_and_remedy_in_the_document() {
+    const REASONS: &str = "docs/reasons.md";
+    const START: &str = "POSTERN_UPDATE_DOCS=1 -->\n";
+    let path = repository().join(REASONS);
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(START).unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let updated = format!("{before}{START}{}<!-- end -->{after}", reason_sections());
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, updated).unwrap();
+    } else {
+        assert_eq!(
+            text, updated,
+            "{REASONS} is out of date: {UPDATE}=1 rewrites it"
+        );
+    }
 }

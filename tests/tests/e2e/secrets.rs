@@ -40,7 +40,8 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let app_secret = register_in(&file_store(directory.path()), "orders");
     let plan = AuthServerPlan::new()
         .directory(directory.path())
-        .flags(["--signing-type", signing_type.name()]);
+        .flags(["--signing-type", signing_type.name()])
+        .flags(["--access-log", "all", "--request-id"]);
     let auth_server = TALKATIVE
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value))
@@ -52,7 +53,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let plan = plan
         .flags(signing_flags(signing_type).iter().copied())
         .flags(EVERY_SECOND)
-        .flags(["--access-log", "all"]);
+        .flags(["--access-log", "all", "--request-id", "--start-traces"]);
     let sidecar = TALKATIVE
         .iter()
         .fold(plan, |plan, (name, value)| plan.environment(name, value))
@@ -100,6 +101,13 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
     let key = std::fs::read_to_string(directory.path().join("user-token.private")).unwrap();
     let metrics =
         [auth_server.admin(), sidecar.admin()].map(|admin| admin_get(admin, "/metrics").text());
+    let pages = ["/", "/status.json"].map(|page| admin_get(sidecar.admin(), page).text());
+    let explained = CommandLine::new(Program::Sidecar.path())
+        .arguments(["explain", "--admin-listen", &sidecar.admin().to_string()])
+        .arguments(["-H", "@-", "/orders/list"])
+        .input(format!("Authorization: Bearer {token}\n").as_bytes())
+        .run();
+    assert!(explained.stdout.contains("✓ signature"), "{explained:?}");
     let auth_server_output = auth_server.process().output();
     drop(auth_server);
     wait::until("a failed refresh in the log", || {
@@ -113,7 +121,10 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
         auth_server_output,
         sidecar.process().output(),
         metrics.concat(),
+        pages.concat(),
     ];
+    let signature = token.rsplit('.').next().unwrap_or_default();
+    assert!(!(explained.stdout + &explained.stderr).contains(signature));
 
     let mut secrets = vec![
         PASSWORD.to_owned(),

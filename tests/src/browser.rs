@@ -1,0 +1,204 @@
+//! A real browser: headless Chromium, told what to do over W3C WebDriver, which is JSON over HTTP.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::Request;
+use crate::process::{CommandLine, Process};
+use crate::raw_client::exchange;
+use crate::skip::skip;
+use crate::wait;
+
+/// What WebDriver calls an element's id (§12.1 of the recommendation).
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// One window.
+#[derive(Debug)]
+pub struct Browser {
+    driver: SocketAddr,
+    session: String,
+    _process: Process,
+    _home: TempDir,
+}
+
+impl Browser {
+    /// Starts Chromium with an empty profile; `None`, with a SKIP line, where there is none.
+    ///
+    /// # Panics
+    /// When it is there and does not start.
+    pub fn start() -> Option<Self> {
+        let (Some(driver), Some(chromium)) = (found("chromedriver"), found("chromium")) else {
+            skip(
+                "the pages in a browser",
+                "apt-get install chromium chromium-driver",
+            );
+            return None;
+        };
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let mut process = CommandLine::new(driver)
+            .arguments(["--port=0"])
+            .environment("HOME", home.path())
+            .start();
+        let port = process.announced("ChromeDriver was started successfully on port ");
+        let driver = format!("127.0.0.1:{}", port.trim_end_matches('.'))
+            .parse()
+            .expect("a port");
+        let arguments = [
+            "--headless=new".to_owned(),
+            // Chromium refuses to run as root otherwise, as containers do.
+            "--no-sandbox".to_owned(),
+            "--disable-dev-shm-usage".to_owned(),
+            "--disable-gpu".to_owned(),
+            "--no-first-run".to_owned(),
+            "--window-size=1200,1000".to_owned(),
+            "--force-color-profile=srgb".to_owned(),
+            format!("--user-data-dir={}", home.path().join("profile").display()),
+        ];
+        let capabilities = json!({"capabilities": {"alwaysMatch": {
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "goog:chromeOptions": {"binary": chromium, "args": arguments},
+        }}});
+        let session = post(driver, "/session", &capabilities);
+        let session = session["sessionId"].as_str().expect("a session").to_owned();
+        Some(Self {
+            driver,
+            session,
+            _process: process,
+            _home: home,
+        })
+    }
+
+    /// Goes to a page and waits until it is loaded.
+    pub fn open(&self, url: &str) {
+        self.post("/url", &json!({"url": url}));
+    }
+
+    /// Types into a field, after what stands there.
+    pub fn write(&self, selector: &str, text: &str) {
+        let element = self.element(selector);
+        self.post(&format!("/element/{element}/value"), &json!({"text": text}));
+    }
+
+    /// Empties a field.
+    pub fn clear(&self, selector: &str) {
+        let element = self.element(selector);
+        self.post(&format!("/element/{element}/clear"), &json!({}));
+    }
+
+    /// Clicks.
+    pub fn click(&self, selector: &str) {
+        let element = self.element(selector);
+        self.post(&format!("/element/{element}/click"), &json!({}));
+    }
+
+    /// Presses keys where the focus is: `\u{e004}` is Tab, `\u{e007}` Enter.
+    pub fn press(&self, keys: &str) {
+        let element = &self.get("/element/active")[ELEMENT];
+        let element = element.as_str().expect("a focused element").to_owned();
+        self.post(&format!("/element/{element}/value"), &json!({"text": keys}));
+    }
+
+    /// Runs a function body and returns what it returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.post("/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// The text that is to be seen of an element.
+    pub fn text(&self, selector: &str) -> String {
+        let element = self.element(selector);
+        let text = self.get(&format!("/element/{element}/text"));
+        text.as_str().expect("text").to_owned()
+    }
+
+    /// Waits until an element shows a text.
+    pub fn until(&self, selector: &str, expected: &str) {
+        wait::until(&format!("`{expected}` in {selector}"), || {
+            let found = self.elements(selector).first().cloned()?;
+            let text = self.get(&format!("/element/{found}/text"));
+            text.as_str()?.contains(expected).then_some(())
+        });
+    }
+
+    /// What the page complained about: errors of scripts, and what its policy forbade.
+    pub fn complaints(&self) -> Vec<String> {
+        let entries = self.post("/se/log", &json!({"type": "browser"}));
+        let entries = entries.as_array().cloned().unwrap_or_default();
+        let message = |entry: &Value| entry["message"].as_str().map(str::to_owned);
+        entries.iter().filter_map(message).collect()
+    }
+
+    /// A picture of the whole page as PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        let height = self.run(
+            "window.scrollTo(0, 0);
+             const page = Math.ceil(document.body.getBoundingClientRect().bottom);
+             return page + window.outerHeight - window.innerHeight",
+        );
+        let height = height.as_u64().unwrap_or(1000).clamp(300, 3000);
+        self.post("/window/rect", &json!({"width": 1200, "height": height}));
+        let png = self.get("/screenshot");
+        STANDARD
+            .decode(png.as_str().expect("a picture"))
+            .expect("base64")
+    }
+
+    fn element(&self, selector: &str) -> String {
+        wait::until(selector, || self.elements(selector).first().cloned())
+    }
+
+    fn elements(&self, selector: &str) -> Vec<String> {
+        let found = self.post(
+            "/elements",
+            &json!({"using": "css selector", "value": selector}),
+        );
+        let found = found.as_array().cloned().unwrap_or_default();
+        let id = |element: &Value| element[ELEMENT].as_str().map(str::to_owned);
+        found.iter().filter_map(id).collect()
+    }
+
+    fn post(&self, command: &str, body: &Value) -> Value {
+        post(
+            self.driver,
+            &format!("/session/{}{command}", self.session),
+            body,
+        )
+    }
+
+    fn get(&self, command: &str) -> Value {
+        let path = format!("/session/{}{command}", self.session);
+        ask(self.driver, "GET", &Request::new("GET", path))
+    }
+}
+
+impl Drop for Browser {
+    /// The driver takes Chromium with it only when it is told to.
+    fn drop(&mut self) {
+        let request = Request::new("DELETE", format!("/session/{}", self.session));
+        let bytes = request.bytes(&self.driver.to_string());
+        let mut client = crate::raw_client::RawClient::connect(self.driver);
+        client.send(&bytes);
+        let _ = client.try_answer("DELETE");
+    }
+}
+
+fn post(driver: SocketAddr, path: &str, body: &Value) -> Value {
+    ask(driver, "POST", &Request::new("POST", path).json(body))
+}
+
+fn ask(driver: SocketAddr, method: &str, request: &Request) -> Value {
+    let answer = exchange(driver, method, &request.bytes(&driver.to_string()));
+    assert_eq!(answer.status(), 200, "WebDriver: {}", answer.text());
+    answer.json()["value"].clone()
+}
+
+fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|file: &PathBuf| Path::is_file(file))
+}

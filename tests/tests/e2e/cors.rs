@@ -1,0 +1,159 @@
+//! Browsers on other origins (design: `--cors-origin`; lesson C23).
+
+use tests::auth_server::{AuthServerPlan, LOGIN, USER_DETAILS, credentials};
+use tests::client::{Client, Request, reason};
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::raw_client::exchange;
+use tests::stack::ForgedStack;
+
+const ORIGIN: &str = "https://app.example";
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--cors-origin", ORIGIN])
+    })
+}
+
+fn preflight(client: &Client, path: &str, origin: &str) -> Request {
+    client
+        .request("OPTIONS", path)
+        .line(format!("Origin: {origin}"))
+        .line("Access-Control-Request-Method: GET")
+        .line("Access-Control-Request-Headers: authorization")
+}
+
+fn allows(answer: &Message) -> Vec<String> {
+    answer.header("Access-Control-Allow-Origin")
+}
+
+#[test]
+fn lesson_c23_a_preflight_of_an_allowed_origin_reaches_the_service_without_a_user() {
+    let stack = stack();
+    let client = stack.sidecar.anonymous();
+    let request = preflight(&client, "/list", ORIGIN).line("X_Current_User: forged");
+    assert_eq!(client.send(&request).status(), 200);
+    let received = stack.service.last_request();
+    assert_eq!(received.method(), "OPTIONS");
+    assert!(received.header("X_Current_User").is_empty());
+    assert!(received.header("X-Current-User").is_empty());
+}
+
+#[test]
+fn lesson_c23_nothing_less_than_that_passes() {
+    let stack = stack();
+    let client = stack.sidecar.anonymous();
+    let options = |lines: &[&str]| {
+        let request = client.request("OPTIONS", "/list");
+        lines
+            .iter()
+            .fold(request, |request, line| request.line(*line))
+    };
+    for request in [
+        options(&[]),
+        options(&["Origin: https://app.example"]),
+        options(&["Access-Control-Request-Method: GET"]),
+        preflight(&client, "/list", "https://evil.example"),
+        preflight(&client, "/list", "null"),
+        preflight(&client, "/list", ORIGIN).line("Origin: https://evil.example"),
+    ] {
+        assert_eq!(
+            reason(&client.send(&request)),
+            "token_missing",
+            "{request:?}"
+        );
+    }
+    let dots = preflight(&client, "/static/../list", ORIGIN);
+    assert_eq!(reason(&client.send(&dots)), "path_not_canonical");
+    assert!(stack.service.requests().is_empty());
+}
+
+#[test]
+fn our_own_answers_say_who_may_read_them() {
+    let stack = stack();
+    let token = stack.token();
+    let server = AuthServerPlan::new()
+        .flags(["--cors-origin", ORIGIN])
+        .start()
+        .ready();
+    let clients = [
+        (
+            stack.sidecar.anonymous(),
+            stack.sidecar.bearing(&token),
+            stack.sidecar.address(),
+        ),
+        (server.anonymous(), server.logged_in(), server.address()),
+    ];
+    for (anonymous, known, address) in clients {
+        let asked = exchange(
+            address,
+            "OPTIONS",
+            &preflight(&anonymous, USER_DETAILS, ORIGIN).bytes("a"),
+        );
+        assert_eq!(asked.status(), 204, "{}", asked.text());
+        assert_eq!(allows(&asked), [ORIGIN]);
+        let headers = asked.header("Access-Control-Allow-Headers").concat();
+        assert!(headers.contains("Authorization"), "{headers}");
+
+        let from = |client: &Client, origin: &str| {
+            let request = client.request("GET", USER_DETAILS);
+            client.send(&request.line(format!("Origin: {origin}")))
+        };
+        let details = from(&known, ORIGIN);
+        assert_eq!(
+            (details.status(), allows(&details)),
+            (200, vec![ORIGIN.to_owned()])
+        );
+        let refused = from(&anonymous, ORIGIN);
+        assert_eq!(
+            (refused.status(), allows(&refused)),
+            (401, vec![ORIGIN.to_owned()])
+        );
+        let exposed = refused.header("Access-Control-Expose-Headers").concat();
+        assert!(exposed.contains("WWW-Authenticate"), "{exposed}");
+        assert_eq!(refused.header("Vary"), ["origin"]);
+        for stranger in ["https://evil.example", "null", "https://app.example.evil"] {
+            assert_eq!(
+                allows(&from(&known, stranger)),
+                Vec::<String>::new(),
+                "{stranger}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_allowed_origin_may_log_in_and_others_may_not_read_the_answer() {
+    let server = AuthServerPlan::new()
+        .flags(["--cors-origin", ORIGIN])
+        .start()
+        .ready();
+    let client = server.anonymous();
+    let login = |origin: &str| {
+        let request = client.request("POST", LOGIN).json(&credentials());
+        client.send(&request.line(format!("Origin: {origin}")))
+    };
+    assert_eq!(allows(&login(ORIGIN)), [ORIGIN]);
+    assert_eq!(allows(&login("https://evil.example")), Vec::<String>::new());
+    for path in [LOGIN, "/client/user/secret/key"] {
+        let asked = exchange(
+            server.address(),
+            "OPTIONS",
+            &preflight(&client, path, ORIGIN).bytes("a"),
+        );
+        assert_eq!(
+            (asked.status(), allows(&asked)),
+            (204, vec![ORIGIN.to_owned()]),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn without_the_setting_there_is_no_cors() {
+    let stack = ForgedStack::start();
+    let client = stack.sidecar.anonymous();
+    let answer = client.send(&preflight(&client, "/list", ORIGIN));
+    assert_eq!(reason(&answer), "token_missing");
+    assert_eq!((allows(&answer), answer.header("Vary")), (vec![], vec![]));
+}

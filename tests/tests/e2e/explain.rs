@@ -1,0 +1,305 @@
+//! `sidecar explain` and `auth-server token inspect`: the judge's own words.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServer, admin_get, file_store};
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::keys::SigningType;
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::raw_client::exchange;
+use tests::stack::ForgedStack;
+
+/// `sidecar explain`, the headers on its standard input.
+fn explain(arguments: &[&str], headers: &[String]) -> Finished {
+    CommandLine::new(Program::Sidecar.path())
+        .arguments(["explain", "-H", "@-"])
+        .arguments(arguments.iter().copied())
+        .input((headers.join("\n") + "\n").as_bytes())
+        .run()
+}
+
+fn asked(stack: &ForgedStack, arguments: &[&str], headers: &[String]) -> Value {
+    let admin = stack.sidecar.admin().to_string();
+    let running = [&["--admin-listen", admin.as_str(), "--json"], arguments].concat();
+    let end = explain(&running, headers);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    serde_json::from_str(&end.stdout).unwrap()
+}
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags([
+            "--pass",
+            "/static/**",
+            "--cors-origin",
+            "https://app.example",
+        ])
+    })
+}
+
+#[test]
+fn explain_comes_to_the_verdict_of_the_sidecar_whatever_the_request_is() {
+    let stack = stack();
+    let now = clock::now();
+    let bearer = |token: &str| format!("Authorization: Bearer {token}");
+    let good = stack.token();
+    let expired = stack.forge.token(now, &json!({"exp": now - 100}));
+    let strange = stack.forge.stranger_token(now, &Value::Null);
+    let rows: Vec<(&str, &str, Vec<String>)> = vec![
+        ("GET", "/orders/42?a=b", vec![bearer(&good)]),
+        ("GET", "/orders/42", vec![]),
+        ("GET", "/orders/42", vec![bearer(&expired)]),
+        ("GET", "/orders/42", vec![bearer(&strange)]),
+        ("GET", "/orders/42", vec![bearer("a.b.c")]),
+        ("GET", "/orders/42", vec![bearer(&good), bearer(&good)]),
+        ("GET", "/orders/42", vec!["Authorization: Basic x".into()]),
+        ("GET", "/orders/static/a.css", vec![bearer("junk")]),
+        ("GET", "/orders/static/%2e%2e/admin", vec![bearer(&good)]),
+        ("GET", "/orders/static//a.css", vec![]),
+        ("GET", "/orders/current/user/details", vec![bearer(&good)]),
+        (
+            "DELETE",
+            "/orders/current/user/details",
+            vec![bearer(&good)],
+        ),
+        ("TRACE", "/orders/42", vec![bearer(&good)]),
+        (
+            "GET",
+            "/orders/42",
+            vec!["Content-Length: 1".into(), "Content-Length: 1".into()],
+        ),
+        (
+            "OPTIONS",
+            "/orders/42",
+            vec![
+                "Origin: https://app.example".into(),
+                "Access-Control-Request-Method: PUT".into(),
+            ],
+        ),
+        (
+            "OPTIONS",
+            "/orders/42",
+            vec![
+                "Origin: https://evil.example".into(),
+                "Access-Control-Request-Method: PUT".into(),
+            ],
+        ),
+    ];
+    for (method, target, headers) in rows {
+        let explanation = asked(&stack, &["-X", method, target], &headers);
+        let request = headers
+            .iter()
+            .fold(Request::new(method, target), |request, line| {
+                request.line(line.as_str())
+            });
+        let address = stack.sidecar.address();
+        let answer = exchange(address, method, &request.bytes(&address.to_string()));
+        let explained = match explanation["verdict"]["reason"].as_str() {
+            Some(reason) => format!("{} {reason}", explanation["verdict"]["status"]),
+            None => "200".to_owned(),
+        };
+        assert_eq!(
+            explained,
+            verdict(&answer),
+            "{method} {target} {explanation}"
+        );
+        let checks = explanation["checks"].as_array().unwrap();
+        let failed = checks.iter().filter(|check| check["outcome"] == "failed");
+        assert_eq!(
+            failed.count(),
+            usize::from(answer.status() >= 400),
+            "{explanation}"
+        );
+        for token in [&good, &expired, &strange] {
+            let signature = token.rsplit('.').next().unwrap();
+            assert!(
+                !explanation.to_string().contains(signature),
+                "{explanation}"
+            );
+        }
+    }
+}
+
+#[test]
+fn explain_shows_the_head_that_the_service_gets() {
+    let stack = stack();
+    let token = stack.token();
+    let lines = [
+        "Host: orders.example",
+        "Accept: text/html",
+        "X-Current-User: {\"id\":\"0\"}",
+        "x_current_user: forged",
+        "Connection: keep-alive, X-Drop-Me",
+        "X-Drop-Me: 1",
+        "Verified-Ticket: t",
+    ];
+    let mut headers: Vec<String> = lines.map(str::to_owned).to_vec();
+    headers.push(format!("Authorization: Bearer {token}"));
+    let explanation = asked(&stack, &["/orders/42?page=2"], &headers);
+
+    let mut raw = "GET /orders/42?page=2 HTTP/1.1\r\n".to_owned();
+    for line in &headers {
+        raw += &format!("{line}\r\n");
+    }
+    exchange(stack.sidecar.address(), "GET", (raw + "\r\n").as_bytes());
+    let received = stack.service.last_request();
+    let mut expected = vec![received.first_line()];
+    expected.extend(received.header_lines());
+    let hidden = |line: &String| match line.to_lowercase().starts_with("authorization:") {
+        true => "authorization: Bearer [as it was sent]".to_owned(),
+        false => line.clone(),
+    };
+    let sorted = |lines: Vec<String>| {
+        let mut lines: Vec<String> = lines.iter().map(|line| line.to_lowercase()).collect();
+        lines.sort();
+        lines
+    };
+    let head = explanation["head"].as_array().unwrap();
+    let head: Vec<String> = head
+        .iter()
+        .map(|line| line.as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(head.first(), expected.first());
+    assert_eq!(sorted(head), sorted(expected.iter().map(hidden).collect()));
+}
+
+#[test]
+fn explain_works_without_a_sidecar_from_settings_and_a_key_file() {
+    let stack = stack();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    fs::write(&key, stack.forge.trusted().served()).unwrap();
+    let key = key.to_str().unwrap();
+    let settings = [
+        "--key-file",
+        key,
+        "--app-name",
+        "orders",
+        "--signing-type",
+        "ecdsa",
+    ];
+    let now = clock::now();
+    let token = format!(
+        "Authorization: Bearer {}",
+        stack.forge.token(now, &json!({"exp": now + 60}))
+    );
+    let (later, earlier) = ((now + 1000).to_string(), "2001-09-09T01:46:40Z");
+    for (arguments, outcome, line) in [
+        (&["/orders/42"][..], "verified", "✓ signature"),
+        (&["/orders/42", "--at", &later], "token_expired", "✗ times"),
+        (
+            &["/orders/42", "--at", earlier],
+            "token_not_yet_valid",
+            "✗ times",
+        ),
+        (
+            &["/orders/42", "--issuer", "other"],
+            "token_issuer",
+            "✗ issuer",
+        ),
+        (
+            &["/orders/a/b", "--pass", "/a/**"],
+            "passed",
+            "is open: /a/**",
+        ),
+    ] {
+        let end = explain(
+            &[&settings, arguments].concat(),
+            std::slice::from_ref(&token),
+        );
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        assert!(
+            end.stdout.contains(outcome) && end.stdout.contains(line),
+            "{arguments:?}\n{}",
+            end.stdout
+        );
+    }
+}
+
+#[test]
+fn explain_is_for_loopback_and_for_nobody_s_web_page() {
+    let stack = stack();
+    let body = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;
+    let admin = stack.sidecar.admin();
+    for (media_type, host, body, status) in [
+        ("application/json", admin.to_string(), body, 200),
+        ("text/plain", admin.to_string(), body, 415),
+        ("application/json", "evil.example".into(), body, 421),
+        ("application/json", admin.to_string(), "{}", 400),
+        (
+            "application/json",
+            admin.to_string(),
+            r#"{"method":"G T","target":"/","headers":[]}"#,
+            400,
+        ),
+        (
+            "application/json",
+            admin.to_string(),
+            r#"{"method":"GET","target":"/","headers":[["a b","c"]]}"#,
+            400,
+        ),
+        (
+            "application/json",
+            admin.to_string(),
+            r#"{"method":"GET","target":"/","headers":[["a","b\r\nc: d"]]}"#,
+            400,
+        ),
+    ] {
+        let request = Request::new("POST", "/explain")
+            .line(format!("Content-Type: {media_type}"))
+            .body(body);
+        let answer = exchange(admin, "POST", &request.bytes(&host));
+        assert_eq!(answer.status(), status, "{media_type} {host} {body}");
+    }
+    let large = Request::new("POST", "/explain")
+        .line("Content-Type: application/json")
+        .body(vec![b' '; 200_000]);
+    let answer = exchange(admin, "POST", &large.bytes(&admin.to_string()));
+    assert_eq!(answer.status(), 413);
+    assert_eq!(admin_get(admin, "/livez").status(), 200);
+}
+
+#[test]
+fn a_command_without_a_sidecar_to_ask_says_so() {
+    let end = explain(&["--admin-listen", "127.0.0.1:1", "/"], &[]);
+    assert_eq!(end.code, Some(69), "{}", end.stderr);
+    let end = explain(&["--header", "no field", "/"], &[]);
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+}
+
+#[test]
+fn token_inspect_tells_what_a_token_says_and_why_it_is_refused() {
+    let server = AuthServer::start();
+    let token = server.login();
+    let store = file_store(&server.home().join("data"));
+    let inspect = |token: &str, more: &[&str]| {
+        let end = CommandLine::new(Program::AuthServer.path())
+            .arguments(["token", "inspect", "--store", &store])
+            .arguments(more.iter().copied())
+            .input(token.as_bytes())
+            .run();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        end.stdout
+    };
+    let (header_and_claims, signature) = token.rsplit_once('.').unwrap();
+    let other = if signature.starts_with('A') { 'B' } else { 'A' };
+    let tampered = format!("{header_and_claims}.{other}{}", &signature[1..]);
+    for (token, more, expected) in [
+        (token.as_str(), &[][..], "verdict   verified"),
+        (&format!("Bearer {token}\n"), &[], "username = \"admin\""),
+        (&token, &["--at", "2100-01-01T00:00:00Z"], "token_expired"),
+        (&token, &["--issuer", "other"], "token_issuer"),
+        (&tampered, &[], "NOT VERIFIED"),
+        ("junk", &[], "token_malformed"),
+    ] {
+        let text = inspect(token, more);
+        assert!(text.contains(expected), "{expected}\n{text}");
+        assert!(!text.contains(signature), "{text}");
+    }
+    let json: Value = serde_json::from_str(&inspect(&token, &["--json"])).unwrap();
+    assert_eq!(json["verdict"]["outcome"], "verified");
+    assert_eq!(json["token"]["claims"]["userId"], "1");
+}

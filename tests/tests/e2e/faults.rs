@@ -1,0 +1,221 @@
+//! Ten faults as they happen in the field: the reason code that the client sees is the one on the
+//! status page, in the metrics and in the log, and docs/reasons.md has its remedy (lesson D27).
+
+use std::fs;
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServerPlan, admin_get, file_store};
+use tests::client::{Request, reason};
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::{Program, repository};
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::stack::{ForgedStack, signing_flags};
+use tests::token_forge::{Forge, claims, header_of, signing_input};
+use tests::wait;
+
+/// The answer has this reason, and everything else agrees with it.
+fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
+    assert_eq!(reason(answer), expected, "{}", answer.text());
+    let reasons = fs::read_to_string(repository().join("docs/reasons.md")).unwrap();
+    let section = reasons
+        .split(&format!("\n### `{expected}` "))
+        .nth(1)
+        .unwrap();
+    let section = section.split("\n### ").next().unwrap();
+
+    // Told once the answer is out.
+    let refusal = wait::until("the refusal on the status page", || {
+        let status = admin_get(sidecar.admin(), "/status.json").json();
+        let newest = status["refusals"][0].clone();
+        (newest["reason"] == expected).then_some(newest)
+    });
+    let remedy = refusal["remedy"].as_str().unwrap();
+    assert!(section.contains(remedy), "{remedy}\n{section}");
+    assert_eq!(refusal["status"], answer.status());
+    let page = admin_get(sidecar.admin(), "/").text();
+    assert!(page.contains(&format!("/reasons#{expected}")));
+    let on_page = admin_get(sidecar.admin(), "/reasons").text();
+    assert!(on_page.contains(&format!("id=\"{expected}\"")));
+
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let counted =
+        format!("postern_sidecar_requests_total{{outcome=\"refused\",reason=\"{expected}\"}} ");
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&counted));
+    let on_page = admin_get(sidecar.admin(), "/status.json").json();
+    let on_page = on_page["refusals"].as_array().unwrap();
+    let on_page = on_page
+        .iter()
+        .filter(|refused| refused["reason"] == expected);
+    assert_eq!(
+        count,
+        Some(on_page.count().to_string().as_str()),
+        "{metrics}"
+    );
+    let logged = format!("reason=\"{expected}\"");
+    wait::until("the reason in the log", || {
+        sidecar.process().stderr().contains(&logged).then_some(())
+    });
+}
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--issuer", "postern", "--pass", "/static/**"])
+    })
+}
+
+fn issued(stack: &ForgedStack, changes: &Value) -> String {
+    let mut all = json!({"iss": "postern"});
+    let changes = changes.as_object().cloned().unwrap_or_default();
+    all.as_object_mut().unwrap().extend(changes);
+    stack.forge.token(clock::now(), &all)
+}
+
+#[test]
+fn fault_1_an_expired_token() {
+    let stack = stack();
+    let token = issued(&stack, &json!({"exp": clock::now() - 60}));
+    let answer = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &answer, "token_expired");
+}
+
+#[test]
+fn fault_2_a_token_of_another_key() {
+    let stack = stack();
+    let token = stack
+        .forge
+        .stranger_token(clock::now(), &json!({"iss": "postern"}));
+    let answer = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &answer, "token_signature");
+}
+
+#[test]
+fn fault_3_a_token_of_a_key_that_was_taken_out_of_use() {
+    let auth_server = AuthServerPlan::new()
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(["--store-reread", "1"])
+        .start()
+        .ready();
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(EVERY_SECOND)
+        .start()
+        .ready();
+    let token = auth_server.login();
+    let client = sidecar.bearing(&token);
+    assert_eq!(client.get("/list").status(), 200);
+    let kid = header_of(&token)["kid"].as_str().unwrap().to_owned();
+    let end = CommandLine::new(Program::AuthServer.path())
+        .arguments(["keys", "revoke", &kid])
+        .arguments(["--store", &file_store(&auth_server.home().join("data"))])
+        .arguments(signing_flags(SigningType::Ecdsa).iter().copied())
+        .run();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let answer = wait::until("the sidecar to hear of it", || {
+        Some(client.get("/list")).filter(|answer| answer.status() == 401)
+    });
+    is_explained(&sidecar, &answer, "token_key_unknown");
+}
+
+#[test]
+fn fault_4_a_clock_that_is_behind() {
+    let stack = stack();
+    let token = issued(
+        &stack,
+        &json!({"nbf": clock::now() + 600, "exp": clock::now() + 900}),
+    );
+    let answer = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &answer, "token_not_yet_valid");
+}
+
+#[test]
+fn fault_5_a_token_of_another_issuer() {
+    let stack = stack();
+    let token = issued(&stack, &json!({"iss": "staging"}));
+    let answer = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &answer, "token_issuer");
+}
+
+#[test]
+fn fault_6_an_open_path_that_is_missing_from_the_pass_list() {
+    let stack = stack();
+    assert_eq!(stack.sidecar.anonymous().get("/static/a").status(), 200);
+    let answer = stack.sidecar.anonymous().get("/assets/a");
+    is_explained(&stack.sidecar, &answer, "token_missing");
+}
+
+#[test]
+fn fault_7_a_service_that_is_down() {
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let sidecar = SidecarPlan::to(&format!("http://{closed}"), &auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .start()
+        .ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    let answer = sidecar.bearing(&token).get("/list");
+    is_explained(&sidecar, &answer, "upstream_unavailable");
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let errors = "postern_sidecar_upstream_errors_total{reason=\"upstream_unavailable\"} 1";
+    assert!(metrics.lines().any(|line| line == errors), "{metrics}");
+}
+
+#[test]
+fn fault_8_an_auth_server_that_is_down() {
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &format!("http://{closed}/auth")).start();
+    let forge = Forge::new(SigningType::Rsa);
+    let token = forge.token(clock::now(), &Value::Null);
+    let answer = sidecar.bearing(&token).get("/list");
+    is_explained(&sidecar, &answer, "auth_keys_unavailable");
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    assert_eq!(
+        (&status["ready"], &status["keys"]),
+        (&json!(false), &Value::Null)
+    );
+}
+
+#[test]
+fn fault_9_an_oversized_header() {
+    let stack = stack();
+    let answer = stack.sidecar.bearing(&"x".repeat(9000)).get("/list");
+    is_explained(&stack.sidecar, &answer, "authorization_too_large");
+    let request =
+        Request::new("GET", "/orders/list").line(format!("Cookie: {}", "x".repeat(70_000)));
+    let answer = stack.sidecar.anonymous().send(&request);
+    is_explained(&stack.sidecar, &answer, "request_header_too_large");
+}
+
+#[test]
+fn fault_10_a_spoofed_user() {
+    let stack = stack();
+    let spoofed = Request::new("GET", "/orders/list").line("X-Current-User: {\"id\":\"0\"}");
+    let answer = stack.sidecar.anonymous().send(&spoofed);
+    is_explained(&stack.sidecar, &answer, "token_missing");
+
+    let changed = claims(clock::now(), &json!({"iss": "postern", "userId": "0"}));
+    let good = issued(&stack, &Value::Null);
+    let signature = good.rsplit('.').next().unwrap();
+    let input = signing_input(
+        stack.forge.plain_header().as_bytes(),
+        changed.to_string().as_bytes(),
+    );
+    let token = format!("{input}.{signature}");
+    let answer = stack.sidecar.bearing(&token).get("/list");
+    is_explained(&stack.sidecar, &answer, "token_signature");
+    assert!(stack.service.requests().is_empty());
+}

@@ -1,0 +1,175 @@
+//! The console and the status page in a real browser. `POSTERN_UPDATE_DOCS=1` keeps the pictures of
+//! them for the documents.
+
+use std::fs;
+
+use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
+use tests::browser::Browser;
+use tests::client::Request;
+use tests::echo_service::{EchoService, MARK};
+use tests::loopback::own_address;
+use tests::programs::repository;
+use tests::raw_client::exchange;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::socket_server::response;
+use tests::wait;
+
+/// The console's server, a sidecar that its page may call, and a service that answers browsers.
+fn stack() -> (AuthServer, Sidecar, EchoService) {
+    let sidecar_address = own_address(1);
+    let auth_server = AuthServerPlan::new()
+        .flags(["--issuer", "postern"])
+        .flags(["--console-target", &format!("http://{sidecar_address}")])
+        .start()
+        .ready();
+    let origin = format!("http://{}", auth_server.address());
+    let service = EchoService::start();
+    service.answers(response(
+        "200 OK",
+        &[
+            &format!("{MARK}: 1"),
+            "Content-Type: application/json",
+            &format!("Access-Control-Allow-Origin: {origin}"),
+            "Access-Control-Allow-Headers: authorization",
+            "Vary: Origin",
+        ],
+        br#"{"order": 42, "state": "sent"}"#,
+    ));
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .listen(sidecar_address)
+        .pass(["/static/**"])
+        .flags([
+            "--issuer",
+            "postern",
+            "--cors-origin",
+            &origin,
+            "--request-id",
+        ])
+        .start()
+        .ready();
+    (auth_server, sidecar, service)
+}
+
+fn console(auth_server: &AuthServer, sidecar: &Sidecar) -> String {
+    format!(
+        "{}/static/#target=http://{}&path=/orders/42",
+        auth_server.url(),
+        sidecar.address()
+    )
+}
+
+fn keep(browser: &Browser, name: &str) {
+    if std::env::var_os("POSTERN_UPDATE_DOCS").is_some() {
+        let file = repository().join("docs/images").join(name);
+        fs::write(file, browser.picture()).unwrap();
+    }
+}
+
+#[test]
+fn sign_in_call_see_the_user_and_see_a_refusal_with_its_reason() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let (auth_server, sidecar, _service) = stack();
+    browser.open(&console(&auth_server, &sidecar));
+    browser.until("body[data-ready]", "Console");
+
+    // By keyboard alone, and without a token first.
+    browser.click("#call button[type=submit]");
+    browser.until("#call-result", "token_missing");
+    browser.until("#call-result", "What to do: Log in");
+    browser.until("#call-result", "WWW-Authenticate: Bearer realm=\"postern\"");
+    browser.write("#username", "ada");
+    browser.press("\u{e004}");
+    browser.press("lovelace\u{e007}");
+    browser.until("#sign-in-result", "Signed in");
+    browser.until("#token-claims", "\"username\": \"admin\"");
+    browser.until("#token-state", "Valid until");
+    assert!(
+        !browser.text("#token").contains("eyJ"),
+        "the token itself is not shown"
+    );
+
+    browser.click("#call button[type=submit]");
+    browser.until("#call-result", "\"order\": 42");
+    browser.click("#who-am-i");
+    browser.until("#call-result", "\"account\": \"admin\"");
+    keep(&browser, "console.png");
+
+    browser.clear("#path");
+    browser.write("#path", "/orders/static/%2e%2e/admin?secret=hush");
+    browser.click("#call button[type=submit]");
+    // The browser itself tidies the path up; what is left is an unknown path of the service.
+    browser.until("#call-result", "\"order\": 42");
+    let _ = browser.complaints();
+
+    browser.open(&format!("http://{}/", sidecar.admin()));
+    browser.until("h1", "/orders");
+    browser.until(".state", "Ready");
+    browser.until("tbody", "token_missing");
+    let page = browser.run("return document.documentElement.outerHTML");
+    let page = page.as_str().unwrap();
+    for secret in ["hush", "lovelace", "eyJ"] {
+        assert!(!page.contains(secret), "{secret}");
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    browser.click("tbody a");
+    browser.until("section:target", "What to do: Log in");
+}
+
+#[test]
+fn the_pages_hold_to_their_own_policy() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let (auth_server, sidecar, _service) = stack();
+    browser.open(&console(&auth_server, &sidecar));
+    browser.until("body[data-ready]", "Console");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    let elsewhere = format!(
+        "return fetch('http://{}/livez').then(() => 'sent', () => 'stopped')",
+        sidecar.admin()
+    );
+    assert_eq!(browser.run(&elsewhere), "stopped");
+    assert!(
+        browser
+            .complaints()
+            .concat()
+            .contains("Content Security Policy")
+    );
+}
+
+/// What a busy hour looks like, for the eye.
+#[test]
+fn the_status_page_shows_what_happened() {
+    let Some(browser) = Browser::start() else {
+        return;
+    };
+    let (auth_server, sidecar, _service) = stack();
+    let token = auth_server.login();
+    for _ in 0..40 {
+        sidecar.bearing(&token).get("/42");
+        sidecar.anonymous().get("/static/a.css");
+    }
+    sidecar.bearing(&token).get("/current/user/details");
+    let attack = Request::new("GET", "/orders/%3Cscript%3Ealert(1)?token=hush");
+    for request in [
+        attack,
+        Request::new("GET", "/orders/%2e%2e/admin"),
+        Request::new("GET", "/orders/list").line(format!("Authorization: Bearer {token}x")),
+        Request::new("GET", "/orders/list").line("Authorization: Basic eDp5"),
+        Request::new("TRACE", "/orders/list"),
+    ] {
+        exchange(sidecar.address(), "GET", &request.bytes("orders.example"));
+    }
+    wait::until("the last refusal", || {
+        let status = admin_get(sidecar.admin(), "/status.json").json();
+        (status["refusals"].as_array()?.len() == 5).then_some(())
+    });
+    browser.open(&format!("http://{}/", sidecar.admin()));
+    browser.until("tbody", "/orders/%3Cscript%3Ealert(1)");
+    browser.until(".figure", "86 requests");
+    assert_eq!(browser.run("return document.scripts.length"), 0);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    keep(&browser, "status.png");
+}

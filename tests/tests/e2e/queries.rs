@@ -1,0 +1,163 @@
+//! The dashboard and the alerts ask for metrics and labels that the programs really export.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::Value;
+use tests::auth_server::admin_get;
+use tests::programs::repository;
+use tests::stack::Stack;
+
+/// Labels that Prometheus adds.
+const ADDED: [&str; 2] = ["job", "instance"];
+
+/// Names with their labels, as both programs export them after some of everything.
+fn exported() -> BTreeMap<String, BTreeSet<String>> {
+    let stack = Stack::start();
+    let token = stack.auth_server.login();
+    stack.sidecar.bearing(&token).get("/42");
+    stack.sidecar.anonymous().get("/42");
+    stack.auth_server.anonymous().get("/nowhere");
+    let mut exported: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for admin in [stack.auth_server.admin(), stack.sidecar.admin()] {
+        let text = admin_get(admin, "/metrics").text();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let end = line.find(['{', ' ']).unwrap();
+            let labels = exported.entry(line[..end].to_owned()).or_default();
+            labels.extend(labels_of(&line[end..]));
+        }
+    }
+    exported
+}
+
+/// `{a="x",b=~"y"} …` → a, b.
+fn labels_of(selector: &str) -> Vec<String> {
+    let Some(inside) = selector.strip_prefix('{') else {
+        return Vec::new();
+    };
+    let inside = inside.split('}').next().unwrap();
+    let mut labels = Vec::new();
+    let mut outside_quotes = inside.split('"').step_by(2);
+    for part in &mut outside_quotes {
+        let name: String = part
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .collect();
+        if !name.is_empty() {
+            labels.push(name);
+        }
+    }
+    labels
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// What is wrong with a query: an unknown metric, or a label that it does not have.
+fn problems(query: &str, exported: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut labels = BTreeSet::new();
+    let mut rest = query;
+    let mut metrics = 0;
+    while let Some(at) = rest.find("postern_") {
+        rest = &rest[at..];
+        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let name = &rest[..end];
+        metrics += 1;
+        match exported.get(name) {
+            None => problems.push(format!("{name} is not exported")),
+            Some(has) => {
+                labels.extend(has.iter().cloned());
+                for label in labels_of(&rest[end..]) {
+                    if !has.contains(&label) && !ADDED.contains(&label.as_str()) {
+                        problems.push(format!("{name} has no label {label}"));
+                    }
+                }
+            }
+        }
+        rest = &rest[end..];
+    }
+    if metrics == 0 {
+        problems.push("it asks for none of our metrics".to_owned());
+    }
+    for grouping in query.split("by (").skip(1) {
+        for label in grouping.split(')').next().unwrap().split(',') {
+            let label = label.trim();
+            if !labels.contains(label) && !ADDED.contains(&label) {
+                problems.push(format!("nothing has the label {label}"));
+            }
+        }
+    }
+    problems
+}
+
+fn alert_queries() -> Vec<String> {
+    let rules =
+        fs::read_to_string(repository().join("deploy/prometheus/postern.rules.yml")).unwrap();
+    let queries = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("expr: "));
+    queries.map(str::to_owned).collect()
+}
+
+fn dashboard_queries() -> Vec<String> {
+    let text = fs::read_to_string(repository().join("deploy/grafana/postern.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    targets
+        .flatten()
+        .map(|target| target["expr"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_is_exported() {
+    let exported = exported();
+    let (alerts, panels) = (alert_queries(), dashboard_queries());
+    assert!(
+        alerts.len() >= 8 && panels.len() >= 15,
+        "{} {}",
+        alerts.len(),
+        panels.len()
+    );
+    for query in alerts.iter().chain(&panels) {
+        assert_eq!(problems(query, &exported), Vec::<String>::new(), "{query}");
+    }
+}
+
+#[test]
+fn a_query_for_something_else_is_found_out() {
+    let labels = BTreeSet::from(["reason".to_owned()]);
+    let exported = BTreeMap::from([("postern_x_total".to_owned(), labels)]);
+    assert!(
+        problems(
+            r#"sum by (reason, job) (rate(postern_x_total{reason="a,b",job="c"}[5m]))"#,
+            &exported
+        )
+        .is_empty()
+    );
+    for query in [
+        "postern_y_total",
+        r#"postern_x_total{path="/"}"#,
+        "sum by (user) (postern_x_total)",
+        "up",
+    ] {
+        assert!(!problems(query, &exported).is_empty(), "{query}");
+    }
+}
+
+#[test]
+fn no_metric_has_a_path_a_user_or_a_token_as_label() {
+    let allowed = [
+        "outcome", "reason", "result", "version", "le", "app_id", "kid", "role",
+    ];
+    for (name, labels) in exported() {
+        for label in labels {
+            assert!(allowed.contains(&label.as_str()), "{name} {label}");
+        }
+    }
+}
