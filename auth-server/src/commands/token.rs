@@ -73,6 +73,7 @@ fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Exp
         audience: None,
         leeway_seconds: args.leeway,
         require_expiry: true,
+        mapping: None,
     };
     let mut explanation = Explanation {
         at: now,
