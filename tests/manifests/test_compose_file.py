@@ -1,0 +1,70 @@
+"""What can be said of the compose file and the Dockerfile without an engine."""
+
+import re
+
+import pytest
+import yaml
+from kubernetes import REPOSITORY
+from programs import variables
+
+COMPOSE = yaml.safe_load((REPOSITORY / "deploy/docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+DOCKERFILE = (REPOSITORY / "deploy/Dockerfile").read_text()
+OURS = {name: each for name, each in SERVICES.items() if each["image"].startswith("postern/")}
+
+
+def test_compose_1_29_reads_it():
+    assert "name" not in COMPOSE and "version" not in COMPOSE
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_images_are_pinned_and_ports_stay_on_this_machine(name):
+    service = SERVICES[name]
+    tag = service["image"].rpartition(":")[2]
+    assert tag == "dev" if name in OURS else re.search(r"\d+\.\d+\.\d+", tag), service["image"]
+    for port in service.get("ports", []):
+        assert port.startswith("127.0.0.1:"), port
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if name != "nacos"])
+def test_containers_are_confined(name):
+    service = SERVICES[name]
+    assert service["read_only"] and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert name in OURS or name in ("prometheus", "grafana") or service["user"] != "0:0" or name == "secrets"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_settings_are_settings_and_no_secret_is_among_them(name):
+    known = variables("sidecar" if name.endswith("-sidecar") else "auth-server")
+    for variable in OURS[name]["environment"]:
+        assert variable in known, variable
+        assert variable.endswith("_FILE") or not re.search("SECRET|PASSWORD", variable)
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if f"{name}-sidecar" in SERVICES])
+def test_a_service_is_alone_with_its_sidecar(name):
+    assert SERVICES[name]["networks"] == [name] and COMPOSE["networks"][name] == {"internal": True}
+    assert "ports" not in SERVICES[name]
+    there = [other for other, service in SERVICES.items() if name in service.get("networks", [])]
+    assert sorted(there) == [name, f"{name}-sidecar"]
+    assert int(SERVICES[f"{name}-sidecar"]["stop_grace_period"].rstrip("s")) > 1 + 20
+
+
+def test_the_dockerfile_needs_no_buildkit_and_pins_its_bases():
+    assert "# syntax=" not in DOCKERFILE and "--mount" not in DOCKERFILE
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.M)
+    stages = re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, re.M)
+    for base in bases:
+        assert base in (*stages, "scratch") or re.search(r":\d+\.\d+\.\d+", base), base
+    toolchain = re.search(r'^rust-version = "([\d.]+)"', (REPOSITORY / "Cargo.toml").read_text(), re.M)[1]
+    assert f"rust:{toolchain}." in DOCKERFILE
+
+
+def test_prometheus_scrapes_every_program_of_ours_on_its_admin_port():
+    scraped = yaml.safe_load((REPOSITORY / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    targets = {target for job in scraped for config in job["static_configs"] for target in config["targets"]}
+    serving = {name for name in OURS if not name.startswith("register-")}
+    assert targets == {f"{name}:{9001 if name == 'auth-server' else 8081}" for name in serving}
+    for name in serving:
+        assert set(SERVICES[name]["networks"]) & set(SERVICES["prometheus"]["networks"])
