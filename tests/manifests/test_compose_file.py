@@ -1,6 +1,7 @@
 """What can be said of the compose file and the Dockerfile without an engine."""
 
 import re
+import tomllib
 
 import pytest
 import yaml
@@ -68,3 +69,12 @@ def test_prometheus_scrapes_every_program_of_ours_on_its_admin_port():
     assert targets == {f"{name}:{9001 if name == 'auth-server' else 8081}" for name in serving}
     for name in serving:
         assert set(SERVICES[name]["networks"]) & set(SERVICES["prometheus"]["networks"])
+
+
+def test_the_manifest_of_every_member_of_the_workspace_is_there_for_the_build():
+    """cargo reads all of them, also for a single program."""
+    let_in = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    workspace = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]
+    for member in workspace["members"]:
+        whole = any(member == directory or member.startswith(f"{directory}/") for directory in let_in)
+        assert whole or f"{member}/Cargo.toml" in let_in, f".dockerignore keeps {member}/Cargo.toml out"

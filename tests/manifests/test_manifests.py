@@ -41,7 +41,6 @@ NOT_YET = {
     ("auth-server", "POSTERN_TLS_CERT"),
     ("auth-server", "POSTERN_TLS_KEY"),
     ("sidecar", "POSTERN_AUTH_CA"),
-    ("sidecar", "POSTERN_POD_IP"),
 }
 # Overlays whose sidecars speak https:// to the auth server.
 NOT_YET_ACCEPTED = {("overlays/prod", "sidecar")}
