@@ -45,7 +45,7 @@ fn run() -> Result<(), Failure> {
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
     match command_line::parse::<Cli>()?.command {
         Command::Serve(args) => {
-            telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+            let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
             block_on(app::serve(&args))
         }
         Command::Check(args) => commands::check::run(&args),

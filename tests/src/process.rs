@@ -129,11 +129,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Waits for a stdout line that begins with `prefix` and returns the rest of it.
     ///
     /// # Panics
@@ -178,6 +173,11 @@ impl Process {
             stdout: self.stdout.text(),
             stderr: self.stderr.text(),
         }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends SIGTERM, as an orchestrator does.

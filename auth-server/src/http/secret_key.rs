@@ -1,4 +1,7 @@
 //! `GET {ctx}/client/user/secret/key` (contract §4.3): the verification key, for applications.
+//!
+//! The answer has no `ETag`: a 304 would spare no work, because the application is checked either way, and
+//! it has no place for the `success` that the contract's clients look for.
 
 use std::net::IpAddr;
 use std::sync::Arc;

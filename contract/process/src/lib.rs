@@ -12,6 +12,7 @@ pub mod health;
 pub mod healthcheck;
 pub mod histogram;
 pub mod listener;
+mod log_lines;
 pub mod secret_file;
 pub mod signals;
 pub mod telemetry;

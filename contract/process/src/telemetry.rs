@@ -13,6 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::Failure;
+pub use crate::log_lines::LogEnd;
+use crate::log_lines::LogLines;
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
@@ -61,18 +63,20 @@ const CAPPED_AT_INFO: [&str; 9] = [
 ];
 
 /// Installs the subscriber. `directives` has the syntax of `RUST_LOG`: `info`,
-/// `warn,sidecar=debug`.
+/// `warn,sidecar=debug`. What is returned is to be kept until the program ends.
 ///
 /// # Errors
 /// [`Failure::Config`] for directives that cannot be read, [`Failure::Software`] when a subscriber
 /// is already there.
-pub fn init(format: LogFormat, directives: &str) -> Result<(), Failure> {
+pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
     let filter = EnvFilter::builder()
         .parse(directives)
         .map_err(|error| Failure::Config(format!("--log-level: {error}")))?;
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry();
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    let (lines, end) = LogLines::to(std::io::stderr())
+        .map_err(|error| Failure::Software(format!("logs: {error}")))?;
+    let lines = fmt::layer().with_writer(lines);
     let installed = match format {
         LogFormat::Text => registry
             .with(guarded(lines.with_ansi(coloured), filter))
@@ -81,7 +85,8 @@ pub fn init(format: LogFormat, directives: &str) -> Result<(), Failure> {
             .with(guarded(lines.json().flatten_event(true), filter))
             .try_init(),
     };
-    installed.map_err(|error| Failure::Software(format!("logs: {error}")))
+    installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
+    Ok(end)
 }
 
 /// A layer that obeys the directives and, above them, the cap.

@@ -73,6 +73,8 @@ struct Tick {
     microseconds_each: f64,
     /// Until the last one was served.
     seconds: f64,
+    /// What the fleet itself used meanwhile, for who wonders which of the two was slow.
+    fleet_cpu_seconds: f64,
 }
 
 fn report(connections: Connections, fleet: usize, rounds: &[Tick]) {
@@ -98,6 +100,8 @@ fn report(connections: Connections, fleet: usize, rounds: &[Tick]) {
         "  all served after {all} s (target ≤ {TARGET_SECONDS} s: {})",
         verdict(all.median <= TARGET_SECONDS)
     );
+    let own = summary(|tick| tick.fleet_cpu_seconds);
+    println!("  the simulated fleet itself used {own} s of CPU meanwhile");
 }
 
 /// As many as the operating system lets this process open.
@@ -136,7 +140,11 @@ async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Ti
     // Not all at once: this is not what is measured.
     start.wait().await;
     let process = server.process().id();
-    let (before, begun) = (cpu::time_of(process), Instant::now());
+    let (before, own, begun) = (
+        cpu::time_of(process),
+        cpu::time_of(std::process::id()),
+        Instant::now(),
+    );
     start.wait().await;
     let mut last = Duration::ZERO;
     while let Some(outcome) = done.1.recv().await {
@@ -144,7 +152,9 @@ async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Ti
         last = last.max(served - begun);
     }
     let spent = cpu::time_of(process) - before;
+    let own = cpu::time_of(std::process::id()) - own;
     Tick {
+        fleet_cpu_seconds: own.as_secs_f64(),
         microseconds_each: microseconds_each(spent, 2 * fleet as u64),
         seconds: last.as_secs_f64(),
     }

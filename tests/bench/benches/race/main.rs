@@ -26,6 +26,10 @@ use tests::programs::repository;
 use crate::field::Field;
 use crate::measurements::measure;
 
+/// The sidecar's, so that bare Pingora differs from it in our code alone.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
