@@ -64,7 +64,7 @@ fn main() {
         let rounds: Vec<_> = (0..settings.rounds)
             .map(|_| runtime.block_on(tick(&server, fleet, connections)))
             .collect();
-        report(connections, fleet, &rounds);
+        report(connections, fleet, &rounds, &settings);
     }
 }
 
@@ -77,7 +77,7 @@ struct Tick {
     fleet_cpu_seconds: f64,
 }
 
-fn report(connections: Connections, fleet: usize, rounds: &[Tick]) {
+fn report(connections: Connections, fleet: usize, rounds: &[Tick], settings: &Settings) {
     let summary = |of: fn(&Tick) -> f64| {
         let values: Vec<_> = rounds.iter().map(of).collect();
         Summary::of(&values).expect("at least one round")
@@ -90,15 +90,14 @@ fn report(connections: Connections, fleet: usize, rounds: &[Tick]) {
         Connections::Open => "connections open before the tick",
         Connections::New => "a new connection for each request",
     };
-    let verdict = |met| if met { "met" } else { "missed" };
     println!("{fleet} sidecars, {how}:");
     println!(
         "  CPU of the auth server for a request: {cpu:.1} µs (target ≤ {TARGET_MICROSECONDS} µs: {})",
-        verdict(cpu.median <= TARGET_MICROSECONDS)
+        settings.verdict(cpu.median <= TARGET_MICROSECONDS)
     );
     println!(
         "  all served after {all} s (target ≤ {TARGET_SECONDS} s: {})",
-        verdict(all.median <= TARGET_SECONDS)
+        settings.verdict(all.median <= TARGET_SECONDS)
     );
     let own = summary(|tick| tick.fleet_cpu_seconds);
     println!("  the simulated fleet itself used {own} s of CPU meanwhile");

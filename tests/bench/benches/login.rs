@@ -74,11 +74,7 @@ fn measure(row: &Row, settings: &Settings) {
     }
     let of = |values: &[f64]| Summary::of(values).expect("at least one round");
     let share = Summary::of_ratios(&logins, &signatures).expect("at least one round");
-    let verdict = if share.median >= row.target {
-        "met"
-    } else {
-        "missed"
-    };
+    let verdict = settings.verdict(share.median >= row.target);
     println!("{name}, auth server {place}:");
     println!(
         "  openssl speed {}: {:.0} signatures/s",

@@ -33,6 +33,15 @@ impl Settings {
         }
     }
 
+    /// What to say of a target; nothing in a smoke run.
+    pub const fn verdict(&self, met: bool) -> &'static str {
+        match (self.smoke, met) {
+            (true, _) => "a smoke run: no verdict",
+            (false, true) => "met",
+            (false, false) => "missed",
+        }
+    }
+
     /// `full`, or `tiny` in a smoke run.
     pub const fn amount(&self, full: usize, tiny: usize) -> usize {
         if self.smoke { tiny } else { full }
