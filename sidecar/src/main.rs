@@ -81,11 +81,6 @@ fn run() -> Result<(), Failure> {
 
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     install_tls_provider()?;
-    telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
-    // First of all: Pingora would install ring's otherwise, and the whole product uses one library.
-    rustls::crypto::aws_lc_rs::default_provider()
-        .install_default()
-        .map_err(|_| Failure::Software("another TLS provider is installed already".to_owned()))?;
     let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let config = Config::new(args)?;
     for warning in config.warnings() {
