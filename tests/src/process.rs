@@ -222,10 +222,17 @@ impl Process {
 
     /// Resident memory in KiB, from `/proc`; `None` where there is none.
     pub fn resident_kib(&self) -> Option<u64> {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// The part of it that no file backs.
+    pub fn anonymous_kib(&self) -> Option<u64> {
+        self.memory_kib("RssAnon:")
+    }
+
+    fn memory_kib(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.trim().strip_suffix("kB")?.trim().parse().ok()
     }
 }

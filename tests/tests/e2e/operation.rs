@@ -11,8 +11,9 @@ use tests::sidecar::SidecarPlan;
 use tests::stack::{ForgedStack, Stack};
 use tests::wait;
 
-/// Issue 2: idle, each program stays below this. Debug builds are larger in the file, not in memory.
-const IDLE_LIMIT_KIB: u64 = 20 * 1024;
+/// What an idle program holds for itself. Pages of its executable come on top, which the kernel maps as
+/// it likes and a debug build has many of; `make bench` measures the release builds whole.
+const IDLE_LIMIT_KIB: u64 = 8 * 1024;
 
 #[test]
 fn lesson_d30_probes_and_metrics_need_no_token_and_are_on_their_own_port() {
@@ -56,7 +57,7 @@ fn lesson_d27_the_same_reason_code_is_in_body_challenge_metric_and_log() {
 }
 
 #[test]
-fn idle_each_program_stays_below_20_mb() {
+fn idle_each_program_holds_less_than_8_mb() {
     let stack = Stack::start();
     // Something was done, so that what is needed once is there.
     stack
@@ -67,7 +68,7 @@ fn idle_each_program_stays_below_20_mb() {
         (Program::AuthServer, stack.auth_server.process()),
         (Program::Sidecar, stack.sidecar.process()),
     ] {
-        let Some(resident) = process.resident_kib() else {
+        let Some(held) = process.anonymous_kib() else {
             return tests::skip::skip(
                 "the memory of idle programs",
                 "run on Linux, which has /proc",
@@ -76,14 +77,10 @@ fn idle_each_program_stays_below_20_mb() {
         // Past the test runner's capture: the figure is worth seeing when all is well, too.
         let _ = writeln!(
             std::io::stderr().lock(),
-            "{} idle: {resident} KiB resident",
+            "{} idle: {held} KiB of its own",
             program.name()
         );
-        assert!(
-            resident < IDLE_LIMIT_KIB,
-            "{} takes {resident} KiB",
-            program.name()
-        );
+        assert!(held < IDLE_LIMIT_KIB, "{} holds {held} KiB", program.name());
     }
 }
 
