@@ -35,15 +35,7 @@ COMPONENTS = {str(path.relative_to(K8S)): path for path in directories("Componen
 # A setting or a command of the plan that a program does not have yet. `strict`: the day it has, the
 # entry has to go.
 WAITING = pytest.mark.xfail(strict=True, reason="not in the program yet")
-NOT_YET = {
-    ("auth-server", "POSTERN_KEY_ENCRYPTION_KEY_FILE"),
-    ("auth-server", "POSTERN_REQUIRE_ENCRYPTED_KEYS"),
-    ("auth-server", "POSTERN_TLS_CERT"),
-    ("auth-server", "POSTERN_TLS_KEY"),
-    ("sidecar", "POSTERN_AUTH_CA"),
-}
-# Overlays whose sidecars speak https:// to the auth server.
-NOT_YET_ACCEPTED = {("overlays/prod", "sidecar")}
+NOT_YET = {("sidecar", "POSTERN_POD_IP")}
 
 
 def everything(scratch):
@@ -197,7 +189,7 @@ def containers_of_ours(name):
 @pytest.mark.parametrize(
     "name, which",
     [
-        pytest.param(name, which, marks=WAITING if (name, which) in NOT_YET_ACCEPTED else ())
+        (name, which)
         for name in KUSTOMIZATIONS
         for which in containers_of_ours(name)
     ],
