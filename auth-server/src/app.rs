@@ -137,7 +137,7 @@ fn registration(
     let listening = public
         .local_addr()
         .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
-    let (port, secure) = (listening.port(), false);
+    let (port, secure) = (listening.port(), config.certificate.is_some());
     let own = registry
         .advertised
         .instance(port, &config.context_path, secure);

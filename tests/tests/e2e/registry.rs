@@ -17,6 +17,7 @@ use tests::keys::SigningType;
 use tests::redis_server::RedisServer;
 use tests::rnacos_server::{PASSWORD, Rnacos, SERVICE, USER};
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::tls::Authority;
 use tests::token_forge::Forge;
 use tests::wait;
 
@@ -96,6 +97,29 @@ fn contract_1_the_auth_server_is_registered_as_auth_and_leaves_before_it_stops()
         output.contains("server_deregistered").then_some(())
     });
     assert!(!says_registered(&server));
+}
+
+#[test]
+fn a_server_with_a_certificate_is_registered_as_secure_and_found_over_https() {
+    let Some(registry) = Rnacos::start() else {
+        return;
+    };
+    let authority = Authority::new();
+    let server = registering(&registry.url())
+        .tls(&authority, &authority.issue("auth"))
+        .start()
+        .ready();
+    registry.lists(&[server.address()]);
+    assert_eq!(registry.hosts(SERVICE)[0]["metadata"]["secure"], "true");
+    let service = EchoService::start();
+    let url = format!("nacos+https://{}/auth", registry.address());
+    let sidecar = SidecarPlan::new(&service, &url)
+        .flags(["--auth-ca", &text(&authority.file())])
+        .flags(["--auth-server-name", "localhost"])
+        .start()
+        .ready();
+    let answer = sidecar.bearing(&server.login()).get("/orders/1");
+    assert_eq!(answer.status(), 200);
 }
 
 #[test]
