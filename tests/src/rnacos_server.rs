@@ -26,7 +26,7 @@ const GRPC_OFFSET: u16 = 1000;
 
 /// How often it is started for the sake of its first user, and how long it takes to know it by far.
 const STARTS: usize = 3;
-const KNOWS_ITS_USER: Duration = Duration::from_secs(8);
+const KNOWS_ITS_USER: Duration = Duration::from_secs(10);
 
 /// A registry, running or between two runs.
 #[derive(Debug)]
@@ -92,14 +92,15 @@ impl Rnacos {
         });
     }
 
-    /// It makes its first user once, a moment after its start, and where it is too busy then it never
-    /// does: starting it again is what helps.
+    /// It makes its first user once, a moment after its first start, and where it is too busy then it
+    /// never does: beginning anew, with nothing on disk, is what helps.
     fn token_of_the_first_user(&mut self) -> String {
         for _ in 0..STARTS {
             if let Some(token) = wait::within(KNOWS_ITS_USER, || self.log_in()) {
                 return token;
             }
             self.process = None;
+            self.directory = tempfile::tempdir().expect("a temporary directory");
             self.start_process();
         }
         wait::until("rnacos to know its user", || self.log_in())
