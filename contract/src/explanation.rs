@@ -326,8 +326,8 @@ fn distance(time: i64, now: i64) -> String {
     }
 }
 
-/// The two largest units.
-fn duration(seconds: u64) -> String {
+/// A time for people to read, in its two largest units: `3 min 20 s`.
+pub fn duration(seconds: u64) -> String {
     match (
         seconds / 86_400,
         seconds / 3600 % 24,

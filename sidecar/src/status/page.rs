@@ -1,5 +1,6 @@
 //! The pages as HTML. `maud` escapes every value that stands between tags or in an attribute.
 
+use contract::explanation::duration;
 use contract::rejection::Rejection;
 use maud::{DOCTYPE, Markup, html};
 
@@ -259,19 +260,5 @@ fn changes(generation: u64) -> String {
         0 => "Not changed since the start".to_owned(),
         1 => "Changed once since the start".to_owned(),
         count => format!("Changed {count} times since the start"),
-    }
-}
-
-fn duration(seconds: u64) -> String {
-    match (
-        seconds / 86_400,
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    ) {
-        (0, 0, 0, seconds) => format!("{seconds} s"),
-        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
-        (days, hours, ..) => format!("{days} d {hours} h"),
     }
 }
