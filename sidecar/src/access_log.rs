@@ -21,6 +21,7 @@ pub(crate) enum AccessLog {
 }
 
 /// What is said about one request.
+#[derive(Default)]
 pub(crate) struct Line<'a> {
     /// Method and target, where a request could be read at all.
     pub(crate) request: Option<(&'a Method, &'a [u8])>,

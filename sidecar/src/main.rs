@@ -5,6 +5,7 @@ mod access_log;
 mod admission;
 mod answer;
 mod background;
+mod bypass;
 mod cli;
 mod client_stream;
 mod client_tls;
@@ -16,6 +17,7 @@ mod conversation;
 mod discovery;
 mod drain;
 mod fault;
+mod forwarded;
 mod framing;
 mod host;
 mod http2_head;
@@ -32,7 +34,9 @@ mod response_head;
 mod server;
 mod status;
 mod stop;
+mod stream_end;
 mod target;
+mod token_places;
 mod upgrade;
 mod upstream;
 mod user_header;
@@ -104,13 +108,17 @@ fn log_filter(asked: &str) -> String {
 }
 
 fn check(args: &ServeArgs) -> Result<(), Failure> {
-    Config::new(args)?;
+    let warnings: String = Config::new(args)?
+        .warnings()
+        .iter()
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
     let text = toml::to_string(args).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
     // The file may not hold the secret itself: what is printed is to be a usable one.
     let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
-    let text = text + secret.unwrap_or_default();
+    let text = warnings + &text + secret.unwrap_or_default();
     // A reader who has seen enough may close the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())

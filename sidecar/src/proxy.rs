@@ -1,10 +1,12 @@
 //! The phases of one request. Each delegates: what to do with the request is decided in
 //! [`crate::admission`], what to say about it in [`crate::answer`].
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -20,6 +22,7 @@ use crate::answer::Answer;
 use crate::client_stream::ClientStream;
 use crate::clock::unix_seconds;
 use crate::conversation::Conversation;
+use crate::forwarded::{Client, ForwardedPolicy};
 use crate::keys::current::CurrentKeys;
 use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
@@ -27,7 +30,7 @@ use crate::outcome::Outcome;
 use crate::reports::Reports;
 use crate::stop::Draining;
 use crate::upstream::{Sent, Tries, Upstream};
-use crate::{fault, response_head};
+use crate::{fault, response_head, stream_end, token_places};
 
 /// Longer than the idle time of the usual load balancers (60 s), so that they close first and never
 /// send into a connection that is just being closed.
@@ -42,6 +45,9 @@ pub(crate) struct AuthProxy {
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
     pub(crate) reports: Reports,
+    pub(crate) request_body_timeout: Option<Duration>,
+    pub(crate) end_streams: bool,
+    pub(crate) forwarded: ForwardedPolicy,
     pub(crate) metrics: Metrics,
     pub(crate) marking: Marking,
     pub(crate) draining: Draining,
@@ -92,8 +98,34 @@ impl AuthProxy {
             target_to_send: request.raw_path(),
         };
         let keys = self.keys.load();
+        let keys = self.keys.usable(keys.as_deref(), Instant::now());
         self.rules
-            .admit(head, keys.as_deref(), unix_seconds(SystemTime::now()))
+            .admit(head, keys, unix_seconds(SystemTime::now()))
+    }
+
+    /// Has a stream end when its token does.
+    fn end_with_token(&self, forward: &Forward) {
+        let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
+            return;
+        };
+        let left = ends_at.saturating_sub(unix_seconds(SystemTime::now()));
+        stream_end::end_in(Duration::from_secs(u64::try_from(left).unwrap_or_default()));
+    }
+
+    /// Prepares a connection for what was just admitted.
+    fn prepare(&self, session: &mut Session, forward: &Forward) {
+        let may_be_silent = forward.conversation == Conversation::WebSocket;
+        session.set_read_timeout(self.request_body_timeout.filter(|_| !may_be_silent));
+        if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
+            stream_end::expect_body(self.request_body_timeout);
+        }
+        // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
+        let is_http_1_0 = session.req_header().version == Version::HTTP_10;
+        session.set_ignore_info_resp(is_http_1_0);
+        if forward.conversation == Conversation::Grpc {
+            // It may send for ever before it is answered.
+            self.end_with_token(forward);
+        }
     }
 
     fn cannot_carry(&self, forward: &Forward) -> bool {
@@ -142,6 +174,16 @@ fn allow_pipelining(session: &mut Session) {
     }
 }
 
+fn client_of(session: &Session) -> Client {
+    let address = session.client_addr().and_then(|address| address.as_inet());
+    Client {
+        address: address.map(SocketAddr::ip),
+        tls: session
+            .digest()
+            .is_some_and(|digest| digest.ssl_digest.is_some()),
+    }
+}
+
 /// HTTP/2 clients send a cookie field for each cookie; HTTP/1.1 knows one (RFC 9113 §8.2.3).
 fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
     let cookies: Vec<&[u8]> = request
@@ -168,16 +210,6 @@ fn is_answered(session: &Session) -> bool {
     session.response_written().is_some_and(|head| {
         !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
     })
-}
-
-/// Prepares a connection for what was just admitted.
-fn prepare(session: &mut Session, forward: &Forward) {
-    if forward.conversation == Conversation::WebSocket {
-        session.set_read_timeout(None);
-    }
-    // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
-    let is_http_1_0 = session.req_header().version == Version::HTTP_10;
-    session.set_ignore_info_resp(is_http_1_0);
 }
 
 #[async_trait]
@@ -224,7 +256,7 @@ impl ProxyHttp for AuthProxy {
                 Answer::refusal(Rejection::UpgradeNotAllowed)
             }
             Ok(Admission::Forward(forward)) => {
-                prepare(session, &forward);
+                self.prepare(session, &forward);
                 ctx.outcome = forward.outcome();
                 ctx.forward = Some(forward);
                 return Ok(false);
@@ -328,7 +360,24 @@ impl ProxyHttp for AuthProxy {
         for (name, value) in ctx.marks.to_send() {
             request.insert_header(name, value)?;
         }
+        let sources = self.rules.interceptor.sources();
+        token_places::remove_from(request, sources, self.forward_authorization)?;
+        self.forwarded.apply(request, client_of(session))?;
         self.rules.user_header.apply(request, forward.user.as_ref())
+    }
+
+    async fn request_body_filter(
+        &self,
+        session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        let is_call = |forward: &Forward| forward.conversation == Conversation::Grpc;
+        if session.is_http2() && !ctx.forward.as_ref().is_some_and(is_call) {
+            stream_end::expect_body(self.request_body_timeout.filter(|_| !end_of_stream));
+        }
+        Ok(())
     }
 
     async fn upstream_response_filter(
@@ -353,6 +402,17 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
+        if let Some(forward) = &ctx.forward
+            && forward
+                .conversation
+                .becomes_stream(response.status, &response.headers)
+        {
+            self.end_with_token(forward);
+        }
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            let offered = &session.req_header().headers;
+            token_places::choose_protocol(response, self.rules.interceptor.sources(), offered)?;
+        }
         response_head::correct(response, session.req_header().version);
         for (name, value) in ctx.marks.echo() {
             response.insert_header(name, value)?;

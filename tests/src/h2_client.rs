@@ -312,7 +312,7 @@ impl FrameClient {
     }
 
     /// The next frame; `None` when the server has closed.
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -329,7 +329,7 @@ impl FrameClient {
     /// What becomes of this stream.
     pub fn fate(&mut self, stream: u32) -> Fate {
         let mut body = Vec::new();
-        while let Some(frame) = self.next() {
+        while let Some(frame) = self.next_frame() {
             match frame.kind {
                 4 if frame.flags & 1 == 0 => self.frame(4, 1, 0, &[]),
                 7 => return Fate::Closed,

@@ -129,11 +129,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Waits for a stdout line that begins with `prefix` and returns the rest of it.
     ///
     /// # Panics

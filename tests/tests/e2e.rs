@@ -13,8 +13,10 @@ mod e2e {
     mod ambiguous_requests;
     mod attack_tokens;
     mod auth_server_paths;
+    mod bodies;
     mod client_tls;
     mod command_line;
+    mod conformance;
     mod current_user;
     mod documents;
     mod envelope;
@@ -40,8 +42,10 @@ mod e2e {
     mod signing_types;
     mod spoofing;
     mod spring;
+    mod streams;
     mod tls;
     mod token_cache;
+    mod token_places;
     mod upstream_failures;
     mod upstreams;
     mod users;

@@ -67,7 +67,8 @@ impl Interception {
             .interceptor
             .judge(request.method(), path.as_bytes(), request.headers())
         {
-            Judgement::Pass => Ok(None),
+            // A preflight carries no token; the origins it may come from are not configured yet.
+            Judgement::Pass | Judgement::Preflight { .. } => Ok(None),
             Judgement::Reject(rejection) => Err(rejection),
             Judgement::NeedsToken(token) | Judgement::UserDetails(token) => {
                 self.verify(token, now).map(Some)

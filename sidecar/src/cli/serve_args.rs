@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::access_log::AccessLog;
 use crate::discovery::without_credentials;
+use crate::forwarded::ForwardedPolicy;
 
 /// What `serve` and `check` take. Serialised, it is the effective configuration.
 #[derive(Debug, Args, Serialize)]
@@ -86,6 +87,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_UPSTREAM_SERVER_NAME", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_server_name: Option<String>,
+
+    /// Address of the pod, to look once a minute whether the service answers there too, where nobody
+    /// asks for a token; a warning and a metric say so
+    #[arg(long, env = "POSTERN_POD_IP", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_ip: Option<IpAddr>,
+
+    /// Not to be ready while the service answers on --pod-ip
+    #[arg(long, env = "POSTERN_REFUSE_BYPASS")]
+    pub(crate) refuse_bypass: bool,
 
     /// The auth server with its context path: http://HOST:PORT/CONTEXT, dns://NAME:PORT/CONTEXT
     /// to resolve the name at each tick and go round its addresses, or
@@ -187,6 +198,33 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) pass: Vec<String>,
 
+    /// Ant pattern, relative to the context path, of paths where a token may be missing: the request
+    /// is then forwarded without a user. A bad token is refused there too. Written as --pass
+    #[arg(
+        long,
+        env = "POSTERN_OPTIONAL",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
+    pub(crate) optional: Vec<String>,
+
+    /// Cookie that may hold the token where there is no Authorization header. Requests that may change
+    /// something are refused if another site made the browser send them
+    #[arg(long, env = "POSTERN_TOKEN_COOKIE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_cookie: Option<String>,
+
+    /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, which is all that a
+    /// browser can send
+    #[arg(long, env = "POSTERN_WEBSOCKET_TOKEN")]
+    pub(crate) websocket_token: bool,
+
+    /// What becomes of X-Forwarded-For, -Proto, -Host and Forwarded: the client's address is appended,
+    /// everything a client says is overwritten, or nothing is touched
+    #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
+    #[serde(serialize_with = "word")]
+    pub(crate) forwarded: ForwardedPolicy,
+
     /// Header that tells the service who the user is
     #[arg(
         long,
@@ -233,6 +271,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
     pub(crate) reuse_after_body: bool,
 
+    /// Whether WebSockets, server-sent events and gRPC calls are closed when the token that opened
+    /// them expires (exp and leeway)
+    #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    pub(crate) end_streams: bool,
+
     /// When to fetch the verification key: cron expression with seconds, in UTC
     #[arg(
         long,
@@ -241,6 +284,16 @@ pub(crate) struct ServeArgs {
         value_name = "CRON"
     )]
     pub(crate) refresh_cron: String,
+
+    /// Seconds for which keys are trusted that cannot be fetched again, for example while the auth
+    /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever
+    #[arg(
+        long,
+        env = "POSTERN_MAX_KEY_AGE",
+        default_value_t = 86_400,
+        value_name = "SECONDS"
+    )]
+    pub(crate) max_key_age: u64,
 
     /// Seconds for connecting to the service
     #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
@@ -260,6 +313,15 @@ pub(crate) struct ServeArgs {
     /// connection may be silent for as long
     #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..60), value_name = "SECONDS")]
     pub(crate) request_header_timeout: u64,
+
+    /// Seconds a client may be silent within the body of its request; 0 for ever. WebSockets are exempt
+    #[arg(
+        long,
+        env = "POSTERN_REQUEST_BODY_TIMEOUT",
+        default_value_t = 60,
+        value_name = "SECONDS"
+    )]
+    pub(crate) request_body_timeout: u64,
 
     /// Most connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384
