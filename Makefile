@@ -69,6 +69,27 @@ tests: cmake
 	    cargo test $(LOCKED) --workspace; \
 	fi
 
+.PHONY: conformance
+conformance: cmake ## Others' clients through the sidecar: h2load, nghttp, curl, grpcio, websockets (after `make venv`)
+	cargo build $(LOCKED) --workspace --bins
+	cargo test $(LOCKED) -p tests --test e2e -- conformance:: --nocapture
+
+.PHONY: bodies
+bodies: cmake ## 1 GiB up and down through the sidecar in flat memory (BYTES: another size)
+	cargo build $(LOCKED) --workspace --bins
+	POSTERN_TEST_BODY_BYTES=$(or $(BYTES),1073741824) \
+	    cargo test $(LOCKED) -p tests --test e2e -- bodies::a_large_body --nocapture
+
+.PHONY: restarts
+restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside another, under load, 5 minutes
+	cargo build $(LOCKED) --workspace --bins
+	POSTERN_TEST_RESTARTS=200 POSTERN_TEST_STOPS=50 \
+	    cargo test $(LOCKED) -p tests --test e2e -- restarts --nocapture
+
+.PHONY: fuzz
+fuzz: ## Fuzz tokens and paths for FUZZ_SECONDS each, 60 unless told otherwise
+	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
+
 .PHONY: policy
 policy:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the tests: another implementation of tokens, and what checks
-# manifests and containers.
+# Makes the Python environment of the tests: others' programs that play the other side of the interop
+# tests, and what checks manifests and containers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$1
@@ -9,7 +9,8 @@ installed=$venv/requirements.txt
 
 # A virtual environment breaks when the Python it was made from is replaced: ask it, do not look at it.
 works() {
-    "$venv/bin/python" -c 'import jwt, cryptography, pytest, yaml, kubernetes_validate' 2>/dev/null
+    "$venv/bin/python" -c 'import jwt, cryptography, grpc, websockets' 2>/dev/null &&
+        "$venv/bin/python" -c 'import pytest, yaml, kubernetes_validate' 2>/dev/null
 }
 
 cmp --silent "$wanted" "$installed" && works && exit 0

@@ -17,6 +17,13 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
 "${POSTERN_TEST_PYTHON:-python3}" -c 'import jwt, cryptography' 2>/dev/null ||
     skip "PyJWT interop tests (PyJWT, cryptography)" "make venv"
 
+"${POSTERN_TEST_PYTHON:-python3}" -c 'import grpc, websockets' 2>/dev/null ||
+    skip "gRPC and WebSocket conformance (grpcio, websockets)" "make venv"
+for tool in h2load nghttp; do
+    command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
+done
+command -v curl >/dev/null || skip "HTTP conformance (curl)" "apt-get install curl"
+
 demo_service() {
     command -v "$1" >/dev/null || skip "the demo service in $2 ($1)" "apt-get install $3"
 }

@@ -1,8 +1,10 @@
-//! The only parser of `Authorization`.
+//! The only parser of `Authorization`, and of the other places a token may stand in where that is
+//! configured.
 
 use std::fmt;
 
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL};
 
 use crate::rejection::Rejection;
 
@@ -49,6 +51,80 @@ pub fn from_headers(
     parse(field.as_bytes()).map(Some)
 }
 
+/// Reads the token from the cookie of this name; `None` where there is no such cookie.
+///
+/// # Errors
+/// [`Rejection::AuthorizationTooLarge`]; [`Rejection::TokenMalformed`], also for two cookies of the
+/// name: which one would it be?
+pub fn from_cookie<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+    max_bytes: usize,
+) -> Result<Option<Bearer<'a>>, Rejection> {
+    let mut tokens = cookies(headers)
+        .filter_map(|(known_as, value)| (known_as == name.as_bytes()).then_some(value));
+    match (tokens.next(), tokens.next()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(Rejection::TokenMalformed),
+        (Some(token), None) => bounded(token, max_bytes).map(Some),
+    }
+}
+
+/// Name and value of each cookie (RFC 6265 §4.2.1).
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
+        .filter_map(|pair| {
+            let pair = pair.trim_ascii();
+            let equals = pair.iter().position(|&byte| byte == b'=')?;
+            let (name, value) = pair.split_at(equals);
+            Some((name, value.get(1..)?))
+        })
+}
+
+/// The name under which a browser's WebSocket announces its token: `new WebSocket(url, ["bearer", token])`.
+const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
+
+/// Reads the token from `Sec-WebSocket-Protocol: bearer, TOKEN`, all that a browser lets a WebSocket
+/// send; `None` where the first protocol is another.
+///
+/// # Errors
+/// [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`].
+pub fn from_websocket_protocol(
+    headers: &HeaderMap,
+    max_bytes: usize,
+) -> Result<Option<Bearer<'_>>, Rejection> {
+    let mut protocols = websocket_protocols(headers);
+    if protocols.next() != Some(WEBSOCKET_PROTOCOL) {
+        return Ok(None);
+    }
+    let token = protocols.next().ok_or(Rejection::TokenMalformed)?;
+    bounded(token, max_bytes).map(Some)
+}
+
+/// The protocols that are left without the token; `None` where none carries one.
+pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
+    let mut protocols = websocket_protocols(headers);
+    (protocols.next() == Some(WEBSOCKET_PROTOCOL)).then(|| protocols.skip(1).collect())
+}
+
+fn websocket_protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+}
+
+fn bounded(token: &[u8], max_bytes: usize) -> Result<Bearer<'_>, Rejection> {
+    if token.len() > max_bytes {
+        return Err(Rejection::AuthorizationTooLarge);
+    }
+    token68(token)
+}
+
 fn parse(field: &[u8]) -> Result<Bearer<'_>, Rejection> {
     let end_of_scheme = field.iter().position(|&b| b == b' ').unwrap_or(field.len());
     let (scheme, rest) = field.split_at(end_of_scheme);
@@ -56,7 +132,10 @@ fn parse(field: &[u8]) -> Result<Bearer<'_>, Rejection> {
         return Err(Rejection::AuthorizationScheme);
     }
     let spaces = rest.iter().take_while(|&&b| b == b' ').count();
-    let token = &rest[spaces..];
+    token68(&rest[spaces..])
+}
+
+fn token68(token: &[u8]) -> Result<Bearer<'_>, Rejection> {
     if token.is_empty() || !is_all_token68(token) {
         return Err(Rejection::TokenMalformed);
     }
@@ -146,5 +225,84 @@ mod tests {
             read(&[too_large.as_bytes()]),
             Err(Rejection::AuthorizationTooLarge)
         );
+    }
+
+    fn headers_of(name: http::HeaderName, values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(&name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_cookie_is_found_by_its_whole_name_and_is_the_only_one() {
+        for (cookies, expected) in [
+            (&["token=a.b.c"][..], Ok(Some("a.b.c"))),
+            (&["x=1; token=a.b.c ;y"], Ok(Some("a.b.c"))),
+            (&["x=1", "token=a.b.c"], Ok(Some("a.b.c"))),
+            (&["xtoken=a; Token=b; token2=c"], Ok(None)),
+            (&["token"], Ok(None)),
+            (&[], Ok(None)),
+            (&["token="], Err(Rejection::TokenMalformed)),
+            (&["token=\"a.b.c\""], Err(Rejection::TokenMalformed)),
+            (&["token=a b"], Err(Rejection::TokenMalformed)),
+            (&["token=a; token=a"], Err(Rejection::TokenMalformed)),
+            (&["token=a", "token=b"], Err(Rejection::TokenMalformed)),
+            (
+                &["token=aaaaaaaaaaa"],
+                Err(Rejection::AuthorizationTooLarge),
+            ),
+        ] {
+            let headers = headers_of(COOKIE, cookies);
+            let token = from_cookie(&headers, "token", 10);
+            assert_eq!(
+                token.map(|token| token.map(Bearer::as_str)),
+                expected,
+                "{cookies:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_websocket_announces_its_token_as_the_first_two_protocols() {
+        for (protocols, expected, left) in [
+            (&["bearer, a.b.c"][..], Ok(Some("a.b.c")), Some(vec![])),
+            (
+                &["bearer,a.b.c,chat", "log"],
+                Ok(Some("a.b.c")),
+                Some(vec!["chat", "log"]),
+            ),
+            (&["bearer", "a.b.c"], Ok(Some("a.b.c")), Some(vec![])),
+            (&["chat, bearer, a.b.c"], Ok(None), None),
+            (&["Bearer, a.b.c"], Ok(None), None),
+            (&[], Ok(None), None),
+            (&["bearer"], Err(Rejection::TokenMalformed), Some(vec![])),
+            (&["bearer,"], Err(Rejection::TokenMalformed), Some(vec![])),
+            (
+                &["bearer, a b"],
+                Err(Rejection::TokenMalformed),
+                Some(vec![]),
+            ),
+            (
+                &["bearer, aaaaaaaaaaa"],
+                Err(Rejection::AuthorizationTooLarge),
+                Some(vec![]),
+            ),
+        ] {
+            let headers = headers_of(SEC_WEBSOCKET_PROTOCOL, protocols);
+            let token = from_websocket_protocol(&headers, 10);
+            assert_eq!(
+                token.map(|token| token.map(Bearer::as_str)),
+                expected,
+                "{protocols:?}"
+            );
+            let left = left.map(|left| left.into_iter().map(str::as_bytes).collect::<Vec<_>>());
+            assert_eq!(
+                websocket_protocols_without_token(&headers),
+                left,
+                "{protocols:?}"
+            );
+        }
     }
 }

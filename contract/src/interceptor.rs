@@ -43,8 +43,19 @@ pub enum Judgement<'a> {
 pub struct Interceptor {
     context: ContextPath,
     pass_list: PassList,
+    optional: Option<PassList>,
+    sources: TokenSources,
     max_authorization_bytes: usize,
     allowed_origins: AllowedOrigins,
+}
+
+/// Where a token may stand besides `Authorization`, which comes first wherever it is sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenSources {
+    /// In the cookie of this name.
+    pub cookie: Option<String>,
+    /// In `Sec-WebSocket-Protocol`, behind `bearer`.
+    pub websocket_protocol: bool,
 }
 
 impl Interceptor {
@@ -58,6 +69,11 @@ impl Interceptor {
         Self {
             context,
             pass_list,
+            optional: None,
+            sources: TokenSources {
+                cookie: None,
+                websocket_protocol: false,
+            },
             max_authorization_bytes,
             allowed_origins: AllowedOrigins::new(Vec::new()),
         }
@@ -73,6 +89,38 @@ impl Interceptor {
     /// The origins that were given.
     pub const fn allowed_origins(&self) -> &AllowedOrigins {
         &self.allowed_origins
+    }
+
+    /// The same one that also takes a token from these places.
+    #[must_use]
+    pub fn with_sources(self, sources: TokenSources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// The same one that lets a request without a token pass on these paths, relative to the context
+    /// path; one with a token is held to it there as elsewhere.
+    #[must_use]
+    pub fn with_optional(self, optional: PassList) -> Self {
+        let optional = Some(optional);
+        Self { optional, ..self }
+    }
+
+    /// Where tokens may stand.
+    pub const fn sources(&self) -> &TokenSources {
+        &self.sources
+    }
+
+    /// The token, from the first place that has one. One that is there but bad is never passed over.
+    fn token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Bearer<'a>>, Rejection> {
+        let most = self.max_authorization_bytes;
+        let mut token = bearer::from_headers(headers, most)?;
+        if token.is_none() && self.sources.websocket_protocol {
+            token = bearer::from_websocket_protocol(headers, most)?;
+        }
+        if let (None, Some(name)) = (token, &self.sources.cookie) {
+            token = bearer::from_cookie(headers, name, most)?;
+        }
+        Ok(token)
     }
 
     /// Judges one request. `path` is the request target's path as it arrived, without the query:
@@ -129,11 +177,16 @@ impl Interceptor {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(Judgement::Pass);
         }
-        let token = observer.check(
-            "authorization",
-            bearer::from_headers(headers, self.max_authorization_bytes)
-                .and_then(|token| token.ok_or(Rejection::TokenMissing)),
-        )?;
+        let is_optional = || {
+            let matches = |list: &PassList| relative.is_some_and(|path| list.matches(path));
+            !is_user_details && self.optional.as_ref().is_some_and(matches)
+        };
+        let token = match self.token(headers) {
+            Ok(None) if is_optional() => return Ok(Judgement::Pass),
+            Ok(token) => token.ok_or(Rejection::TokenMissing),
+            Err(rejection) => Err(rejection),
+        };
+        let token = observer.check("authorization", token)?;
         Ok(if is_user_details {
             Judgement::UserDetails(token)
         } else {
@@ -272,6 +325,73 @@ mod tests {
         ] {
             let fields = [(HeaderName::from_static(name), "/orders/static/x")];
             assert_eq!(kind(Method::GET, "/orders/list", &fields), "token_missing");
+        }
+    }
+
+    #[test]
+    fn on_an_optional_path_a_token_may_be_missing_but_not_bad() {
+        let interceptor = interceptor().with_optional(PassList::parse(["/feed/**"]).unwrap());
+        let judge = |path: &str, fields: &[(HeaderName, &str)]| {
+            let headers = headers(fields);
+            match interceptor.judge(&Method::GET, path.as_bytes(), &headers) {
+                Judgement::Pass => "pass",
+                Judgement::NeedsToken(_) => "token",
+                Judgement::UserDetails(_) => "user",
+                Judgement::Preflight { .. } => "preflight",
+                Judgement::Reject(rejection) => rejection.reason(),
+            }
+        };
+        for (path, authorization, expected) in [
+            ("/orders/feed/1", None, "pass"),
+            ("/orders/feed/1", Some("Bearer a.b.c"), "token"),
+            ("/orders/feed/1", Some("Bearer ,"), "token_malformed"),
+            ("/orders/feed/1", Some(""), "authorization_scheme"),
+            ("/orders/feed//1", None, "token_missing"),
+            ("/orders/list", None, "token_missing"),
+            ("/feed/1", None, "token_missing"),
+        ] {
+            let fields = authorization.map(|value| (AUTHORIZATION, value));
+            assert_eq!(
+                judge(path, fields.as_slice()),
+                expected,
+                "{path} {authorization:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_token_is_taken_from_other_places_only_where_that_is_configured_and_after_authorization() {
+        let cookie = (HeaderName::from_static("cookie"), "t=c.o.k");
+        let protocol = (
+            HeaderName::from_static("sec-websocket-protocol"),
+            "bearer, w.s.p",
+        );
+        let bearer = (AUTHORIZATION, "Bearer a.b.c");
+        let all = TokenSources {
+            cookie: Some("t".to_owned()),
+            websocket_protocol: true,
+        };
+        for (sources, fields, token) in [
+            (
+                TokenSources::default(),
+                vec![cookie.clone(), protocol.clone()],
+                None,
+            ),
+            (all.clone(), vec![cookie.clone()], Some("c.o.k")),
+            (
+                all.clone(),
+                vec![cookie.clone(), protocol.clone()],
+                Some("w.s.p"),
+            ),
+            (all, vec![cookie, protocol, bearer], Some("a.b.c")),
+        ] {
+            let headers = headers(&fields);
+            let interceptor = interceptor().with_sources(sources);
+            let judged = match interceptor.judge(&Method::GET, b"/orders/list", &headers) {
+                Judgement::NeedsToken(token) => Some(token.as_str()),
+                _ => None,
+            };
+            assert_eq!(judged, token);
         }
     }
 }

@@ -88,6 +88,9 @@ rejections! {
     /// The request did not arrive in time.
     RequestTimeout: REQUEST_TIMEOUT, "request_timeout", "the request did not arrive in time", none;
 
+    /// A browser sent a token's cookie because another site told it to.
+    CrossSite: FORBIDDEN, "cross_site", "another site made the browser send this request", none;
+
     // The token.
     /// The request carries no token.
     TokenMissing: UNAUTHORIZED, "token_missing", "no access token was sent", bare;

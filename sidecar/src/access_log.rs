@@ -8,6 +8,7 @@ use process::access_log::{Entry, short};
 use crate::outcome::Outcome;
 
 /// What is said about one request.
+#[derive(Default)]
 pub(crate) struct Line<'a> {
     /// Method and target, where a request could be read at all.
     pub(crate) request: Option<(&'a Method, &'a [u8])>,

@@ -13,11 +13,12 @@ use contract::observer::{Observer, Unobserved};
 use contract::rejection::Rejection;
 use contract::user_details::CurrentUserDetails;
 use contract::verifier::VerificationPolicy;
-use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 
 use crate::conversation::Conversation;
 use crate::keys::current::KeyState;
 use crate::target::Target;
+use crate::token_places::is_forged_across_sites;
 use crate::user_header::UserHeader;
 use crate::verified_tokens::VerifiedToken;
 use crate::{framing, http2_head, outcome::Outcome};
@@ -69,6 +70,8 @@ pub(crate) struct Forward {
     pub(crate) conversation: Conversation,
     /// Whether a body follows, which the service may leave unread.
     pub(crate) body: bool,
+    /// Until when, in seconds since the epoch, a stream may go on; `None` without an expiry.
+    pub(crate) ends_at: Option<i64>,
 }
 
 impl Forward {
@@ -113,16 +116,16 @@ pub(crate) struct AdmissionRules {
 }
 
 impl AdmissionRules {
-    /// Decides about `request` at `now` (seconds since the epoch). `keys` is `None` until the
-    /// first key was fetched; there is no placeholder that could be mistaken for one. What they
-    /// verified before is not verified again, but held to its times.
+    /// Decides about `request` at `now` (seconds since the epoch). `keys` is a refusal until the
+    /// first key was fetched, and again when it is too old; there is no placeholder that could be
+    /// mistaken for one. What they verified before is not verified again, but held to its times.
     ///
     /// # Errors
     /// Why it is refused.
     pub(crate) fn admit(
         &self,
         request: RequestHead<'_>,
-        keys: Option<&KeyState>,
+        keys: Result<&KeyState, Rejection>,
         now: i64,
     ) -> Result<Admission, Rejection> {
         self.admit_observed(request, keys, now, &mut Unobserved)
@@ -135,7 +138,7 @@ impl AdmissionRules {
     pub(crate) fn admit_observed(
         &self,
         request: RequestHead<'_>,
-        keys: Option<&KeyState>,
+        keys: Result<&KeyState, Rejection>,
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Admission, Rejection> {
@@ -147,67 +150,96 @@ impl AdmissionRules {
         } = request;
         let target = observer.check("framing", request.checked_target())?;
         let conversation = Conversation::asked_for(method, version, headers);
+        let is_websocket = conversation == Conversation::WebSocket;
         let judgement = self
             .interceptor
             .judge_observed(method, target.path(), headers, observer);
-        let user = match judgement {
+        let (user, ends_at) = match judgement {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {
                 let body = self.user_details(keys, token, now, observer)?;
                 return Ok(Admission::UserDetails(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
-            Judgement::Pass if conversation == Conversation::WebSocket => {
+            Judgement::Pass if is_websocket => {
                 return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
+            }
+            Judgement::Pass => (None, None),
+            Judgement::NeedsToken(_) if self.is_forged(&request, is_websocket) => {
+                return observer.check("cross_site", Err(Rejection::CrossSite));
+            }
+            Judgement::NeedsToken(token) => {
+                let verified = self.verified(keys, token, now, observer)?;
+                (Some(verified.user), verified.validity.expires_at)
             }
             Judgement::Preflight {
                 of_user_details: true,
             } => return Ok(Admission::Preflight),
-            Judgement::Pass | Judgement::Preflight { .. } => None,
-            Judgement::NeedsToken(token) => Some(self.user(keys, token, now, observer)?),
+            Judgement::Preflight { .. } => (None, None),
         };
         Ok(Admission::Forward(Forward {
             user,
             target: target.replacement()?,
             conversation,
             body: request.has_body(),
+            ends_at: ends_at
+                .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
         }))
     }
 
-    /// The value of the user header.
-    fn user<O: Observer>(
+    fn is_forged(&self, request: &RequestHead<'_>, is_websocket: bool) -> bool {
+        let host = match request.wire {
+            Wire::Http2 {
+                authority: Some(authority),
+                ..
+            } => Some(authority),
+            _ => request.headers.get(header::HOST).map(HeaderValue::as_bytes),
+        };
+        is_forged_across_sites(
+            &self.interceptor,
+            request.method,
+            is_websocket,
+            request.headers,
+            host,
+        )
+    }
+
+    /// The value of the user header, and how long it holds.
+    fn verified<O: Observer>(
         &self,
-        keys: Option<&KeyState>,
+        keys: Result<&KeyState, Rejection>,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
-    ) -> Result<HeaderValue, Rejection> {
-        let keys = observer.check("keys", keys.ok_or(Rejection::AuthKeysUnavailable))?;
+    ) -> Result<VerifiedToken, Rejection> {
+        let keys = observer.check("keys", keys)?;
         if let Some(known) = self.known::<O>(keys, token, now)? {
-            return Ok(known.user.clone());
+            return Ok(VerifiedToken::clone(&known));
         }
         let (details, validity) = self.verify(keys, token, now, observer)?;
         let user = observer.check("user_header", self.user_header.value(&details))?;
-        remember(keys, token, user.clone(), validity);
-        Ok(user)
+        let verified = VerifiedToken { user, validity };
+        keys.verified_tokens().remember(token, verified.clone());
+        Ok(verified)
     }
 
     /// The answer's body.
     fn user_details<O: Observer>(
         &self,
-        keys: Option<&KeyState>,
+        keys: Result<&KeyState, Rejection>,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
     ) -> Result<Vec<u8>, Rejection> {
-        let keys = observer.check("keys", keys.ok_or(Rejection::AuthKeysUnavailable))?;
+        let keys = observer.check("keys", keys)?;
         let details = match self.known::<O>(keys, token, now)? {
             Some(known) => self.user_header.user(&known.user)?,
             None => {
                 let (details, validity) = self.verify(keys, token, now, observer)?;
                 // Who is too large for the header is shown all the same.
                 if let Ok(user) = self.user_header.value(&details) {
-                    remember(keys, token, user, validity);
+                    let verified = VerifiedToken { user, validity };
+                    keys.verified_tokens().remember(token, verified);
                 }
                 details
             }
@@ -247,12 +279,6 @@ impl AdmissionRules {
         self.policy.check_times(known.validity, now)?;
         Ok(Some(known))
     }
-}
-
-/// Keeps what these keys have just verified.
-fn remember(keys: &KeyState, token: Bearer<'_>, user: HeaderValue, validity: Validity) {
-    let verified = VerifiedToken { user, validity };
-    keys.verified_tokens().remember(token, verified);
 }
 
 #[cfg(test)]
@@ -351,7 +377,8 @@ mod tests {
             target_to_send: target.as_bytes(),
         };
         let keys = keys.map(CurrentKeys::load);
-        rules().admit(head, keys.as_ref().and_then(|keys| keys.as_deref()), now)
+        let state = keys.as_ref().and_then(|keys| keys.as_deref());
+        rules().admit(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
     }
 
     const WEBSOCKET: [(&str, &str); 3] = [
@@ -553,9 +580,9 @@ mod tests {
             "GET /orders/1?a=b HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nAuthorization: {token}\r\n\r\n"
         );
         let headers = HeaderMap::from_iter([
-            (http::header::HOST, HeaderValue::from_static("a")),
-            (http::header::ACCEPT, HeaderValue::from_static("*/*")),
-            (http::header::AUTHORIZATION, token.parse().unwrap()),
+            (header::HOST, HeaderValue::from_static("a")),
+            (header::ACCEPT, HeaderValue::from_static("*/*")),
+            (header::AUTHORIZATION, token.parse().unwrap()),
         ]);
         let head = RequestHead {
             method: &Method::GET,
@@ -564,7 +591,10 @@ mod tests {
             wire: Wire::Http1(raw.as_bytes()),
             target_to_send: b"/orders/1?a=b",
         };
-        let admit = || rules.admit(head, keys.as_deref(), NOW).map(drop);
+        let admit = || {
+            let keys = keys.as_deref().ok_or(Rejection::AuthKeysUnavailable);
+            rules.admit(head, keys, NOW).map(drop)
+        };
         assert_eq!(admit(), Ok(()));
         let again = allocation_counter::measure(|| assert_eq!(admit(), Ok(())));
         assert_eq!(again.count_total, 0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use contract::claim_mapping::ClaimMapping;
 use contract::cors::{AllowedOrigins, Origin};
-use contract::interceptor::Interceptor;
+use contract::interceptor::{Interceptor, TokenSources, USER_DETAILS_PATH};
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
@@ -15,6 +15,7 @@ use process::exit::Failure;
 
 use crate::access_log::AccessLog;
 use crate::admission::AdmissionRules;
+use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::RulesArgs;
 use crate::client_tls::{ClientTls, ClientTlsSettings};
@@ -43,15 +44,23 @@ pub(crate) struct Config {
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<ClientTlsSettings>,
     passes_everything: bool,
+    passes_user_details: bool,
+    /// Where the service is looked for on the pod's address, and whether it must not be found there.
+    pub(crate) bypass: Option<(SocketAddr, bool)>,
     pub(crate) rules: Arc<AdmissionRules>,
     pub(crate) upstream: UpstreamSettings,
     pub(crate) service_head: ServiceHead,
+    pub(crate) end_streams: bool,
     pub(crate) key_source: SourceSettings,
     trusts_shared_secret: bool,
     pub(crate) previous_key_grace: Duration,
     pub(crate) token_cache: TokenCache,
     pub(crate) refresh: Schedule,
+    /// `None` for ever.
+    pub(crate) max_key_age: Option<Duration>,
     pub(crate) request_header_timeout: Duration,
+    /// `None` waits for ever.
+    pub(crate) request_body_timeout: Option<Duration>,
     /// Where it was asked for.
     pub(crate) max_connections: Option<usize>,
     pub(crate) threads: usize,
@@ -67,12 +76,15 @@ impl Config {
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
         let key_source = key_source::settings(args)?;
+        let pass_list = pass_list(&args.rules)?;
         let rules = admission_rules(&args.rules, mapping(args)?)?;
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
             tls: client_tls(args)?,
-            passes_everything: passes_everything(&pass_list(&args.rules)?),
+            passes_everything: passes_everything(&pass_list),
+            passes_user_details: pass_list.matches(USER_DETAILS_PATH),
+            bypass: bypass(args)?,
             rules: Arc::new(rules),
             upstream: UpstreamSettings {
                 address: upstream_address(args)?,
@@ -80,6 +92,7 @@ impl Config {
                 tls: upstream_tls(args)?,
             },
             service_head: service_head(&args.rules),
+            end_streams: args.end_streams,
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
             previous_key_grace: Duration::from_secs(args.previous_key_grace),
             token_cache: TokenCache {
@@ -88,7 +101,9 @@ impl Config {
             },
             refresh: Schedule::new(&args.refresh_cron)
                 .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
+            max_key_age: patience(args.max_key_age),
             request_header_timeout: Duration::from_secs(args.request_header_timeout),
+            request_body_timeout: patience(args.request_body_timeout),
             max_connections: args.max_connections,
             threads: args.threads,
             stop: StopTimes {
@@ -133,6 +148,10 @@ impl Config {
         }
         if self.passes_everything {
             warnings.push("--pass: a pattern matches every path, so no request needs a token");
+        } else if self.passes_user_details {
+            warnings.push(
+                "--pass: a pattern matches /current/user/details, which needs a token all the same",
+            );
         }
         warnings
     }
@@ -173,7 +192,13 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
         pass_list(args)?,
         args.max_authorization_bytes,
     );
-    Ok(interceptor.with_allowed_origins(allowed_origins(args)?))
+    Ok(interceptor
+        .with_allowed_origins(allowed_origins(args)?)
+        .with_optional(patterns("optional", &args.optional)?)
+        .with_sources(TokenSources {
+            cookie: token_cookie(args)?,
+            websocket_protocol: args.websocket_token,
+        }))
 }
 
 fn allowed_origins(args: &RulesArgs) -> Result<AllowedOrigins, Failure> {
@@ -189,6 +214,7 @@ pub(crate) const fn service_head(args: &RulesArgs) -> ServiceHead {
     ServiceHead {
         forward_authorization: args.forward_authorization,
         reuse_after_body: args.reuse_after_body,
+        forwarded: args.forwarded,
     }
 }
 
@@ -209,8 +235,24 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
 }
 
 fn pass_list(args: &RulesArgs) -> Result<PassList, Failure> {
-    PassList::parse(args.pass.iter().map(String::as_str))
-        .map_err(|error| refused("pass", &error.pattern, error.source))
+    patterns("pass", &args.pass)
+}
+
+fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
+    PassList::parse(patterns.iter().map(String::as_str))
+        .map_err(|error| refused(flag, &error.pattern, error.source))
+}
+
+/// A name as RFC 6265 §4.1.1 has it.
+fn token_cookie(args: &RulesArgs) -> Result<Option<String>, Failure> {
+    let is_of_a_token =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    match args.token_cookie.as_deref() {
+        Some(name) if name.is_empty() || !name.bytes().all(is_of_a_token) => {
+            Err(refused("token-cookie", name, "is not the name of a cookie"))
+        }
+        name => Ok(name.map(ToOwned::to_owned)),
+    }
 }
 
 /// Tried on paths that nobody lists on purpose.
@@ -320,12 +362,24 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     }
 }
 
+fn bypass(args: &ServeArgs) -> Result<Option<(SocketAddr, bool)>, Failure> {
+    let Some(pod) = args.pod_ip else {
+        return Ok(None);
+    };
+    let target = bypass::target(&upstream_address(args)?, pod);
+    Ok(target.map(|target| (target, args.refuse_bypass)))
+}
+
 fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
-    let read = Duration::from_secs(args.upstream_read_timeout);
     UpstreamTimeouts {
         connect: Duration::from_secs(args.upstream_connect_timeout),
-        read: (!read.is_zero()).then_some(read),
+        read: patience(args.upstream_read_timeout),
     }
+}
+
+/// 0 is for ever.
+fn patience(seconds: u64) -> Option<Duration> {
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 fn parsed<T: std::str::FromStr<Err: Display>>(flag: &str, value: &str) -> Result<T, Failure> {
@@ -391,6 +445,9 @@ mod tests {
             (["--leeway", "301"], "--leeway"),
             (["--cors-origin", "*"], "--cors-origin"),
             (["--cors-origin", "https://app.example/"], "--cors-origin"),
+            (["--optional", "feed/**"], "--optional"),
+            (["--token-cookie", ""], "--token-cookie"),
+            (["--token-cookie", "a;b"], "--token-cookie"),
             (["--issuer", ""], "--issuer"),
             (["--audience", ""], "--audience"),
             (["--user-header", "Host"], "--user-header"),
@@ -549,6 +606,7 @@ mod tests {
             ("/*,/*/**", 1),
             ("/*", 0),
             ("/static/**", 0),
+            ("/current/**", 1),
             ("/**/*.js", 0),
         ] {
             let config = with(&["--pass", pattern]).unwrap();

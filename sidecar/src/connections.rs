@@ -20,10 +20,11 @@ use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
 use crate::reports::Reports;
+use crate::stream_end::TimedRequests;
 
 /// What the listening socket hands its connections to.
 pub(crate) struct ClientConnections {
-    proxy: Arc<HttpProxy<AuthProxy>>,
+    requests: Arc<TimedRequests>,
     tls: Option<ClientTls>,
     unread: Arc<dyn UnreadRequests>,
     limit: ConnectionLimit,
@@ -41,7 +42,10 @@ impl ClientConnections {
         reports: Reports,
     ) -> Self {
         Self {
-            proxy: Arc::new(proxy),
+            requests: Arc::new(TimedRequests {
+                proxy: Arc::new(proxy),
+                reports: reports.clone(),
+            }),
             tls,
             unread: Arc::new(Refusals(reports)),
             limit,
@@ -76,12 +80,12 @@ impl ServerApp for ClientConnections {
         let _open = self.metrics.connection_opened();
         let transport = self.secured(transport).await?;
         let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
-        self.proxy.process_new(Box::new(stream), shutdown).await
+        self.requests.process_new(Box::new(stream), shutdown).await
     }
 
     /// Closes the connections that wait for their next request.
     async fn cleanup(&self) {
-        self.proxy.cleanup().await;
+        self.requests.cleanup().await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! What kind of conversation a request begins: this decides how its connections are used.
 
-use http::{HeaderMap, Method, Version, header};
+use http::{HeaderMap, Method, StatusCode, Version, header};
 
 use crate::upgrade::asks_for_websocket;
 
@@ -28,6 +28,17 @@ impl Conversation {
             Self::Events
         } else {
             Self::Exchange
+        }
+    }
+
+    /// Whether what `answer` begins is a stream, which ends with the token: no other body does.
+    pub(crate) fn becomes_stream(self, status: StatusCode, answer: &HeaderMap) -> bool {
+        match self {
+            Self::WebSocket => status == StatusCode::SWITCHING_PROTOCOLS,
+            Self::Grpc => true,
+            Self::Events | Self::Exchange => {
+                has_media_type(answer, &header::CONTENT_TYPE, is_event_stream)
+            }
         }
     }
 }
@@ -82,6 +93,30 @@ mod tests {
         .into_iter()
         .collect();
         Conversation::asked_for(&Method::POST, Version::HTTP_2, &headers)
+    }
+
+    #[test]
+    fn tunnels_calls_and_events_are_streams_and_downloads_are_not() {
+        let answer = |value: &'static str| {
+            let fields = [(header::CONTENT_TYPE, HeaderValue::from_static(value))];
+            fields.into_iter().collect::<HeaderMap>()
+        };
+        let (events, file) = (
+            answer("text/event-stream; charset=utf-8"),
+            answer("video/mp4"),
+        );
+        for (conversation, status, answer, stream) in [
+            (Conversation::WebSocket, 101, &file, true),
+            (Conversation::WebSocket, 200, &file, false),
+            (Conversation::Grpc, 200, &file, true),
+            (Conversation::Events, 200, &events, true),
+            (Conversation::Events, 200, &file, false),
+            (Conversation::Exchange, 200, &events, true),
+            (Conversation::Exchange, 200, &file, false),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap_or_default();
+            assert_eq!(conversation.becomes_stream(status, answer), stream);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! only), or worked out here from settings and a key file.
 
 use std::io::{BufRead, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,6 +25,7 @@ use crate::admission::{Admission, AdmissionRules, RequestHead, Wire};
 use crate::cli::explain_args::ExplainArgs;
 use crate::clock::unix_seconds;
 use crate::config;
+use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
 use crate::service_head::ServiceHead;
@@ -32,6 +34,11 @@ const PATH: &str = "/explain";
 const JSON: &str = "application/json";
 /// As large as a header block may be, in JSON.
 const MAX_BODY_BYTES: usize = 128 * 1024;
+/// The request is taken as sent by who asks, on this machine.
+const ASKER: Client = Client {
+    address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    tls: false,
+};
 const ONE_ANSWER: Duration = Duration::from_secs(5);
 
 /// A request that was not sent.
@@ -82,9 +89,10 @@ impl Explainer {
             target_to_send: question.target.as_bytes(),
         };
         let state = self.keys.load();
+        let usable = self.keys.usable(state.as_deref(), Instant::now());
         let admission = self
             .rules
-            .admit_observed(head, state.as_deref(), at, &mut explanation);
+            .admit_observed(head, usable, at, &mut explanation);
         if let Some(token) = bearer_of(&request.headers) {
             explanation.show_token(token);
         }
@@ -102,7 +110,8 @@ impl Explainer {
                 Version::HTTP_11,
                 forward,
                 &marks,
-                &self.rules.user_header,
+                &self.rules,
+                ASKER,
             );
             explanation.head = prepared.ok().map(|()| lines_of(&head));
         }

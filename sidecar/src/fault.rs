@@ -6,8 +6,8 @@ use pingora::{Error, ErrorSource, ErrorType};
 /// How a failed request is answered; `None` where the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     use ErrorType::{
-        ConnectTimedout, ConnectionClosed, InvalidH2, InvalidHTTPHeader, ReadError, ReadTimedout,
-        TLSHandshakeTimedout, WriteError, WriteTimedout,
+        ConnectTimedout, ConnectionClosed, H2Error, InvalidH2, InvalidHTTPHeader, ReadError,
+        ReadTimedout, TLSHandshakeTimedout, WriteError, WriteTimedout,
     };
     match (error.esource(), error.etype()) {
         (
@@ -18,9 +18,10 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
             Some(Rejection::UpstreamMalformed)
         }
         (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
-        (ErrorSource::Downstream, ReadError | WriteError | WriteTimedout | ConnectionClosed) => {
-            None
-        }
+        (
+            ErrorSource::Downstream,
+            ReadError | WriteError | WriteTimedout | ConnectionClosed | H2Error,
+        ) => None,
         (ErrorSource::Downstream, ReadTimedout) => Some(Rejection::RequestTimeout),
         (ErrorSource::Downstream, _) => Some(Rejection::RequestFraming),
         (ErrorSource::Internal | ErrorSource::Unset, _) => Some(Rejection::Internal),
@@ -65,6 +66,7 @@ mod tests {
                 Some(Rejection::RequestFraming),
             ),
             (Error::new_down(ReadError), None),
+            (Error::new_down(ErrorType::H2Error), None),
             (Error::new_in(ReadError), Some(Rejection::Internal)),
         ] {
             assert_eq!(rejection_of(&error), rejection, "{error}");

@@ -5,6 +5,7 @@ mod access_log;
 mod admission;
 mod answer;
 mod background;
+mod bypass;
 mod cli;
 mod client_stream;
 mod client_tls;
@@ -17,6 +18,7 @@ mod discovery;
 mod drain;
 mod explain;
 mod fault;
+mod forwarded;
 mod framing;
 mod host;
 mod http2_head;
@@ -34,7 +36,9 @@ mod server;
 mod service_head;
 mod status;
 mod stop;
+mod stream_end;
 mod target;
+mod token_places;
 mod upgrade;
 mod upstream;
 mod user_header;
@@ -116,6 +120,11 @@ fn log_filter(asked: &str) -> String {
 fn check(args: &ServeArgs) -> Result<(), Failure> {
     install_tls_provider()?;
     let config = Config::new(args)?;
+    let warnings: String = config
+        .warnings()
+        .iter()
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
     // Certificates and files of keys are part of the configuration.
     KeySource::new(config.key_source)?;
     let text = toml::to_string(args).map_err(|error| {
@@ -123,7 +132,7 @@ fn check(args: &ServeArgs) -> Result<(), Failure> {
     })?;
     // The file may not hold the secret itself: what is printed is to be a usable one.
     let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
-    let text = text + secret.unwrap_or_default();
+    let text = warnings + &text + secret.unwrap_or_default();
     // A reader who has seen enough may close the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())

@@ -106,6 +106,8 @@ pub(crate) struct Metrics {
     in_flight: Gauge,
     connections: Gauge,
     connections_refused: Counter,
+    streams_ended: Counter,
+    bypass_possible: Gauge,
     key_refreshes: Family<RefreshLabels, Counter>,
     tls: TlsMetrics,
 }
@@ -135,6 +137,8 @@ impl Metrics {
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            streams_ended: Counter::default(),
+            bypass_possible: Gauge::default(),
             key_refreshes: Family::default(),
             tls: TlsMetrics::default(),
         };
@@ -186,6 +190,16 @@ impl Metrics {
             "connections_refused",
             "Connections closed at once because there were too many",
             self.connections_refused.clone(),
+        );
+        registry.register(
+            "bypass_possible",
+            "Whether the service answered on the pod's address at the last look (--pod-ip)",
+            self.bypass_possible.clone(),
+        );
+        registry.register(
+            "streams_ended",
+            "Streams that were closed because their token had expired",
+            self.streams_ended.clone(),
         );
         registry.register(
             "key_refreshes",
@@ -254,6 +268,14 @@ impl Metrics {
 
     pub(crate) fn connection_refused(&self) {
         self.connections_refused.inc();
+    }
+
+    pub(crate) fn bypass_possible(&self, possible: bool) {
+        self.bypass_possible.set(i64::from(possible));
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.streams_ended.inc();
     }
 
     pub(crate) fn in_flight(&self) -> i64 {

@@ -1,10 +1,12 @@
 //! The phases of one request. Each delegates: what to do with the request is decided in
 //! [`crate::admission`], what to say about it in [`crate::answer`].
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, StatusCode, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -20,6 +22,7 @@ use crate::answer::Answer;
 use crate::client_stream::ClientStream;
 use crate::clock::unix_seconds;
 use crate::conversation::Conversation;
+use crate::forwarded::Client;
 use crate::keys::current::CurrentKeys;
 use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
@@ -28,7 +31,7 @@ use crate::reports::Reports;
 use crate::service_head::ServiceHead;
 use crate::stop::Draining;
 use crate::upstream::{Sent, Tries, Upstream};
-use crate::{fault, response_head};
+use crate::{fault, response_head, stream_end, token_places};
 
 /// Longer than the idle time of the usual load balancers (60 s), so that they close first and never
 /// send into a connection that is just being closed.
@@ -42,6 +45,8 @@ pub(crate) struct AuthProxy {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) service_head: ServiceHead,
     pub(crate) reports: Reports,
+    pub(crate) request_body_timeout: Option<Duration>,
+    pub(crate) end_streams: bool,
     pub(crate) metrics: Metrics,
     pub(crate) marking: Marking,
     pub(crate) draining: Draining,
@@ -92,8 +97,34 @@ impl AuthProxy {
             target_to_send: request.raw_path(),
         };
         let keys = self.keys.load();
+        let keys = self.keys.usable(keys.as_deref(), Instant::now());
         self.rules
-            .admit(head, keys.as_deref(), unix_seconds(SystemTime::now()))
+            .admit(head, keys, unix_seconds(SystemTime::now()))
+    }
+
+    /// Has a stream end when its token does.
+    fn end_with_token(&self, forward: &Forward) {
+        let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
+            return;
+        };
+        let left = ends_at.saturating_sub(unix_seconds(SystemTime::now()));
+        stream_end::end_in(Duration::from_secs(u64::try_from(left).unwrap_or_default()));
+    }
+
+    /// Prepares a connection for what was just admitted.
+    fn prepare(&self, session: &mut Session, forward: &Forward) {
+        let may_be_silent = forward.conversation == Conversation::WebSocket;
+        session.set_read_timeout(self.request_body_timeout.filter(|_| !may_be_silent));
+        if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
+            stream_end::expect_body(self.request_body_timeout);
+        }
+        // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
+        let is_http_1_0 = session.req_header().version == Version::HTTP_10;
+        session.set_ignore_info_resp(is_http_1_0);
+        if forward.conversation == Conversation::Grpc {
+            // It may send for ever before it is answered.
+            self.end_with_token(forward);
+        }
     }
 
     fn cannot_carry(&self, forward: &Forward) -> bool {
@@ -142,6 +173,16 @@ fn allow_pipelining(session: &mut Session) {
     }
 }
 
+fn client_of(session: &Session) -> Client {
+    let address = session.client_addr().and_then(|address| address.as_inet());
+    Client {
+        address: address.map(SocketAddr::ip),
+        tls: session
+            .digest()
+            .is_some_and(|digest| digest.ssl_digest.is_some()),
+    }
+}
+
 /// Nothing that was not admitted gets as far as this.
 fn not_admitted() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
@@ -152,16 +193,6 @@ fn is_answered(session: &Session) -> bool {
     session.response_written().is_some_and(|head| {
         !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
     })
-}
-
-/// Prepares a connection for what was just admitted.
-fn prepare(session: &mut Session, forward: &Forward) {
-    if forward.conversation == Conversation::WebSocket {
-        session.set_read_timeout(None);
-    }
-    // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
-    let is_http_1_0 = session.req_header().version == Version::HTTP_10;
-    session.set_ignore_info_resp(is_http_1_0);
 }
 
 #[async_trait]
@@ -208,7 +239,7 @@ impl ProxyHttp for AuthProxy {
                 Answer::refusal(Rejection::UpgradeNotAllowed)
             }
             Ok(Admission::Forward(forward)) => {
-                prepare(session, &forward);
+                self.prepare(session, &forward);
                 ctx.outcome = forward.outcome();
                 ctx.forward = Some(forward);
                 return Ok(false);
@@ -292,8 +323,23 @@ impl ProxyHttp for AuthProxy {
             session.req_header().version,
             forward,
             &ctx.marks,
-            &self.rules.user_header,
+            &self.rules,
+            client_of(session),
         )
+    }
+
+    async fn request_body_filter(
+        &self,
+        session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        let is_call = |forward: &Forward| forward.conversation == Conversation::Grpc;
+        if session.is_http2() && !ctx.forward.as_ref().is_some_and(is_call) {
+            stream_end::expect_body(self.request_body_timeout.filter(|_| !end_of_stream));
+        }
+        Ok(())
     }
 
     async fn upstream_response_filter(
@@ -318,6 +364,17 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
+        if let Some(forward) = &ctx.forward
+            && forward
+                .conversation
+                .becomes_stream(response.status, &response.headers)
+        {
+            self.end_with_token(forward);
+        }
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            let offered = &session.req_header().headers;
+            token_places::choose_protocol(response, self.rules.interceptor.sources(), offered)?;
+        }
         response_head::correct(response, session.req_header().version);
         if let Some((name, value)) = ctx.marks.echo() {
             response.insert_header(name, value)?;

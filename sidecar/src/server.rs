@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::background::{AdminPort, CertificateFollower, KeyRefresh};
+use crate::bypass::BypassCheck;
 use crate::client_tls::ClientTls;
 use crate::config::Config;
 use crate::connection_limit::{ConnectionLimit, descriptors};
@@ -75,6 +76,17 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             CertificateFollower(Arc::clone(&settings.certificate), shared.metrics.clone()),
         ));
     }
+    if let Some((target, refused)) = config.bypass {
+        let condition = || shared.health.condition("bypass", "not looked yet");
+        server.add_service(background_service(
+            "bypass",
+            BypassCheck {
+                target,
+                metrics: shared.metrics.clone(),
+                ready: refused.then(condition),
+            },
+        ));
+    }
     let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared)?);
     server.add_service(background_service("key refresh", refresh));
@@ -97,7 +109,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
 }
 
 fn shared(config: &Config) -> (Shared, Registry) {
-    let keys = Arc::new(CurrentKeys::new(config.token_cache.clone()));
+    let keys =
+        Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
     let (metrics, registry) = Metrics::new(Arc::clone(&keys));
     let reports = Reports {
         metrics: metrics.clone(),
@@ -203,6 +216,8 @@ fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthP
         service_head: config.service_head,
         reports: shared.reports.clone(),
         marking: config.marking,
+        request_body_timeout: config.request_body_timeout,
+        end_streams: config.end_streams,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),
     }

@@ -4,27 +4,31 @@ use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
-use crate::admission::Forward;
+use crate::admission::{AdmissionRules, Forward};
 use crate::conversation::Conversation;
+use crate::forwarded::{Client, ForwardedPolicy};
 use crate::marks::Marks;
-use crate::user_header::UserHeader;
+use crate::token_places;
 
 /// What the configuration says about it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServiceHead {
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
+    pub(crate) forwarded: ForwardedPolicy,
 }
 
 impl ServiceHead {
-    /// Makes `request`, which came in with the version `received`, what the service is to see.
+    /// Makes `request`, which came from `client` with the version `received`, what the service is to
+    /// see.
     pub(crate) fn prepare(
         self,
         request: &mut RequestHeader,
         received: Version,
         forward: &Forward,
         marks: &Marks,
-        user_header: &UserHeader,
+        rules: &AdmissionRules,
+        client: Client,
     ) -> pingora::Result<()> {
         if let Some(target) = &forward.target {
             request.set_uri(target.clone());
@@ -49,7 +53,10 @@ impl ServiceHead {
         for (name, value) in marks.to_send() {
             request.insert_header(name, value)?;
         }
-        user_header.apply(request, forward.user.as_ref())
+        let sources = rules.interceptor.sources();
+        token_places::remove_from(request, sources, self.forward_authorization)?;
+        self.forwarded.apply(request, client)?;
+        rules.user_header.apply(request, forward.user.as_ref())
     }
 }
 

@@ -17,7 +17,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 /// What a request needs to know of a verified token.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerifiedToken {
     /// The value of the user header.
     pub(crate) user: HeaderValue,

@@ -32,11 +32,6 @@ JOB = K8S / "examples/job"
 KUSTOMIZATIONS = {str(path.relative_to(K8S)): path for path in directories("Kustomization")}
 COMPONENTS = {str(path.relative_to(K8S)): path for path in directories("Component")}
 
-# A setting or a command of the plan that a program does not have yet. `strict`: the day it has, the
-# entry has to go.
-WAITING = pytest.mark.xfail(strict=True, reason="not in the program yet")
-NOT_YET = {("sidecar", "POSTERN_POD_IP")}
-
 
 def everything(scratch):
     return lambda directory: [K8S / "base/auth-server", directory / "service"]
@@ -174,10 +169,7 @@ def variables_of_ours():
     )
 
 
-@pytest.mark.parametrize(
-    "which, variable",
-    [pytest.param(*each, marks=WAITING if each in NOT_YET else ()) for each in variables_of_ours()],
-)
+@pytest.mark.parametrize("which, variable", variables_of_ours())
 def test_every_variable_is_a_setting_of_its_program(which, variable):
     assert variable in variables(which)
 
@@ -204,8 +196,7 @@ def test_the_programs_accept_their_configuration(rendered, name, which, tmp_path
         shown = end.stdout
         for variable, value in mounts.localised(container).items():
             flag = variable.removeprefix("POSTERN_").lower().replace("_", "-")
-            if (which, variable) not in NOT_YET:
-                assert re.search(rf"^{flag} = ", shown, re.M), f"--{flag} ({value}) is not in effect:\n{shown}"
+            assert re.search(rf"^{flag} = ", shown, re.M), f"--{flag} ({value}) is not in effect:\n{shown}"
 
 
 def test_a_registration_is_accepted_and_can_be_repeated(rendered, tmp_path):

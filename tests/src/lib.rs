@@ -38,6 +38,7 @@ pub mod sidecar;
 pub mod skip;
 pub mod socket_server;
 pub mod stack;
+pub mod streaming_service;
 pub mod tables;
 pub mod template;
 pub mod tls;

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::process::{CommandLine, Process};
 use crate::skip;
 
 /// A Python that has PyJWT.
@@ -30,6 +31,37 @@ impl Python {
         let how = "python3 -m venv V && V/bin/pip install 'pyjwt[crypto]', then POSTERN_TEST_PYTHON=V/bin/python";
         skip::skip("the interop tests with PyJWT", how);
         None
+    }
+
+    /// The same one where it can import grpcio and websockets; `None`, with a SKIP line, otherwise.
+    pub fn with_protocols() -> Option<Self> {
+        let python = Self(
+            std::env::var_os("POSTERN_TEST_PYTHON")
+                .unwrap_or_else(|| "python3".into())
+                .into(),
+        );
+        let imports = Command::new(&python.0)
+            .args(["-c", "import grpc, websockets"])
+            .output();
+        if imports.is_ok_and(|output| output.status.success()) {
+            return Some(python);
+        }
+        skip::skip(
+            "the conformance tests with grpcio and websockets",
+            "make venv",
+        );
+        None
+    }
+
+    /// Starts a script of `tests/interop/` that goes on running.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&self, script: &str) -> Process {
+        let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("interop")
+            .join(script);
+        CommandLine::new(&self.0).arguments([script]).start()
     }
 
     /// Runs a script of `tests/interop/` with this input.

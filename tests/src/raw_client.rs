@@ -1,6 +1,6 @@
 //! A client that writes the bytes it is given and reads the answer.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use crate::message::Message;
@@ -71,6 +71,42 @@ impl RawClient {
     pub fn answer(&mut self, method: &str) -> Message {
         self.try_answer(method)
             .unwrap_or_else(|error| panic!("no answer to {method}: {error}"))
+    }
+
+    /// So many bytes, whatever they are.
+    ///
+    /// # Panics
+    /// When they do not come.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.reader
+            .read_exact(&mut bytes)
+            .unwrap_or_else(|error| panic!("{count} bytes: {error}"));
+        bytes
+    }
+
+    /// Everything up to and with `end`.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub fn text_until(&mut self, end: &str) -> String {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(end.as_bytes()) {
+            bytes.extend(self.bytes(1));
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Reads until the other side has closed, or broken off; false where it does neither in time.
+    pub fn is_at_end(&mut self) -> bool {
+        let mut sink = [0; 4096];
+        loop {
+            match self.reader.read(&mut sink) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() == io::ErrorKind::ConnectionReset,
+            }
+        }
     }
 
     fn next_message(&mut self, method: &str) -> io::Result<Message> {

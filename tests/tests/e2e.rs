@@ -14,8 +14,10 @@ mod e2e {
     mod attack_tokens;
     mod auth_server_paths;
     mod auth_server_tls;
+    mod bodies;
     mod client_tls;
     mod command_line;
+    mod conformance;
     mod cors;
     mod current_user;
     mod documents;
@@ -50,8 +52,10 @@ mod e2e {
     mod spoofing;
     mod spring;
     mod srv_discovery;
+    mod streams;
     mod tls;
     mod token_cache;
+    mod token_places;
     mod upstream_failures;
     mod upstreams;
     mod users;

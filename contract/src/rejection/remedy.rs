@@ -47,7 +47,11 @@ impl Rejection {
             ),
             Self::RequestTimeout => (
                 "The header or the body did not arrive in time.",
-                "A slow or broken client or network; a client that opens a connection and sends nothing for long. Raise `--request-header-timeout` (sidecar) or `--request-timeout` (auth server) only if honest clients are that slow.",
+                "A slow or broken client or network; a client that opens a connection and sends nothing for long. Raise `--request-header-timeout` or `--request-body-timeout` (sidecar) or `--request-timeout` (auth server) only if honest clients are that slow.",
+            ),
+            Self::CrossSite => (
+                "A browser sent the cookie that holds the token (`--token-cookie`) with a request that may change something, and the page that made it do so belongs to another site.",
+                "Nothing, if it was an attack. A page of your own on another origin: name it with `--cors-origin`, or send the token in the Authorization header.",
             ),
             Self::TokenMissing => (
                 "The path needs an access token and the request has none.",

@@ -4,6 +4,9 @@
 use clap::{ArgAction, Args};
 use serde::Serialize;
 
+use super::serve_args::word;
+use crate::forwarded::ForwardedPolicy;
+
 /// What the judge and the last hand on a request are told.
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,6 +53,27 @@ pub(crate) struct RulesArgs {
     )]
     pub(crate) pass: Vec<String>,
 
+    /// Ant pattern, relative to the context path, of paths where a token may be missing: the request
+    /// is then forwarded without a user. A bad token is refused there too. Written as --pass
+    #[arg(
+        long,
+        env = "POSTERN_OPTIONAL",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
+    pub(crate) optional: Vec<String>,
+
+    /// Cookie that may hold the token where there is no Authorization header. Requests that may change
+    /// something are refused if another site made the browser send them
+    #[arg(long, env = "POSTERN_TOKEN_COOKIE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_cookie: Option<String>,
+
+    /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, which is all that a
+    /// browser can send
+    #[arg(long, env = "POSTERN_WEBSOCKET_TOKEN")]
+    pub(crate) websocket_token: bool,
+
     /// Header that tells the service who the user is
     #[arg(
         long,
@@ -85,6 +109,12 @@ pub(crate) struct RulesArgs {
     /// that reads every body to its end, also of requests that it refuses
     #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
     pub(crate) reuse_after_body: bool,
+
+    /// What becomes of X-Forwarded-For, -Proto, -Host and Forwarded: the client's address is appended,
+    /// everything a client says is overwritten, or nothing is touched
+    #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
+    #[serde(serialize_with = "word")]
+    pub(crate) forwarded: ForwardedPolicy,
 
     /// Origin whose pages may call the service from a browser, as in https://app.example; may be
     /// repeated, or hold several separated by commas. Its preflights pass without a token, and our

@@ -3,12 +3,12 @@
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::ArgPredicate;
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::signing_type::SigningType;
 use http::uri::Authority;
@@ -95,6 +95,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_UPSTREAM_SERVER_NAME", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_server_name: Option<String>,
+
+    /// Address of the pod, to look once a minute whether the service answers there too, where nobody
+    /// asks for a token; a warning and a metric say so
+    #[arg(long, env = "POSTERN_POD_IP", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_ip: Option<IpAddr>,
+
+    /// Not to be ready while the service answers on --pod-ip
+    #[arg(long, env = "POSTERN_REFUSE_BYPASS")]
+    pub(crate) refuse_bypass: bool,
 
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT to
     /// resolve the name at each tick and go round its addresses; dns+srv://_SERVICE._tcp.NAME/CONTEXT
@@ -306,6 +316,11 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) token_cache_bytes: usize,
 
+    /// Whether WebSockets, server-sent events and gRPC calls are closed when the token that opened
+    /// them expires (exp and leeway)
+    #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    pub(crate) end_streams: bool,
+
     /// When to fetch the verification key: cron expression with seconds, in UTC
     #[arg(
         long,
@@ -314,6 +329,16 @@ pub(crate) struct ServeArgs {
         value_name = "CRON"
     )]
     pub(crate) refresh_cron: String,
+
+    /// Seconds for which keys are trusted that cannot be fetched again, for example while the auth
+    /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever
+    #[arg(
+        long,
+        env = "POSTERN_MAX_KEY_AGE",
+        default_value_t = 86_400,
+        value_name = "SECONDS"
+    )]
+    pub(crate) max_key_age: u64,
 
     /// Seconds for connecting to the service
     #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
@@ -333,6 +358,15 @@ pub(crate) struct ServeArgs {
     /// connection may be silent for as long
     #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..60), value_name = "SECONDS")]
     pub(crate) request_header_timeout: u64,
+
+    /// Seconds a client may be silent within the body of its request; 0 for ever. WebSockets are exempt
+    #[arg(
+        long,
+        env = "POSTERN_REQUEST_BODY_TIMEOUT",
+        default_value_t = 60,
+        value_name = "SECONDS"
+    )]
+    pub(crate) request_body_timeout: u64,
 
     /// Most connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384
@@ -451,7 +485,10 @@ fn shown_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S
 }
 
 /// The word by which the flag takes the value.
-fn word<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn word<T: ValueEnum, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let possible = value.to_possible_value();
     serializer.serialize_str(possible.as_ref().map_or("", |value| value.get_name()))
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
 use contract::keys::{KeyId, KeySet, VerificationKey};
+use contract::rejection::Rejection;
 
 use super::early::EarlyFetch;
 use crate::verified_tokens::{TokenCache, VerifiedTokens};
@@ -17,6 +18,8 @@ pub(crate) struct CurrentKeys {
     state: ArcSwapOption<KeyState>,
     early_fetch: EarlyFetch,
     token_cache: TokenCache,
+    /// For how long keys are trusted that are not fetched again; `None` for ever.
+    max_age: Option<Duration>,
 }
 
 /// One key set and how it came to be trusted.
@@ -77,6 +80,28 @@ impl CurrentKeys {
         Self {
             token_cache,
             ..Self::default()
+        }
+    }
+
+    /// Trust in them ends when they were last fetched longer ago than this.
+    #[must_use]
+    pub(crate) fn with_max_age(self, max_age: Option<Duration>) -> Self {
+        Self { max_age, ..self }
+    }
+
+    /// Whether `state` may verify anything at `now`.
+    ///
+    /// # Errors
+    /// [`Rejection::AuthKeysUnavailable`], [`Rejection::AuthKeysStale`].
+    pub(crate) fn usable<'k>(
+        &self,
+        state: Option<&'k KeyState>,
+        now: Instant,
+    ) -> Result<&'k KeyState, Rejection> {
+        let state = state.ok_or(Rejection::AuthKeysUnavailable)?;
+        match self.max_age {
+            Some(max_age) if state.age(now) > max_age => Err(Rejection::AuthKeysStale),
+            _ => Ok(state),
         }
     }
 
@@ -193,5 +218,33 @@ mod tests {
             assert_eq!(state.keys().keys().len(), letters.trim().len());
             assert_eq!(state.age(at(seconds + 5)), Duration::from_secs(5));
         }
+    }
+
+    #[test]
+    fn keys_that_are_not_fetched_again_are_trusted_for_a_while() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let keys = CurrentKeys::default().with_max_age(Some(HOUR));
+        let fetched_at = Instant::now();
+        let judged = |keys: &CurrentKeys, now| {
+            let state = keys.load();
+            keys.usable(state.as_deref(), now).map(KeyState::generation)
+        };
+        assert_eq!(
+            judged(&keys, fetched_at),
+            Err(Rejection::AuthKeysUnavailable)
+        );
+        keys.install(key_set("a"), fetched_at);
+        for (age, expected) in [
+            (Duration::ZERO, Ok(1)),
+            (HOUR, Ok(1)),
+            (HOUR + Duration::from_secs(1), Err(Rejection::AuthKeysStale)),
+        ] {
+            assert_eq!(judged(&keys, fetched_at + age), expected, "{age:?}");
+        }
+        keys.install(key_set("a"), fetched_at + 2 * HOUR);
+        assert_eq!(judged(&keys, fetched_at + 2 * HOUR), Ok(1));
+        let for_ever = CurrentKeys::default();
+        for_ever.install(key_set("a"), fetched_at);
+        assert_eq!(judged(&for_ever, fetched_at + 1000 * HOUR), Ok(1));
     }
 }

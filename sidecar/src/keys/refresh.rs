@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex as BriefMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use contract::keys::KeySet;
+use contract::rejection::Rejection;
 use process::health::Condition;
 use tokio::sync::{Mutex, Notify};
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
@@ -169,7 +170,12 @@ impl Refresher {
     /// One line a tick, however long it lasts.
     fn failed(&self, source: &str, error: &FetchError) {
         self.metrics.key_refreshed(RefreshResult::Failed);
-        match self.keys.load().as_ref() {
+        let state = self.keys.load();
+        let unusable = self.keys.usable(state.as_deref(), Instant::now()).err();
+        if unusable == Some(Rejection::AuthKeysStale) {
+            self.ready.unmet("too old: --max-key-age is over");
+        }
+        match state.as_ref() {
             Some(state) => tracing::warn!(
                 source,
                 %error,

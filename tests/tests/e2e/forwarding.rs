@@ -9,7 +9,9 @@ use tests::stack::ForgedStack;
 
 /// A protected service with one pass-listed tree.
 pub(super) fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| plan.pass(["/public/**"]))
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.pass(["/public/**"]).flags(["--forwarded", "off"])
+    })
 }
 
 /// The header lines that the sidecar neither adds nor manages for its own connection. A blank behind

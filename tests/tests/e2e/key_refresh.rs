@@ -220,3 +220,40 @@ fn an_auth_server_that_restarts_with_its_store_is_not_noticed() {
     let token = plan().start().ready().login();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
+
+#[test]
+fn keys_that_cannot_be_fetched_any_more_are_trusted_for_a_while_and_then_say_so() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (address, service) = (free_address(), EchoService::start());
+    let auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+        .flags(["--max-key-age", "3"])
+        .pass(["/public/**"])
+        .start()
+        .ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    let client = sidecar.bearing(&token);
+    assert_eq!(client.get("/list").status(), 200);
+    drop(auth_server);
+    wait::until("the keys to be too old", || {
+        let verdict = verdict(&client.get("/list"));
+        assert!(
+            ["200", "503 auth_keys_stale"].contains(&&*verdict),
+            "{verdict}"
+        );
+        (verdict != "200").then_some(())
+    });
+    wait::until("readiness to fall", || {
+        (sidecar.readiness() == 503).then_some(())
+    });
+    assert_eq!(client.get("/public/x").status(), 200);
+    assert_eq!(
+        verdict(&sidecar.anonymous().get("/list")),
+        "401 token_missing"
+    );
+    let _again = FakeAuthServer::serving_on(address, &forge.trusted().served());
+    let sidecar = sidecar.ready();
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}

@@ -223,3 +223,29 @@ fn the_drain_command_says_when_there_is_no_sidecar_to_drain() {
         end.stderr
     );
 }
+
+#[test]
+fn a_service_that_answers_on_the_pods_address_is_reported_and_can_cost_readiness() {
+    let stack = ForgedStack::start();
+    let plan = || {
+        SidecarPlan::new(&stack.service, &stack.auth_server.url()).flags([
+            "--signing-type",
+            "ecdsa",
+            "--pod-ip",
+            "127.0.0.1",
+        ])
+    };
+    let sidecar = plan().start().ready();
+    wait::until("the metric", || {
+        let metrics = admin_get(sidecar.admin(), "/metrics");
+        let possible = "\npostern_sidecar_bypass_possible 1\n";
+        metrics.text().contains(possible).then_some(())
+    });
+    assert!(sidecar.process().output().contains("needs no token"));
+    let strict = plan().flags(["--refuse-bypass"]).start();
+    wait::until("the warning", || {
+        let output = strict.process().output();
+        output.contains("needs no token").then_some(())
+    });
+    assert_eq!(strict.readiness(), 503);
+}

@@ -1,0 +1,74 @@
+//! `Authorization` → token → claims → user, on any bytes.
+//!
+//! The first byte says how the rest is read: as the value of the header field, as it is; or as header
+//! and payload of a token (separated by NUL), which is then signed with the right key, so that what
+//! lies behind the signature is reached too.
+
+#![no_main]
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use contract::bearer;
+use contract::keys::{KeySet, VerificationKey};
+use contract::signing_type::SigningType;
+use contract::user_details::CurrentUserDetails;
+use contract::verifier::VerificationPolicy;
+use http::{HeaderMap, HeaderValue, header};
+use libfuzzer_sys::fuzz_target;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const NOW: i64 = 1_800_000_000;
+
+fn signed(header: &[u8], payload: &[u8]) -> String {
+    let input = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header),
+        URL_SAFE_NO_PAD.encode(payload)
+    );
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let signature = hmac::sign(&key, input.as_bytes());
+    format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+fn field(data: &[u8]) -> Option<(HeaderValue, bool)> {
+    let (mode, rest) = data.split_first()?;
+    if mode & 1 == 0 {
+        return Some((HeaderValue::from_bytes(rest).ok()?, false));
+    }
+    let mut parts = rest.splitn(2, |&byte| byte == 0);
+    let token = signed(parts.next()?, parts.next()?);
+    Some((HeaderValue::from_str(&format!("Bearer {token}")).ok()?, true))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((value, is_signed)) = field(data) else {
+        return;
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::AUTHORIZATION, value.clone());
+    headers.insert(header::COOKIE, value.clone());
+    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+    let _ = bearer::from_cookie(&headers, "t", 8192);
+    let _ = bearer::from_websocket_protocol(&headers, 8192);
+    let Ok(Some(token)) = bearer::from_headers(&headers, 8192) else {
+        return;
+    };
+    let key = VerificationKey::parse(SigningType::Hmac, SECRET).expect("a secret");
+    let policy = VerificationPolicy {
+        issuer: None,
+        audience: None,
+        leeway_seconds: 30,
+        require_expiry: true,
+    };
+    let Ok(claims) = policy.verify_at(&KeySet::nameless(key), token, NOW) else {
+        return;
+    };
+    assert!(is_signed, "nobody guesses a signature");
+    let expiry = claims.expires_at.expect("an expiry is required");
+    assert!(expiry > NOW - 31);
+    let user = claims.into_user_details();
+    let json = serde_json::to_string(&user).expect("a user is JSON");
+    let again: CurrentUserDetails = serde_json::from_str(&json).expect("the same user");
+    assert_eq!(user, again);
+});

@@ -1,0 +1,229 @@
+//! What the service is told about the client's connection: `X-Forwarded-For`, `-Proto`, `-Host`, and
+//! `Forwarded` (RFC 7239).
+//!
+//! They are for logs and links. Nothing here, and nothing that a client writes into them, decides
+//! whether a request is let through.
+
+use std::net::IpAddr;
+
+use http::{HeaderName, HeaderValue, header};
+use pingora::http::RequestHeader;
+
+use crate::user_header::cgi_equal;
+
+const FOR: &str = "X-Forwarded-For";
+const PROTO: &str = "X-Forwarded-Proto";
+const HOST: &str = "X-Forwarded-Host";
+
+/// Whose word counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ForwardedPolicy {
+    /// The client's, who may be a gateway: our peer is added to what it says.
+    Append,
+    /// Ours alone: what the client says about itself is removed.
+    Overwrite,
+    /// The client's alone: nothing is touched.
+    Off,
+}
+
+/// The client's side of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) tls: bool,
+}
+
+impl Client {
+    const fn scheme(self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}
+
+impl ForwardedPolicy {
+    /// Brings the fields of `request` up to date.
+    pub(crate) fn apply(self, request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
+        match self {
+            Self::Off => Ok(()),
+            Self::Append => append(request, client),
+            Self::Overwrite => {
+                strip(request);
+                append(request, client)
+            }
+        }
+    }
+}
+
+fn append(request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
+    if let Some(address) = client.address {
+        let address = address.to_canonical().to_string();
+        let so_far = joined(request, FOR);
+        request.insert_header(FOR, with(so_far, &address)?)?;
+        if request.headers.contains_key(header::FORWARDED) {
+            let so_far = joined(request, header::FORWARDED.as_str());
+            let ours = format!("for={};proto={}", quoted(&address), client.scheme());
+            request.insert_header("Forwarded", with(so_far, &ours)?)?;
+        }
+    }
+    if !request.headers.contains_key("x-forwarded-proto") {
+        request.insert_header(PROTO, HeaderValue::from_static(client.scheme()))?;
+    }
+    if !request.headers.contains_key("x-forwarded-host")
+        && let Some(host) = host(request)
+    {
+        request.insert_header(HOST, host)?;
+    }
+    Ok(())
+}
+
+fn host(request: &RequestHeader) -> Option<HeaderValue> {
+    let field = request.headers.get(header::HOST).cloned();
+    field.or_else(|| HeaderValue::from_str(request.uri.authority()?.as_str()).ok())
+}
+
+/// All fields of the name as one list (RFC 9110 §5.3).
+fn joined(request: &RequestHeader, name: &str) -> Vec<u8> {
+    let fields: Vec<&[u8]> = request
+        .headers
+        .get_all(name.to_ascii_lowercase())
+        .into_iter()
+        .map(|field| field.as_bytes())
+        .filter(|field| !field.is_empty())
+        .collect();
+    fields.join(&b", "[..])
+}
+
+fn with(mut so_far: Vec<u8>, ours: &str) -> pingora::Result<HeaderValue> {
+    use pingora::OrErr;
+    if !so_far.is_empty() {
+        so_far.extend_from_slice(b", ");
+    }
+    so_far.extend_from_slice(ours.as_bytes());
+    HeaderValue::from_bytes(&so_far).or_err(pingora::ErrorType::InvalidHTTPHeader, "forwarded")
+}
+
+/// An IPv6 address has colons, which need quotes and brackets (RFC 7239 §6).
+fn quoted(address: &str) -> String {
+    if address.contains(':') {
+        format!("\"[{address}]\"")
+    } else {
+        address.to_owned()
+    }
+}
+
+/// Look-alikes too: a CGI-style service cannot tell them apart.
+fn strip(request: &mut RequestHeader) {
+    const NAMES: [&str; 9] = [
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-server",
+        "x-forwarded-prefix",
+        "x-forwarded-uri",
+        "x-real-ip",
+    ];
+    let theirs: Vec<HeaderName> = request
+        .headers
+        .keys()
+        .filter(|name| NAMES.iter().any(|ours| cgi_equal(name.as_str(), ours)))
+        .cloned()
+        .collect();
+    for name in &theirs {
+        request.remove_header(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn sent(policy: ForwardedPolicy, client: Client, fields: &[(&'static str, &str)]) -> String {
+        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        request.insert_header("Host", "a:1").unwrap();
+        for (name, value) in fields {
+            request.append_header(*name, *value).unwrap();
+        }
+        policy.apply(&mut request, client).unwrap();
+        request.remove_header("Host");
+        let mut wire = Vec::new();
+        request.header_to_h1_wire(&mut wire);
+        let mut lines: Vec<&str> = std::str::from_utf8(&wire).unwrap().lines().collect();
+        lines.sort_unstable();
+        lines.join(" | ")
+    }
+
+    const PLAIN: Client = Client {
+        address: Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7))),
+        tls: false,
+    };
+
+    #[test]
+    fn our_peer_is_added_to_what_a_gateway_says() {
+        for (fields, expected) in [
+            (
+                &[][..],
+                "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Host: a:1 | X-Forwarded-Proto: http",
+            ),
+            (
+                &[
+                    ("X-Forwarded-For", "203.0.113.7"),
+                    ("X-Forwarded-For", "198.51.100.1"),
+                    ("X-Forwarded-Proto", "https"),
+                    ("X-Forwarded-Host", "shop.example"),
+                ],
+                "X-Forwarded-For: 203.0.113.7, 198.51.100.1, 10.0.0.7 | \
+                 X-Forwarded-Host: shop.example | X-Forwarded-Proto: https",
+            ),
+            (
+                &[("Forwarded", "for=203.0.113.7")],
+                "Forwarded: for=203.0.113.7, for=10.0.0.7;proto=http | X-Forwarded-For: 10.0.0.7 | \
+                 X-Forwarded-Host: a:1 | X-Forwarded-Proto: http",
+            ),
+        ] {
+            assert_eq!(sent(ForwardedPolicy::Append, PLAIN, fields), expected);
+        }
+    }
+
+    #[test]
+    fn our_word_alone_counts_where_that_is_asked_for() {
+        let client = Client {
+            address: Some("::ffff:10.0.0.7".parse().unwrap()),
+            tls: true,
+        };
+        let fields = [
+            ("X-Forwarded-For", "203.0.113.7"),
+            ("X_Forwarded_For", "203.0.113.7"),
+            ("X-Real-IP", "203.0.113.7"),
+            ("Forwarded", "for=203.0.113.7"),
+            ("X-Forwarded-Proto", "http"),
+        ];
+        assert_eq!(
+            sent(ForwardedPolicy::Overwrite, client, &fields),
+            "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Host: a:1 | X-Forwarded-Proto: https"
+        );
+    }
+
+    #[test]
+    fn nothing_is_touched_where_that_is_asked_for() {
+        let fields = [("X-Forwarded-For", "203.0.113.7")];
+        assert_eq!(
+            sent(ForwardedPolicy::Off, PLAIN, &fields),
+            "X-Forwarded-For: 203.0.113.7"
+        );
+    }
+
+    #[test]
+    fn an_ipv6_address_is_quoted_in_forwarded() {
+        let client = Client {
+            address: Some("2001:db8::7".parse().unwrap()),
+            tls: true,
+        };
+        let sent = sent(ForwardedPolicy::Append, client, &[("Forwarded", "for=_x")]);
+        assert!(
+            sent.starts_with("Forwarded: for=_x, for=\"[2001:db8::7]\";proto=https | "),
+            "{sent}"
+        );
+    }
+}

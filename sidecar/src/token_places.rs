@@ -1,0 +1,266 @@
+//! What has to be seen to where a token came in another place than `Authorization`: requests that
+//! another site made a browser send, and traces of the token in what the service sees.
+
+use contract::bearer::websocket_protocols_without_token;
+use contract::interceptor::{Interceptor, TokenSources};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Method};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{ErrorType, OrErr};
+
+/// What a WebSocket is told where the service chose nothing and the client asked for `bearer` alone:
+/// browsers close a connection whose answer chooses none of the protocols they offered.
+const BEARER: HeaderValue = HeaderValue::from_static("bearer");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether a browser sent the cookie along because another site told it to, in a request that may
+/// change something. `host` is the request's own.
+pub(crate) fn is_forged_across_sites(
+    interceptor: &Interceptor,
+    method: &Method,
+    is_websocket: bool,
+    headers: &HeaderMap,
+    host: Option<&[u8]>,
+) -> bool {
+    // Whoever can set this field is no form and no image of another site.
+    let has_cookie = interceptor.sources().cookie.is_some();
+    if !has_cookie || headers.contains_key(header::AUTHORIZATION) {
+        return false;
+    }
+    // These may do with the answer what they like; then they may also ask.
+    if interceptor.allowed_origins().of(headers).is_some() {
+        return false;
+    }
+    if method.is_safe() && !is_websocket {
+        return false;
+    }
+    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        Some(b"same-origin" | b"none") => false,
+        Some(b"cross-site") => true,
+        // Told by no browser, by an old one, or by one whose page is a neighbour.
+        _ => headers.get(header::ORIGIN).is_some_and(|origin| {
+            let authority = origin.as_bytes().splitn(2, |&byte| byte == b'/').nth(1);
+            let authority = authority.and_then(|rest| rest.strip_prefix(b"/"));
+            authority != host
+        }),
+    }
+}
+
+/// Keeps the token of a WebSocket from the service, and the cookie's too unless it may see tokens.
+pub(crate) fn remove_from(
+    request: &mut RequestHeader,
+    sources: &TokenSources,
+    service_sees_tokens: bool,
+) -> pingora::Result<()> {
+    if sources.websocket_protocol {
+        let left = websocket_protocols_without_token(&request.headers)
+            .map(|protocols| protocols.join(&b", "[..]));
+        replace(request, &header::SEC_WEBSOCKET_PROTOCOL, left)?;
+    }
+    match &sources.cookie {
+        Some(name) if !service_sees_tokens => {
+            let left = cookies_without(&request.headers, name.as_bytes());
+            replace(request, &header::COOKIE, left)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Completes the answer to the handshake of a WebSocket that announced its token as a protocol.
+pub(crate) fn choose_protocol(
+    answer: &mut ResponseHeader,
+    sources: &TokenSources,
+    request: &HeaderMap,
+) -> pingora::Result<()> {
+    let offered =
+        sources.websocket_protocol && websocket_protocols_without_token(request).is_some();
+    if offered && !answer.headers.contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
+        answer.insert_header("Sec-WebSocket-Protocol", BEARER)?;
+    }
+    Ok(())
+}
+
+/// `None` where the cookie is not there.
+fn cookies_without(headers: &HeaderMap, name: &[u8]) -> Option<Vec<u8>> {
+    let is_token = |pair: &&[u8]| {
+        pair.strip_prefix(name)
+            .is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    let pairs: Vec<&[u8]> = headers
+        .get_all(header::COOKIE)
+        .into_iter()
+        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    pairs.iter().any(is_token).then(|| {
+        let left: Vec<&[u8]> = pairs.into_iter().filter(|pair| !is_token(pair)).collect();
+        left.join(&b"; "[..])
+    })
+}
+
+/// Puts `value` in the place of all fields of the name; an empty one leaves none.
+fn replace(
+    request: &mut RequestHeader,
+    name: &HeaderName,
+    value: Option<Vec<u8>>,
+) -> pingora::Result<()> {
+    let Some(value) = value else {
+        return Ok(());
+    };
+    request.remove_header(name);
+    if value.is_empty() {
+        return Ok(());
+    }
+    let value = HeaderValue::from_bytes(&value)
+        .or_err(ErrorType::InvalidHTTPHeader, "removing the token")?;
+    request.insert_header(name.clone(), value)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::cors::AllowedOrigins;
+    use contract::path_patterns::PassList;
+
+    use super::*;
+
+    fn everywhere() -> TokenSources {
+        TokenSources {
+            cookie: Some("t".to_owned()),
+            websocket_protocol: true,
+        }
+    }
+
+    #[test]
+    fn a_browser_that_another_site_steers_is_recognised() {
+        for (method, websocket, fields, forged) in [
+            (
+                Method::POST,
+                false,
+                &[("sec-fetch-site", "cross-site")][..],
+                true,
+            ),
+            (
+                Method::POST,
+                false,
+                &[("origin", "https://evil.test")],
+                true,
+            ),
+            (Method::POST, false, &[("origin", "null")], true),
+            (
+                Method::DELETE,
+                false,
+                &[("sec-fetch-site", "same-site"), ("origin", "https://b.a")],
+                true,
+            ),
+            (Method::GET, true, &[("origin", "https://evil.test")], true),
+            (
+                Method::GET,
+                false,
+                &[("sec-fetch-site", "cross-site")],
+                false,
+            ),
+            (
+                Method::POST,
+                false,
+                &[("sec-fetch-site", "same-origin")],
+                false,
+            ),
+            (Method::POST, false, &[("origin", "https://a:1")], false),
+            (Method::GET, true, &[("origin", "http://a:1")], false),
+            (Method::POST, false, &[], false),
+            (
+                Method::POST,
+                false,
+                &[("origin", "https://evil.test"), ("authorization", "x")],
+                false,
+            ),
+        ] {
+            let headers: HeaderMap = fields
+                .iter()
+                .map(|(name, value)| {
+                    (
+                        HeaderName::from_static(name),
+                        HeaderValue::from_static(value),
+                    )
+                })
+                .collect();
+            let judged = |sources: TokenSources, origins: &[&str]| {
+                let origins = origins.iter().map(|origin| origin.parse().unwrap());
+                let interceptor =
+                    Interceptor::new("".parse().unwrap(), PassList::parse([]).unwrap(), 1)
+                        .with_sources(sources)
+                        .with_allowed_origins(AllowedOrigins::new(origins.collect()));
+                let host = Some(&b"a:1"[..]);
+                is_forged_across_sites(&interceptor, &method, websocket, &headers, host)
+            };
+            assert_eq!(judged(everywhere(), &[]), forged, "{method} {fields:?}");
+            assert!(!judged(TokenSources::default(), &[]));
+            let evil = "https://evil.test";
+            let known = headers.get("origin").is_some_and(|origin| origin == evil);
+            assert_eq!(judged(everywhere(), &[evil]), forged && !known);
+        }
+    }
+
+    fn left(sees: bool, fields: &[(&'static str, &str)]) -> Vec<String> {
+        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        for (name, value) in fields {
+            request.append_header(*name, *value).unwrap();
+        }
+        remove_from(&mut request, &everywhere(), sees).unwrap();
+        let field = |(name, value): (&HeaderName, &HeaderValue)| {
+            format!("{name}: {}", value.to_str().unwrap())
+        };
+        request.headers.iter().map(field).collect()
+    }
+
+    #[test]
+    fn the_service_sees_no_token_of_a_websocket() {
+        const PROTOCOL: &str = "sec-websocket-protocol";
+        for (protocols, expected) in [
+            ("bearer, a.b.c", vec![]),
+            (
+                "bearer, a.b.c, chat",
+                vec!["sec-websocket-protocol: chat".to_owned()],
+            ),
+            ("chat", vec!["sec-websocket-protocol: chat".to_owned()]),
+        ] {
+            assert_eq!(left(true, &[(PROTOCOL, protocols)]), expected);
+        }
+    }
+
+    #[test]
+    fn the_service_sees_the_cookie_only_if_it_may_see_tokens() {
+        let cookies = [("cookie", "a=1; t=x.y.z"), ("cookie", "tt=2")];
+        assert_eq!(left(true, &cookies).len(), 2);
+        assert_eq!(left(false, &cookies), ["cookie: a=1; tt=2"]);
+        assert_eq!(left(false, &[("cookie", "t=x.y.z")]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_answer_chooses_a_protocol_that_was_offered() {
+        for (offered, chosen, expected) in [
+            (Some("bearer, a.b.c"), None, Some("bearer")),
+            (Some("bearer, a.b.c, chat"), Some("chat"), Some("chat")),
+            (Some("chat"), None, None),
+            (None, None, None),
+        ] {
+            let mut request = HeaderMap::new();
+            if let Some(offered) = offered {
+                request.insert(
+                    header::SEC_WEBSOCKET_PROTOCOL,
+                    HeaderValue::from_static(offered),
+                );
+            }
+            let mut answer = ResponseHeader::build(101, None).unwrap();
+            if let Some(chosen) = chosen {
+                answer
+                    .insert_header("Sec-WebSocket-Protocol", chosen)
+                    .unwrap();
+            }
+            choose_protocol(&mut answer, &everywhere(), &request).unwrap();
+            let field = answer.headers.get(header::SEC_WEBSOCKET_PROTOCOL);
+            assert_eq!(field.map(|value| value.to_str().unwrap()), expected);
+        }
+    }
+}

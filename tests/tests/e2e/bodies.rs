@@ -1,0 +1,233 @@
+//! Bodies of every shape and size, in both directions.
+
+use std::io::{Read, Write};
+
+use tests::client::verdict;
+use tests::raw_client::RawClient;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
+use tests::streaming_service::StreamingService;
+use tests::wait;
+
+use super::forwarding::stack;
+
+/// In a run of its own (`make bodies`), as many bytes as one asks for.
+fn large() -> usize {
+    let asked = std::env::var("POSTERN_TEST_BODY_BYTES").ok();
+    asked
+        .and_then(|bytes| bytes.parse().ok())
+        .unwrap_or(256 * 1024 * 1024)
+}
+
+/// What streaming may take: the buffers of a few connections, and what the allocator keeps.
+const FLAT_KIB: u64 = 8 * 1024;
+
+fn in_front_of(stack: &ForgedStack, service: &StreamingService, flags: &[&str]) -> Sidecar {
+    SidecarPlan::to(&service.url(), &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn head(stack: &ForgedStack, method: &str, path: &str, more: &str) -> Vec<u8> {
+    format!(
+        "{method} /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{more}\r\n",
+        stack.token()
+    )
+    .into_bytes()
+}
+
+#[test]
+fn a_large_body_streams_up_and_down_in_little_memory() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let Some(before) = sidecar.process().resident_kib() else {
+        tests::skip::skip("the memory of a large body", "a system with /proc");
+        return;
+    };
+    let bytes = large();
+    let chunk = vec![b'x'; 1024 * 1024];
+
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&head(
+        &stack,
+        "PUT",
+        "upload",
+        &format!("Content-Length: {bytes}\r\n"),
+    ));
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(chunk.len());
+        client.handle().write_all(&chunk[..part]).unwrap();
+        left -= part;
+    }
+    assert_eq!(client.answer("PUT").text(), bytes.to_string());
+
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&head(&stack, "GET", "endless", ""));
+    let mut handle = client.handle();
+    let mut buffer = vec![0; 1024 * 1024];
+    let mut received = 0;
+    while received < bytes {
+        received += handle.read(&mut buffer).unwrap();
+    }
+    drop((client, handle));
+    service.wait_for_broken_off(1);
+    let after = sidecar.process().resident_kib().unwrap();
+    assert!(
+        after < before + FLAT_KIB,
+        "{before} KiB before, {after} KiB after"
+    );
+}
+
+#[test]
+fn who_reads_slowly_slows_the_service_down_and_who_sends_is_slowed_by_it() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let mut reader = RawClient::connect(sidecar.address());
+    reader.send(&head(&stack, "GET", "endless", ""));
+    // What the sockets' buffers take is sent; then it stands still.
+    let settled = |count: &dyn Fn() -> usize| {
+        let mut last = usize::MAX;
+        wait::until("the flow to stop", || {
+            let now = count();
+            let stopped = now > 0 && now == last;
+            last = now;
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            stopped.then_some(now)
+        })
+    };
+    let sent = settled(&|| service.received());
+    assert!(sent < 64 * 1024 * 1024, "{sent} bytes went somewhere");
+    drop(reader);
+    service.wait_for_broken_off(1);
+
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let mut writer = RawClient::connect(sidecar.address());
+    let bytes = 64 * 1024 * 1024;
+    let more = format!("X-Wait: 1\r\nContent-Length: {bytes}\r\n");
+    writer.send(&head(&stack, "PUT", "upload", &more));
+    let mut handle = writer.handle();
+    let writing = std::thread::spawn(move || handle.write_all(&vec![b'x'; bytes]));
+    wait::until("the request", || {
+        (!service.heads().is_empty()).then_some(())
+    });
+    let memory = sidecar.process().resident_kib();
+    assert!(
+        !writing.is_finished(),
+        "64 MiB went somewhere: {memory:?} KiB"
+    );
+    service.go_on();
+    assert_eq!(writer.answer("PUT").text(), bytes.to_string());
+    writing.join().unwrap().unwrap();
+}
+
+#[test]
+fn bodies_of_unknown_length_pass_both_ways() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&head(
+        &stack,
+        "POST",
+        "upload",
+        "Transfer-Encoding: chunked\r\n",
+    ));
+    client.send(b"5\r\nhello\r\n");
+    wait::until("the first chunk to be forwarded", || {
+        (service.received() == 5).then_some(())
+    });
+    client.send(b"6;x=y\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n");
+    assert_eq!(client.answer("POST").text(), "11");
+    let answer = sidecar.bearing(&stack.token()).get("/until-close");
+    assert_eq!(answer.text(), "until the end");
+}
+
+#[test]
+fn a_client_that_asks_before_it_sends_is_told_to_go_on_by_the_service() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let mut client = RawClient::connect(sidecar.address());
+    let more = "Expect: 100-continue\r\nContent-Length: 5\r\n";
+    client.send(&head(&stack, "POST", "upload", more));
+    let text = client.text_until("\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 100 Continue\r\n"), "{text}");
+    client.send(b"hello");
+    assert_eq!(client.answer("POST").text(), "5");
+}
+
+#[test]
+fn interim_answers_pass_to_who_knows_them() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&head(&stack, "GET", "early", ""));
+    let text = client.text_until("fine");
+    assert!(text.starts_with("HTTP/1.1 103 Early Hints\r\n"), "{text}");
+    assert!(text.contains("\r\n\r\nHTTP/1.1 200 OK\r\n"), "{text}");
+    let old = String::from_utf8(head(&stack, "GET", "early", "")).unwrap();
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(old.replace("HTTP/1.1", "HTTP/1.0").as_bytes());
+    let text = client.text_until("fine");
+    assert!(
+        text.contains(" 200 OK\r\n") && !text.contains(" 103 "),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&head(&stack, "GET", "dies", ""));
+    assert!(client.try_answer("GET").is_err());
+    wait::until("the log line", || {
+        let output = sidecar.process().output();
+        output.contains("upstream_unavailable").then_some(())
+    });
+}
+
+#[test]
+fn a_refusal_reaches_who_is_still_sending() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    for chunked in [false, true] {
+        let mut client = RawClient::connect(sidecar.address());
+        let framing = if chunked {
+            "Transfer-Encoding: chunked"
+        } else {
+            "Content-Length: 2000000"
+        };
+        client.send(
+            format!("POST /orders/upload HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n").as_bytes(),
+        );
+        if chunked {
+            client.send(b"10000\r\n");
+        }
+        client.send(&[b'x'; 60_000]);
+        assert_eq!(verdict(&client.answer("POST")), "401 token_missing");
+    }
+    assert!(service.heads().is_empty());
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &["--request-body-timeout", "1"]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&head(&stack, "POST", "upload", "Content-Length: 5\r\n"));
+    client.send(b"12");
+    assert_eq!(verdict(&client.answer("POST")), "408 request_timeout");
+    service.wait_for_broken_off(1);
+}

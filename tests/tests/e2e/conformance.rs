@@ -1,0 +1,225 @@
+//! Others' programs, through the sidecar: what their authors hold for HTTP, gRPC and WebSockets.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tests::process::Process;
+use tests::python::Python;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::skip;
+use tests::stack::ForgedStack;
+use tests::streaming_service::StreamingService;
+
+use super::forwarding::stack;
+
+fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
+    SidecarPlan::to(upstream, &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn service(python: &Python, script: &str) -> (Process, String) {
+    let mut process = python.start(script);
+    let address = process.announced("listening on ");
+    (process, address)
+}
+
+fn user_id(text: &str) -> Option<String> {
+    let user: Value = serde_json::from_str(text).ok()?;
+    user["id"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn grpcio_makes_calls_of_all_four_kinds() {
+    let Some(python) = Python::with_protocols() else {
+        return;
+    };
+    let stack = stack();
+    let (_service, address) = service(&python, "grpc_service.py");
+    let sidecar = in_front_of(&stack, &format!("h2c://{address}"), &[]);
+    let given = json!({"address": sidecar.address().to_string(), "token": stack.token()});
+    let mut result = python.run("grpc_client.py", &given);
+    let unary = result["unary"].take();
+    let (hello, user) = unary.as_str().unwrap().split_once(" from ").unwrap();
+    assert_eq!(hello, "hello");
+    assert!(user_id(user).is_some_and(|id| id != "forged"), "{user}");
+    assert_eq!(
+        result,
+        json!({
+            "unary": null,
+            "trailer": "unary",
+            "server_stream": 1000,
+            "client_stream": 1_000_000,
+            "bidirectional": ["a", "b", "c"],
+            "large": 20_000_000,
+            "at_once": 200,
+            "refused_by_service": ["FAILED_PRECONDITION", "not today"],
+            "without_token": ["UNAUTHENTICATED", result["without_token"][1]],
+            "bad_token": ["UNAUTHENTICATED", result["bad_token"][1]],
+        })
+    );
+}
+
+#[test]
+fn websockets_holds_a_conversation_however_it_shows_its_token() {
+    let Some(python) = Python::with_protocols() else {
+        return;
+    };
+    let stack = stack();
+    let (_service, address) = service(&python, "websocket_service.py");
+    let sidecar = in_front_of(&stack, &format!("http://{address}"), &["--websocket-token"]);
+    let given = json!({"address": sidecar.address().to_string(), "token": stack.token()});
+    let result = python.run("websocket_client.py", &given);
+    for (way, protocol) in [
+        ("header", json!(null)),
+        ("protocol", json!("bearer")),
+        ("both", json!("chat")),
+    ] {
+        let held = &result[way];
+        assert!(user_id(held["user"].as_str().unwrap()).is_some(), "{held}");
+        assert_eq!(held["text"], "hello", "{way}");
+        assert_eq!(held["binary"], true, "{way}");
+        assert_eq!(held["protocol"], protocol, "{way}");
+    }
+    assert_eq!(result["anonymous"], 401);
+    assert_eq!(result["forged"], 401);
+}
+
+/// Runs a program; `None`, with a SKIP line, where it is not installed.
+fn output(program: &str, package: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(_) => {
+            skip::skip(&format!("conformance with {program}"), package);
+            None
+        }
+    }
+}
+
+#[test]
+fn h2load_gets_every_answer_over_both_versions() {
+    let stack = stack();
+    let authorization = format!("authorization: Bearer {}", stack.token());
+    let url = format!("http://{}/orders/list", stack.sidecar.address());
+    for version in [&["--h1"][..], &[]] {
+        let usual = ["-n", "2000", "-c", "8", "-m", "10", "-H", &authorization];
+        let arguments = [&usual, version, &[url.as_str()]].concat();
+        let Some(output) = output("h2load", "apt-get install nghttp2-client", &arguments) else {
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.contains("2000 succeeded, 0 failed, 0 errored"),
+            "{text}"
+        );
+        assert!(text.contains("status codes: 2000 2xx"), "{text}");
+    }
+}
+
+#[test]
+fn nghttp_sees_the_answer_of_the_service_and_a_refusal() {
+    let stack = stack();
+    let authorization = format!("authorization: Bearer {}", stack.token());
+    let url = format!("http://{}/orders/list", stack.sidecar.address());
+    let ask = |more: &[&str]| {
+        let arguments = [&["-v", "--no-dep"], more, &[url.as_str()]].concat();
+        output("nghttp", "apt-get install nghttp2-client", &arguments)
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (Some(known), Some(unknown)) = (ask(&["-H", &authorization]), ask(&[])) else {
+        return;
+    };
+    assert!(
+        known.contains(":status: 200") && known.contains("echo"),
+        "{known}"
+    );
+    assert!(unknown.contains(":status: 401"), "{unknown}");
+    assert!(
+        unknown.contains("\"reason\":\"token_missing\""),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn curl_asks_for_odd_things() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &["--pass", "/public/**"]);
+    let authorization = format!("Authorization: Bearer {}", stack.token());
+    let base = format!("http://{}/orders", sidecar.address());
+    let absolute = format!("{base}/list");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("body");
+    std::fs::write(&file, vec![b'x'; 3_000_000]).unwrap();
+    let upload = format!("@{}", file.display());
+    let path = file.display().to_string();
+    for (arguments, target, expected) in [
+        (&["--http1.1"][..], "/list", "200 1.1 fine"),
+        (&["--http1.0"], "/list", "200 1.1 fine"),
+        (&["--http2-prior-knowledge"], "/list", "200 2 fine"),
+        // Asks for an upgrade to HTTP/2, and goes on without.
+        (&["--http2"], "/list", "200 1.1 fine"),
+        (&["--data-binary", &upload], "/upload", "200 1.1 3000000"),
+        (
+            &["--upload-file", &path, "-H", "Transfer-Encoding: chunked"],
+            "/upload",
+            "200 1.1 3000000",
+        ),
+        (
+            &["--data-binary", &upload, "-H", "Expect: 100-continue"],
+            "/upload",
+            "200 1.1 3000000",
+        ),
+        (
+            &["--http2-prior-knowledge", "--data-binary", &upload],
+            "/upload",
+            "200 2 3000000",
+        ),
+        (&["--path-as-is"], "/public/../list", "400 1.1"),
+        (&["--request-target", "*", "-X", "OPTIONS"], "/", "400 1.1"),
+        (&["-X", "TRACE"], "/list", "405 1.1"),
+        (&["-H", "Host:"], "/list", "400 1.1"),
+        (
+            &[
+                "-H",
+                "Content-Length: 3",
+                "-H",
+                "Transfer-Encoding: chunked",
+            ],
+            "/list",
+            "400 1.1",
+        ),
+        (&["--request-target", &absolute], "/", "200 1.1 fine"),
+        (
+            &["--request-target", "http://other/orders/list"],
+            "/",
+            "400 1.1",
+        ),
+        (&["--compressed"], "/until-close", "200 1.1 until the end"),
+    ] {
+        let url = format!("{base}{target}");
+        let usual = [
+            "-s",
+            "-m",
+            "30",
+            "-H",
+            &authorization,
+            "-w",
+            "\n%{http_code} %{http_version}",
+        ];
+        let arguments = [&usual, arguments, &[url.as_str()]].concat();
+        let Some(output) = output("curl", "apt-get install curl", &arguments) else {
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (body, told) = text.rsplit_once('\n').unwrap();
+        let body = if told.starts_with("200") { body } else { "" };
+        assert_eq!(
+            format!("{told} {body}").trim(),
+            expected,
+            "{arguments:?}: {text}"
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! Streams end when the token that opened them does; nothing else is cut.
+
+use serde_json::json;
+use tests::auth_server::admin_get;
+use tests::clock;
+use tests::h2_client::H2Client;
+use tests::h2_service::H2Service;
+use tests::raw_client::RawClient;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
+use tests::streaming_service::StreamingService;
+
+use super::forwarding::stack;
+
+/// Long enough for a slow machine to open a stream, short enough to wait for.
+const LIFETIME: i64 = 4;
+
+fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
+    SidecarPlan::to(upstream, &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa", "--leeway", "0"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+fn short_token(stack: &ForgedStack) -> String {
+    let now = clock::now();
+    stack.forge.token(now, &json!({"exp": now + LIFETIME}))
+}
+
+fn request(path: &str, token: &str, more: &str) -> Vec<u8> {
+    format!("GET /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+        .into_bytes()
+}
+
+const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+fn streams_ended(sidecar: &Sidecar) -> bool {
+    admin_get(sidecar.admin(), "/metrics")
+        .text()
+        .contains("postern_sidecar_streams_ended_total 1\n")
+}
+
+#[test]
+fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&request("websocket", &short_token(&stack), HANDSHAKE));
+    assert_eq!(client.answer("GET").status(), 101);
+    client.send(b"hello");
+    assert_eq!(client.bytes(5), b"hello");
+    assert!(client.is_at_end());
+    service.wait_for_broken_off(1);
+    assert!(streams_ended(&sidecar));
+}
+
+#[test]
+fn events_end_with_the_token_and_a_download_does_not() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let token = short_token(&stack);
+    let mut events = RawClient::connect(sidecar.address());
+    events.send(&request("events", &token, "Accept: text/event-stream\r\n"));
+    let mut download = RawClient::connect(sidecar.address());
+    download.send(&request("download", &token, ""));
+    let text = events.text_until("data: first");
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    assert!(events.is_at_end());
+    service.wait_for_broken_off(1);
+    assert!(streams_ended(&sidecar));
+    // By now the token of the download has expired too.
+    let again = sidecar.bearing(&token).get("/list");
+    assert_eq!(again.status(), 401);
+    service.go_on();
+    assert_eq!(download.answer("GET").body, b"halfmore");
+}
+
+#[test]
+fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let client = H2Client::connect(sidecar.address());
+    let call = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let fields = [
+            ("authorization", &*bearer),
+            ("content-type", "application/grpc"),
+        ];
+        client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields))
+    };
+    let (mut short, mut long) = (call(&short_token(&stack)), call(&stack.token()));
+    for call in [&mut short, &mut long] {
+        call.write(b"x").unwrap();
+        assert_eq!(call.head().unwrap().status(), 200);
+        assert_eq!(call.read().unwrap().unwrap(), "x");
+    }
+    assert!(short.read().is_err(), "reset");
+    long.write(b"y").unwrap();
+    assert_eq!(long.read().unwrap().unwrap(), "y");
+    assert!(streams_ended(&sidecar));
+}
+
+#[test]
+fn streams_may_outlive_their_token_where_that_is_asked_for() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &["--end-streams", "false"]);
+    let token = short_token(&stack);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&request("websocket", &token, HANDSHAKE));
+    assert_eq!(client.answer("GET").status(), 101);
+    let anybody = sidecar.bearing(&token);
+    tests::wait::until("the token to expire", || {
+        (anybody.get("/list").status() == 401).then_some(())
+    });
+    client.send(b"hello");
+    assert_eq!(client.bytes(5), b"hello");
+}
+
+#[test]
+fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &["--websocket-token"]);
+    let off = in_front_of(&stack, &service.url(), &[]);
+    let token = stack.token();
+    let open = |sidecar: &Sidecar, protocols: &str| {
+        let mut client = RawClient::connect(sidecar.address());
+        client.send(
+            format!(
+                "GET /orders/websocket HTTP/1.1\r\nHost: a\r\n{HANDSHAKE}\
+                 Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        client.answer("GET")
+    };
+    for (protocols, seen, chosen) in [
+        (format!("bearer, {token}"), None, "bearer"),
+        (format!("bearer, {token}, chat"), Some("chat"), "chat"),
+    ] {
+        let answer = open(&sidecar, &protocols);
+        assert_eq!(answer.status(), 101);
+        assert_eq!(answer.header("sec-websocket-protocol"), [chosen]);
+        let head = service.heads().pop().unwrap();
+        assert!(!head.contains(&token), "{head}");
+        let has_protocol = head
+            .to_ascii_lowercase()
+            .contains("sec-websocket-protocol:");
+        assert_eq!(has_protocol, seen.is_some(), "{head}");
+        assert!(head.contains("X-Current-User: "), "{head}");
+    }
+    assert_eq!(open(&sidecar, "bearer, a.b.c").status(), 401);
+    assert_eq!(open(&sidecar, "bearer").status(), 401);
+    assert_eq!(open(&sidecar, "chat").status(), 401);
+    assert_eq!(open(&off, &format!("bearer, {token}")).status(), 401);
+    assert!(!sidecar.process().output().contains(&token));
+}

@@ -1,0 +1,181 @@
+//! Tokens from a cookie, and paths on which a token may be missing.
+
+use tests::client::{Client, Request, verdict};
+use tests::keys::SigningType;
+use tests::stack::ForgedStack;
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--token-cookie", "session", "--optional", "/feed/**"])
+            .pass(["/public/**"])
+    })
+}
+
+fn with(client: &Client, method: &str, path: &str, lines: &[&str]) -> String {
+    let request = lines
+        .iter()
+        .fold(client.request(method, path), |request, line| {
+            request.line(*line)
+        });
+    verdict(&client.send(&request))
+}
+
+#[test]
+fn a_cookie_is_as_good_as_a_header_and_no_better() {
+    let stack = stack();
+    let token = stack.token();
+    let (cookie, bearer) = (
+        format!("Cookie: a=1; session={token}"),
+        format!("Authorization: Bearer {token}"),
+    );
+    let client = stack.sidecar.anonymous();
+    for (lines, expected) in [
+        (&[&*cookie][..], "200"),
+        (&[&*bearer, "Cookie: session=bad"], "200"),
+        (
+            &["Authorization: Bearer bad", &*cookie],
+            "401 token_malformed",
+        ),
+        (
+            &["Authorization: Basic eDp5", &*cookie],
+            "401 authorization_scheme",
+        ),
+        (&["Cookie: session=bad"], "401 token_malformed"),
+        (&["Cookie: session="], "401 token_malformed"),
+        (&[&*cookie, "Cookie: session=bad"], "401 token_malformed"),
+        (&["Cookie: other=1"], "401 token_missing"),
+        (&[], "401 token_missing"),
+    ] {
+        assert_eq!(with(&client, "GET", "/list", lines), expected, "{lines:?}");
+    }
+    let seen = stack.service.last_request();
+    assert_eq!(seen.header("X-Current-User").len(), 1);
+    assert_eq!(
+        with(&client, "GET", "/current/user/details", &[&cookie]),
+        "200"
+    );
+}
+
+#[test]
+fn another_site_cannot_have_a_browser_change_anything() {
+    let stack = stack();
+    let cookie = format!("Cookie: session={}", stack.token());
+    let client = stack.sidecar.anonymous();
+    let own = format!("Origin: http://{}", stack.sidecar.address());
+    for (method, line, expected) in [
+        ("POST", "Sec-Fetch-Site: cross-site", "403 cross_site"),
+        ("POST", "Origin: https://evil.test", "403 cross_site"),
+        ("POST", "Origin: null", "403 cross_site"),
+        ("GET", "Sec-Fetch-Site: cross-site", "200"),
+        ("POST", "Sec-Fetch-Site: same-origin", "200"),
+        ("POST", &own, "200"),
+        ("POST", "Accept: */*", "200"),
+    ] {
+        let answer = with(&client, method, "/list", &[&cookie, line]);
+        assert_eq!(answer, expected, "{method} {line}");
+    }
+    let bearer = stack.sidecar.bearing(&stack.token());
+    assert_eq!(
+        with(&bearer, "POST", "/list", &["Origin: https://evil.test"]),
+        "200"
+    );
+}
+
+#[test]
+fn the_cookie_stays_with_us_if_the_service_is_to_see_no_token() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags([
+            "--token-cookie",
+            "session",
+            "--forward-authorization",
+            "false",
+        ])
+    });
+    let token = stack.token();
+    let client = stack.sidecar.anonymous();
+    let cookie = format!("Cookie: a=1; session={token}; b=2");
+    assert_eq!(with(&client, "GET", "/list", &[&cookie]), "200");
+    assert_eq!(stack.service.last_request().header("cookie"), ["a=1; b=2"]);
+}
+
+#[test]
+fn where_a_token_is_optional_a_bad_one_is_still_refused_and_no_one_can_pretend() {
+    let stack = stack();
+    let client = stack.sidecar.anonymous();
+    let forged = "X-Current-User: {\"id\":\"0\"}";
+    assert_eq!(with(&client, "GET", "/feed/1", &[forged]), "200");
+    let seen = stack.service.last_request();
+    assert_eq!(seen.header("X-Current-User"), Vec::<String>::new());
+    for line in [
+        "Authorization: Bearer bad",
+        "Authorization: x",
+        "Cookie: session=bad",
+    ] {
+        assert!(
+            with(&client, "GET", "/feed/1", &[line]).starts_with("401 "),
+            "{line}"
+        );
+    }
+    let known = stack.sidecar.bearing(&stack.token());
+    assert_eq!(with(&known, "GET", "/feed/1", &[]), "200");
+    assert_eq!(
+        stack.service.last_request().header("X-Current-User").len(),
+        1
+    );
+    for path in ["/feed//1", "/feed/%2e%2e/list", "/feed/..;/list", "/list"] {
+        assert_ne!(with(&client, "GET", path, &[]), "200", "{path}");
+    }
+}
+
+#[test]
+fn the_service_learns_the_way_a_request_came() {
+    let told = |flags: &[&str], lines: &[&str]| {
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags.iter().copied()));
+        let client = stack.sidecar.bearing(&stack.token());
+        assert_eq!(with(&client, "GET", "/list", lines), "200");
+        let seen = stack.service.last_request();
+        let host = stack.sidecar.address().to_string();
+        let field = |name: &str| seen.header(name).join("; ").replace(&host, "HOST");
+        [
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-host",
+            "x_forwarded_for",
+        ]
+        .map(field)
+    };
+    let theirs = [
+        "X-Forwarded-For: 203.0.113.7",
+        "X_Forwarded_For: 203.0.113.8",
+        "X-Forwarded-Proto: https",
+    ];
+    assert_eq!(told(&[], &[]), ["127.0.0.1", "http", "HOST", ""]);
+    assert_eq!(
+        told(&[], &theirs),
+        ["203.0.113.7, 127.0.0.1", "https", "HOST", "203.0.113.8"]
+    );
+    assert_eq!(
+        told(&["--forwarded", "overwrite"], &theirs),
+        ["127.0.0.1", "http", "HOST", ""]
+    );
+    assert_eq!(
+        told(&["--forwarded", "off"], &theirs),
+        ["203.0.113.7", "https", "", "203.0.113.8"]
+    );
+}
+
+#[test]
+fn nothing_about_the_way_opens_a_door() {
+    let stack = stack();
+    for line in [
+        "X-Forwarded-For: 127.0.0.1",
+        "Forwarded: for=127.0.0.1",
+        "X-Real-IP: ::1",
+    ] {
+        let request = Request::new("GET", "/orders/list").line(line);
+        assert_eq!(
+            verdict(&stack.sidecar.anonymous().send(&request)),
+            "401 token_missing"
+        );
+    }
+}
