@@ -21,7 +21,7 @@ use bench::statistics::Summary;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Barrier, mpsc};
 
 const FLEET: usize = 10_000;
@@ -128,10 +128,10 @@ struct Poll {
 async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Tick {
     let poll = Arc::new(poll(server.address()).await);
     let (start, mut done) = (Arc::new(Barrier::new(fleet + 1)), mpsc::unbounded_channel());
-    for _ in 0..fleet {
+    for number in 0..fleet {
         let (poll, start, done) = (Arc::clone(&poll), Arc::clone(&start), done.0.clone());
         tokio::spawn(async move {
-            let outcome = sidecar(&poll, &start, connections).await;
+            let outcome = sidecar(number, &poll, &start, connections).await;
             let _ = done.send(outcome.map(|()| Instant::now()));
         });
     }
@@ -163,7 +163,7 @@ async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Ti
 async fn poll(address: SocketAddr) -> Poll {
     let key = get(&format!("/auth{SECRET_KEY}"), &[]);
     let path = "/auth/.well-known/jwks.json";
-    let mut stream = connect(address).await.expect("a connection");
+    let mut stream = connect(address, 0).await.expect("a connection");
     let answer = exchange(&mut stream, &get(path, &[])).await;
     let (_, head) = answer.expect("the key set");
     let version = head
@@ -179,9 +179,14 @@ async fn poll(address: SocketAddr) -> Poll {
 }
 
 /// The barrier opens twice: when all stand ready, and for the tick.
-async fn sidecar(poll: &Poll, start: &Barrier, connections: Connections) -> io::Result<()> {
+async fn sidecar(
+    number: usize,
+    poll: &Poll,
+    start: &Barrier,
+    connections: Connections,
+) -> io::Result<()> {
     let mut open = match connections {
-        Connections::Open => Some(connect(poll.address).await?),
+        Connections::Open => Some(connect(poll.address, number).await?),
         Connections::New => None,
     };
     start.wait().await;
@@ -189,7 +194,7 @@ async fn sidecar(poll: &Poll, start: &Barrier, connections: Connections) -> io::
     for (request, expected) in [(&poll.key, 200), (&poll.jwks, 304)] {
         let mut stream = match open.take() {
             Some(stream) => stream,
-            None => connect(poll.address).await?,
+            None => connect(poll.address, number).await?,
         };
         let (status, _) = exchange(&mut stream, request).await?;
         assert_eq!(status, expected, "a poll");
@@ -200,8 +205,16 @@ async fn sidecar(poll: &Poll, start: &Barrier, connections: Connections) -> io::
     Ok(())
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
+/// Each sidecar from an address of its own, as in a cluster: from a single one, the search for a free
+/// port among tens of thousands costs more than the request.
+async fn connect(address: SocketAddr, number: usize) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    // All of 127.0.0.0/8 is this machine; elsewhere than on Linux only 127.0.0.1 is.
+    if cfg!(target_os = "linux") {
+        let [.., high, low] = (number + 1).to_be_bytes();
+        socket.bind(([127, 1, high, low], 0).into())?;
+    }
+    let stream = socket.connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

@@ -63,7 +63,6 @@ fn measure(row: &Row, settings: &Settings) {
         .flags(["--signing-type", name])
         .start()
         .ready();
-    let place = cpu::share_processors(server.process().id());
     let (mut signatures, mut logins) = (Vec::new(), Vec::new());
     for _ in 0..settings.rounds {
         signatures.push(signatures_per_second(row.openssl, settings.turn));
@@ -75,7 +74,7 @@ fn measure(row: &Row, settings: &Settings) {
     let of = |values: &[f64]| Summary::of(values).expect("at least one round");
     let share = Summary::of_ratios(&logins, &signatures).expect("at least one round");
     let verdict = settings.verdict(share.median >= row.target);
-    println!("{name}, auth server {place}:");
+    println!("{name}:");
     println!(
         "  openssl speed {}: {:.0} signatures/s",
         row.openssl,

@@ -1,6 +1,5 @@
 //! What a process has cost so far, from `/proc`.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// User and system time of the process, all its threads included; dead ones too.
@@ -44,9 +43,7 @@ fn pin_thread(_: i32, _: std::ops::Range<usize>) -> bool {
 
 /// One processor for the measured program, the others for whoever loads it; says which it became.
 pub fn share_processors(measured: u32) -> &'static str {
-    // Once: it counts what this process may use, which is about to become less.
-    static ALL: OnceLock<usize> = OnceLock::new();
-    let all = *ALL.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
     if all > 1 && pin(measured, 0..1) && pin(std::process::id(), 1..all) {
         "on a processor of its own"
     } else {

@@ -5,6 +5,7 @@ pub(crate) mod haproxy;
 pub(crate) mod nginx;
 
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::time::Duration;
 
 use bench::cpu;
@@ -42,6 +43,11 @@ impl Running {
 
     pub(crate) fn cpu_time(&self) -> Duration {
         cpu::time_of(self.process.id())
+    }
+
+    /// Keeps it on these processors.
+    pub(crate) fn pin(&self, processors: Range<usize>) -> bool {
+        cpu::pin(self.process.id(), processors)
     }
 
     /// Resident memory in MiB.

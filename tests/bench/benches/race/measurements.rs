@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bench::cpu::microseconds_each;
+use bench::cpu::{self, microseconds_each};
 use bench::keep_alive::{KeepAlive, get, get_with_token};
 use bench::load::{OpenLoop, each_once};
 use bench::settings::Settings;
@@ -140,8 +140,31 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
     }
 }
 
+/// The contestant on one processor, who asks and who answers on the others: with so little to do, chance
+/// would decide who shares one with whom, and the figures with it.
+fn apart(field: &Field, processors: usize) -> bool {
+    let others = processors.min(1)..processors;
+    let mut contestants = field.running.values();
+    processors > 1
+        && cpu::pin(std::process::id(), others.clone())
+        && field.upstream.pin(others)
+        && contestants.all(|running| running.pin(0..1))
+}
+
+fn together(field: &Field, processors: usize) {
+    cpu::pin(std::process::id(), 0..processors);
+    for running in field.running.values().chain([&field.upstream]) {
+        running.pin(0..processors);
+    }
+}
+
 fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
-    println!("one connection");
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if apart(field, processors) {
+        println!("one connection, the contestant on a processor of its own");
+    } else {
+        println!("one connection");
+    }
     let contestants = [
         Who::Haproxy,
         Who::Pingora,
@@ -159,6 +182,7 @@ fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut
             results.p50.entry(who).or_default().push(seen.p50);
         }
     }
+    together(field, processors);
 }
 
 fn open_loop(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
