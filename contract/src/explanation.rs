@@ -179,6 +179,10 @@ impl Observer for Explanation {
         match fact {
             Fact::RelativePath(path) => self.relative_path = Some(path.to_owned()),
             Fact::PassPattern(pattern) => self.pass_pattern = Some(pattern.as_str().to_owned()),
+            Fact::OptionalPattern(pattern) => {
+                self.pass_pattern = Some(pattern.as_str().to_owned());
+                self.skipped("authorization", "a token may be missing here, and it is");
+            }
             Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
             Fact::SigningKey(key) => {
                 self.token = Some(TokenFacts {

@@ -43,7 +43,7 @@ pub enum Judgement<'a> {
 pub struct Interceptor {
     context: ContextPath,
     pass_list: PassList,
-    optional: Option<PassList>,
+    optional: PassList,
     sources: TokenSources,
     max_authorization_bytes: usize,
     allowed_origins: AllowedOrigins,
@@ -61,15 +61,11 @@ pub struct TokenSources {
 impl Interceptor {
     /// `pass_list` is relative to `context`; `max_authorization_bytes` bounds the `Authorization`
     /// field's value.
-    pub const fn new(
-        context: ContextPath,
-        pass_list: PassList,
-        max_authorization_bytes: usize,
-    ) -> Self {
+    pub fn new(context: ContextPath, pass_list: PassList, max_authorization_bytes: usize) -> Self {
         Self {
             context,
             pass_list,
-            optional: None,
+            optional: PassList::default(),
             sources: TokenSources {
                 cookie: None,
                 websocket_protocol: false,
@@ -101,7 +97,6 @@ impl Interceptor {
     /// path; one with a token is held to it there as elsewhere.
     #[must_use]
     pub fn with_optional(self, optional: PassList) -> Self {
-        let optional = Some(optional);
         Self { optional, ..self }
     }
 
@@ -111,7 +106,10 @@ impl Interceptor {
     }
 
     /// The token, from the first place that has one. One that is there but bad is never passed over.
-    fn token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Bearer<'a>>, Rejection> {
+    ///
+    /// # Errors
+    /// What is wrong with the form of the field that holds it.
+    pub fn token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Bearer<'a>>, Rejection> {
         let most = self.max_authorization_bytes;
         let mut token = bearer::from_headers(headers, most)?;
         if token.is_none() && self.sources.websocket_protocol {
@@ -177,15 +175,16 @@ impl Interceptor {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(Judgement::Pass);
         }
-        let is_optional = || {
-            let matches = |list: &PassList| relative.is_some_and(|path| list.matches(path));
-            !is_user_details && self.optional.as_ref().is_some_and(matches)
-        };
-        let token = match self.token(headers) {
-            Ok(None) if is_optional() => return Ok(Judgement::Pass),
-            Ok(token) => token.ok_or(Rejection::TokenMissing),
-            Err(rejection) => Err(rejection),
-        };
+        let token = self.token(headers);
+        if token == Ok(None)
+            && let Some(pattern) = relative
+                .filter(|_| !is_user_details)
+                .and_then(|path| self.optional.find(path))
+        {
+            observer.learned(Fact::OptionalPattern(pattern));
+            return Ok(Judgement::Pass);
+        }
+        let token = token.and_then(|token| token.ok_or(Rejection::TokenMissing));
         let token = observer.check("authorization", token)?;
         Ok(if is_user_details {
             Judgement::UserDetails(token)

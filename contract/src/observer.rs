@@ -44,6 +44,8 @@ pub enum Fact<'a> {
     RelativePath(&'a str),
     /// The pattern of the pass list that matches it.
     PassPattern(&'a PathPattern),
+    /// The pattern that matches it of the paths where a token may be missing, as this one's is.
+    OptionalPattern(&'a PathPattern),
     /// The request is a CORS preflight of an allowed origin.
     Preflight,
     /// The key whose signature it is.

@@ -93,7 +93,9 @@ impl Explainer {
         let admission = self
             .rules
             .admit_observed(head, usable, at, &mut explanation);
-        if let Some(token) = bearer_of(&request.headers) {
+        let token = self.rules.interceptor.token(&request.headers);
+        let token = token.ok().flatten().map(|token| token.as_str().to_owned());
+        if let Some(token) = &token {
             explanation.show_token(token);
         }
         explanation.keys = Some(key_facts(state.as_deref()));
@@ -103,6 +105,7 @@ impl Explainer {
             Ok(Admission::Forward(forward)) => Verdict::good(forward.outcome().as_str()),
         };
         if let Ok(Admission::Forward(forward)) = &admission {
+            let sources = self.rules.interceptor.sources();
             let mut head = without_hop_by_hop(request);
             let marks = self.marking.of(&head.headers);
             let prepared = self.service_head.prepare(
@@ -113,7 +116,9 @@ impl Explainer {
                 &self.rules,
                 ASKER,
             );
-            explanation.head = prepared.ok().map(|()| lines_of(&head));
+            explanation.head = prepared
+                .ok()
+                .map(|()| lines_of(&head, sources.cookie.as_deref()));
         }
         Some(explanation)
     }
@@ -147,12 +152,6 @@ fn raw_head(question: &Question) -> Vec<u8> {
     raw.into_bytes()
 }
 
-/// Only to be shown: what was judged is the judge's business.
-fn bearer_of(headers: &HeaderMap) -> Option<&str> {
-    let field = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    field.split(' ').next_back()
-}
-
 /// What Pingora has removed before our last hand on the request: the fields that are for the next
 /// hop only (RFC 9110 §7.6.1).
 fn without_hop_by_hop(mut request: RequestHeader) -> RequestHeader {
@@ -172,18 +171,18 @@ fn without_hop_by_hop(mut request: RequestHeader) -> RequestHeader {
     request
 }
 
-/// The request line and the fields, the token left out.
-fn lines_of(head: &RequestHeader) -> Vec<String> {
+/// The request line and the fields, the token left out, also the one in the cookie of this name.
+fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
     let mut wire = Vec::new();
     head.header_to_h1_wire(&mut wire);
     let target = String::from_utf8_lossy(head.raw_path()).into_owned();
     let fields = String::from_utf8_lossy(&wire).into_owned();
     let fields = fields.lines().map(|line| {
         let (name, value) = line.split_once(": ").unwrap_or((line, ""));
-        if name.eq_ignore_ascii_case("authorization") {
-            format!("{name}: {}", without_token(value))
-        } else {
-            line.to_owned()
+        match name.to_ascii_lowercase().as_str() {
+            "authorization" => format!("{name}: {}", without_token(value)),
+            "cookie" => format!("{name}: {}", without_cookie(value, token_cookie)),
+            _ => line.to_owned(),
         }
     });
     std::iter::once(format!("{} {target} HTTP/1.1", head.method))
@@ -197,6 +196,15 @@ fn without_token(value: &str) -> String {
         Some((scheme, _)) => format!("{scheme} [as it was sent]"),
         None => "[as it was sent]".to_owned(),
     }
+}
+
+fn without_cookie(value: &str, hidden: Option<&str>) -> String {
+    let pairs = value.split(';').map(str::trim);
+    let shown = pairs.map(|pair| match pair.split_once('=') {
+        Some((name, _)) if Some(name) == hidden => format!("{name}=[as it was sent]"),
+        _ => pair.to_owned(),
+    });
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 async fn explain(
@@ -337,6 +345,12 @@ mod tests {
             "Bearer [as it was sent]"
         );
         assert_eq!(without_token("secret"), "[as it was sent]");
+        let cookies = "a=1; t=a.b.secret;t=secret";
+        assert_eq!(
+            without_cookie(cookies, Some("t")),
+            "a=1; t=[as it was sent]; t=[as it was sent]"
+        );
+        assert_eq!(without_cookie("t=1; u", None), "t=1; u");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::{HeaderName, Version, header};
+use process::access_log::LoggedPath;
 use tracing::debug;
 
 use super::answer;
@@ -20,7 +21,6 @@ use super::jwks::JWKS_PATH;
 use super::secret_key::SECRET_KEY_PATH;
 use crate::clock::unix_now;
 use crate::keys::current::CurrentKey;
-use crate::log_text::LogText;
 
 /// What this server knows at all, for what it refuses on every path (TRACE, CONNECT).
 const ANY_METHOD: &str = "GET,HEAD,POST";
@@ -87,7 +87,7 @@ impl Interception {
 
     fn refuse(&self, request: &Request, rejection: Rejection) -> Response {
         let path = request.uri().path();
-        debug!(method = %request.method(), path = %LogText(path), reason = rejection.reason(), "request refused");
+        debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request refused");
         if rejection == Rejection::MethodNotAllowed {
             let allowed = if path == self.user_details_path {
                 "GET,HEAD"

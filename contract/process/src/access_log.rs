@@ -81,24 +81,46 @@ pub fn short(method: &str) -> &str {
 }
 
 /// A request target fit for a log: no query, bounded, one line, printable.
+///
+/// It ends where a query begins, and where somebody may have meant one to begin: a client that
+/// escapes the `?`, or forgets it, puts its secrets into the path.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedPath<'a>(pub &'a [u8]);
 
 impl fmt::Display for LoggedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self
-            .0
-            .split(|byte| matches!(byte, b'?' | b'#'))
-            .next()
-            .unwrap_or_default();
+        let (path, meant) = without_query(self.0);
         for byte in path.iter().take(MAX_PATH_BYTES) {
             write!(f, "{}", byte.escape_ascii())?;
         }
-        if path.len() > MAX_PATH_BYTES {
+        if meant || path.len() > MAX_PATH_BYTES {
             f.write_char('…')?;
         }
         Ok(())
     }
+}
+
+/// What comes before the query, and whether that is a guess.
+fn without_query(target: &[u8]) -> (&[u8], bool) {
+    let ends = |from: &[u8]| match from {
+        [b'?' | b'#', ..] => Some(false),
+        [b';' | b'&' | b'=', ..] => Some(true),
+        [b'%', rest @ ..] => may_be_delimiter(rest).then_some(true),
+        _ => None,
+    };
+    (0..target.len())
+        .find_map(|at| Some((&target[..at], ends(&target[at..])?)))
+        .unwrap_or((target, false))
+}
+
+/// Whether `digits` escape one of `? # & ; =`, or a percent sign: what is escaped twice.
+fn may_be_delimiter(digits: &[u8]) -> bool {
+    const ESCAPES: [&[u8]; 6] = [b"3f", b"23", b"26", b"3b", b"3d", b"25"];
+    digits.get(..2).is_some_and(|digits| {
+        ESCAPES
+            .iter()
+            .any(|escape| digits.eq_ignore_ascii_case(escape))
+    })
 }
 
 #[cfg(test)]
@@ -124,6 +146,13 @@ mod tests {
         for (target, logged) in [
             ("/a/b?appSecret=x", "/a/b"),
             ("/a#appSecret=x", "/a"),
+            ("/key%3FappId=a&appSecret=x", "/key…"),
+            ("/key%253fappSecret=x", "/key…"),
+            ("/key;appId=a;appSecret=x", "/key…"),
+            ("/key&appSecret=x", "/key…"),
+            ("/key%26appSecret%3Dx", "/key…"),
+            ("/appSecret=x", "/appSecret…"),
+            ("/a%20b%2", "/a%20b%2"),
             ("/a\x1b[31m\n\"", "/a\\x1b[31m\\n\\\""),
             ("/\u{e9}", "/\\xc3\\xa9"),
             (&long, &cut),

@@ -36,6 +36,10 @@ fn stack() -> ForgedStack {
             "/static/**",
             "--cors-origin",
             "https://app.example",
+            "--optional",
+            "/feed/**",
+            "--token-cookie",
+            "ticket",
         ])
     })
 }
@@ -59,6 +63,21 @@ fn explain_comes_to_the_verdict_of_the_sidecar_whatever_the_request_is() {
         ("GET", "/orders/static/a.css", vec![bearer("junk")]),
         ("GET", "/orders/static/%2e%2e/admin", vec![bearer(&good)]),
         ("GET", "/orders/static//a.css", vec![]),
+        ("GET", "/orders/feed/1", vec![]),
+        ("GET", "/orders/feed/1", vec![bearer("junk")]),
+        (
+            "GET",
+            "/orders/42",
+            vec![format!("Cookie: a=1; ticket={good}")],
+        ),
+        (
+            "POST",
+            "/orders/42",
+            vec![
+                format!("Cookie: ticket={good}"),
+                "Origin: https://evil.example".into(),
+            ],
+        ),
         ("GET", "/orders/current/user/details", vec![bearer(&good)]),
         (
             "DELETE",
