@@ -117,9 +117,13 @@ bench-fleet: cmake ## 10 000 sidecars ask for the keys at once
 bench-login: cmake ## Logins for each second of CPU against the machine's own signatures
 	$(measure) login
 
+.PHONY: bench-soak
+bench-soak: cmake ## 10 minutes at full load, one request in twenty bad, in flat memory
+	$(measure) soak
+
 .PHONY: bench-smoke
 bench-smoke: ## A moment of every measurement, to see that it works
-	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login
+	$(MAKE) SMOKE=1 bench bench-rotation bench-fleet bench-login bench-soak
 
 .PHONY: bench-peers
 bench-peers: ## Install what `make bench` races against: Debian and PyPI packages

@@ -1,0 +1,241 @@
+//! Ten minutes at full load, one request in twenty bad, every kind of bad in turn: memory stays where it
+//! was, no good request is refused and no bad one let through. `make bench-soak`; ends with 1 otherwise.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a program at a terminal; a measurement that cannot be taken ends with a message"
+)]
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bench::keep_alive::{KeepAlive, get, get_with_token};
+use bench::settings::Settings;
+use serde_json::{Value, json};
+use tests::clock;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::token_forge::Forge;
+
+const PATH: &str = "/orders/list";
+const CLIENTS: usize = 16;
+/// One request in so many is bad.
+const BAD: usize = 20;
+/// Requests that a token serves before its owner gets another: the cache is full after a while, and
+/// goes on changing.
+const REQUESTS_PER_TOKEN: usize = 50;
+/// Full within the first minute.
+const CACHE_BYTES: &str = "2000000";
+/// The part of the time after which memory has to stay where it is.
+const WARM_UP: f64 = 0.2;
+const SAMPLES: u32 = 120;
+/// Mebibytes.
+const TOLERANCE: f64 = 2.0;
+
+fn main() -> ExitCode {
+    let mut settings = Settings::from_environment(1, 600.0);
+    if settings.smoke {
+        settings.turn = Duration::from_secs(3);
+    }
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let service = SocketServer::start(|_| Reply::Bytes(response("200 OK", &[], b"echo")));
+    let sidecar = SidecarPlan::to(&format!("http://{}", service.address()), &auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .flags(["--token-cache-bytes", CACHE_BYTES])
+        .flags(EVERY_SECOND)
+        .start()
+        .ready();
+    let traffic = Traffic::default();
+    let memory = thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (traffic, forge, address) = (&traffic, &forge, sidecar.address());
+            scope.spawn(move || send(client, address, forge, traffic));
+        }
+        let memory = watch(&sidecar, &service, settings.turn, &traffic);
+        traffic.over.store(true, Ordering::Relaxed);
+        memory
+    });
+    report(&memory, &traffic, &settings)
+}
+
+#[derive(Default)]
+struct Traffic {
+    over: AtomicBool,
+    answered: AtomicU64,
+    /// Requests that got another answer than they deserve.
+    wrong: AtomicU64,
+}
+
+/// Resident and anonymous memory in MiB.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    resident: f64,
+    anonymous: f64,
+}
+
+fn watch(
+    sidecar: &Sidecar,
+    service: &SocketServer,
+    length: Duration,
+    traffic: &Traffic,
+) -> Vec<Sample> {
+    let began = Instant::now();
+    (1..=SAMPLES)
+        .map(|number| {
+            let due = began + length * number / SAMPLES;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            // It remembers what it was asked.
+            service.forget();
+            let process = sidecar.process();
+            let sample = Sample {
+                resident: mebibytes(process.resident_kib()),
+                anonymous: mebibytes(process.anonymous_kib()),
+            };
+            if number % 12 == 0 {
+                println!(
+                    "{:>4.0} s  {:>9} requests  {:.1} MiB resident  {:.1} MiB anonymous",
+                    began.elapsed().as_secs_f64(),
+                    traffic.answered.load(Ordering::Relaxed),
+                    sample.resident,
+                    sample.anonymous,
+                );
+            }
+            sample
+        })
+        .collect()
+}
+
+fn mebibytes(kib: Option<u64>) -> f64 {
+    let kib = kib.expect("memory in /proc");
+    f64::from(u32::try_from(kib).expect("less than a TiB")) / 1024.0
+}
+
+fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> ExitCode {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a few dozen samples"
+    )]
+    let warm = (f64::from(SAMPLES) * WARM_UP) as usize;
+    let steady = memory.get(warm..).unwrap_or_default();
+    let resident = spread(steady.iter().map(|sample| sample.resident));
+    let anonymous = spread(steady.iter().map(|sample| sample.anonymous));
+    let wrong = traffic.wrong.load(Ordering::Relaxed);
+    println!(
+        "after the first {:.0} s memory moved by {resident:.1} MiB (anonymous: {anonymous:.1}), at most {:.1}: {}",
+        settings.turn.as_secs_f64() * WARM_UP,
+        2.0 * TOLERANCE,
+        settings.verdict(resident <= 2.0 * TOLERANCE),
+    );
+    println!(
+        "{} requests, {wrong} with another answer than they deserve",
+        traffic.answered.load(Ordering::Relaxed)
+    );
+    let flat = settings.smoke || resident <= 2.0 * TOLERANCE;
+    if flat && wrong == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// From the least to the most.
+fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most = values.clone().fold(f64::MIN, f64::max);
+    most - values.fold(f64::MAX, f64::min)
+}
+
+/// A request, the status that it deserves, and whether the connection ends with it.
+struct Deserved {
+    request: Vec<u8>,
+    status: u16,
+    closes: bool,
+}
+
+fn send(client: usize, address: SocketAddr, forge: &Forge, traffic: &Traffic) {
+    let connect = || KeepAlive::connect(address).expect("a connection");
+    let bad = bad_requests(forge);
+    let mut bad = bad.iter().cycle().skip(client);
+    let mut connection = connect();
+    for round in 0.. {
+        let user = format!("{client}-{round}");
+        let token = forge.token(clock::now(), &json!({"userId": user}));
+        let good = Deserved {
+            request: get_with_token(PATH, &token),
+            status: 200,
+            closes: false,
+        };
+        for number in 0..REQUESTS_PER_TOKEN {
+            if traffic.over.load(Ordering::Relaxed) {
+                return;
+            }
+            let deserved = if number % BAD == BAD - 1 {
+                bad.next().expect("a cycle")
+            } else {
+                &good
+            };
+            let status = connection.exchange(&deserved.request);
+            let status = status.unwrap_or_else(|error| panic!("no answer: {error}"));
+            traffic.answered.fetch_add(1, Ordering::Relaxed);
+            if status != deserved.status {
+                println!("{status} instead of {}", deserved.status);
+                traffic.wrong.fetch_add(1, Ordering::Relaxed);
+            }
+            if deserved.closes {
+                connection = connect();
+            }
+        }
+    }
+}
+
+fn bad_requests(forge: &Forge) -> Vec<Deserved> {
+    let now = clock::now();
+    let good = forge.token(now, &Value::Null);
+    let with = |token: &str, status| Deserved {
+        request: get_with_token(PATH, token),
+        status,
+        closes: false,
+    };
+    let shaped = |request: Vec<u8>, status| Deserved {
+        request,
+        status,
+        closes: true,
+    };
+    let twice = format!("Authorization: Bearer {good}");
+    let long = format!("X-Long: {}", "x".repeat(200_000));
+    vec![
+        with("not.a.token", 401),
+        with(&"A".repeat(4000), 401),
+        with(&forge.token(now, &json!({"exp": now - 3600})), 401),
+        with(&forge.stranger_token(now, &Value::Null), 401),
+        with(&forge.token(now, &json!({"username": 1})), 401),
+        Deserved {
+            request: get(PATH, &[]),
+            status: 401,
+            closes: false,
+        },
+        Deserved {
+            request: get_with_token("/orders/%2e%2e/admin", &good),
+            status: 400,
+            closes: false,
+        },
+        Deserved {
+            request: get(PATH, &[&twice, &twice]),
+            status: 400,
+            closes: false,
+        },
+        shaped(
+            get(PATH, &[&twice, "Content-Length: 0", "Content-Length: 0"]),
+            400,
+        ),
+        shaped(get(PATH, &[&twice, &long]), 431),
+        shaped(b"GARBAGE\r\n\r\n".to_vec(), 400),
+    ]
+}
