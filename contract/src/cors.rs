@@ -1,6 +1,6 @@
 //! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*): which origins may read
-//! our answers. There is no wildcard, and no credentials mode: tokens travel in a header that only a
-//! script of an allowed origin can set.
+//! our answers. There is no wildcard, and no credentials mode: a script sends its token in a header, which
+//! only one of an allowed origin can set.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

@@ -201,22 +201,43 @@ const fn is_plain(byte: u8) -> bool {
         )
 }
 
-/// Characters that compatibility mappings turn into dots, slashes, backslashes or percent signs,
-/// and the C1 controls.
+/// Characters that normalisation (NFKC and its kin) or the best-fit tables of Windows turn into a dot, a
+/// slash, a backslash, a percent sign or the beginning of parameters, query or fragment; and the C1
+/// controls.
 const fn is_confusable(c: char) -> bool {
     matches!(
         c,
         '\u{80}'..='\u{9f}'
+            | '\u{37e}'
             | '\u{2024}'..='\u{2026}'
             | '\u{2044}'
+            | '\u{2047}'..='\u{2049}'
+            | '\u{2100}'..='\u{2101}'
+            | '\u{2105}'..='\u{2106}'
             | '\u{2215}'
+            | '\u{2488}'..='\u{249b}'
             | '\u{29f8}'
+            | '\u{33c2}'
+            | '\u{33c7}'
+            | '\u{33d8}'
+            | '\u{fe14}'
+            | '\u{fe16}'
+            | '\u{fe19}'
+            | '\u{fe30}'
             | '\u{fe52}'
+            | '\u{fe54}'
+            | '\u{fe56}'
+            | '\u{fe5f}'
             | '\u{fe68}'
+            | '\u{fe6a}'
+            | '\u{ff03}'
             | '\u{ff05}'
             | '\u{ff0e}'
             | '\u{ff0f}'
+            | '\u{ff1b}'
+            | '\u{ff1f}'
             | '\u{ff3c}'
+            | '\u{1f100}'
     )
 }
 
@@ -230,6 +251,22 @@ mod tests {
             Err(_) => "refused",
             Ok(path) if path.canonical().is_some() => "canonical",
             Ok(_) => "opaque",
+        }
+    }
+
+    #[test]
+    fn no_normalisation_of_unicode_makes_another_path() {
+        use unicode_normalization::UnicodeNormalization;
+        let has_meaning = |c| matches!(c, '.' | '/' | '\\' | '%' | ';' | '?' | '#');
+        for c in ('\u{a0}'..=char::MAX).filter(|c| !is_confusable(*c)) {
+            let text = [c].into_iter();
+            let becomes = text
+                .clone()
+                .nfkd()
+                .chain(text.clone().nfkc())
+                .chain(text.nfc());
+            let mut of_meaning = becomes.filter(|c| has_meaning(*c));
+            assert_eq!(of_meaning.next(), None, "U+{:04X}", u32::from(c));
         }
     }
 

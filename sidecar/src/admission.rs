@@ -113,6 +113,8 @@ pub(crate) struct AdmissionRules {
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) user_header: UserHeader,
+    /// Whether the service can be asked to open one.
+    pub(crate) carries_websockets: bool,
 }
 
 impl AdmissionRules {
@@ -170,6 +172,9 @@ impl AdmissionRules {
             }
             Judgement::NeedsToken(token) => {
                 let verified = self.verified(keys, token, now, observer)?;
+                if is_websocket && !self.carries_websockets {
+                    return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
+                }
                 (Some(verified.user), verified.validity.expires_at)
             }
             Judgement::Preflight {
@@ -316,6 +321,7 @@ mod tests {
                 mapping: None,
             },
             user_header: UserHeader::new("X-Current-User", 100).unwrap(),
+            carries_websockets: true,
         }
     }
 

@@ -44,6 +44,7 @@ pub(crate) struct Config {
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<ClientTlsSettings>,
     passes_everything: bool,
+    everything_is_optional: bool,
     passes_user_details: bool,
     /// Where the service is looked for on the pod's address, and whether it must not be found there.
     pub(crate) bypass: Option<(SocketAddr, bool)>,
@@ -61,8 +62,12 @@ pub(crate) struct Config {
     pub(crate) request_header_timeout: Duration,
     /// `None` waits for ever.
     pub(crate) request_body_timeout: Option<Duration>,
+    /// The same.
+    pub(crate) send_timeout: Option<Duration>,
     /// Where it was asked for.
     pub(crate) max_connections: Option<usize>,
+    /// The same.
+    pub(crate) max_in_flight: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) stop: StopTimes,
     pub(crate) access_log: AccessLog,
@@ -77,17 +82,25 @@ impl Config {
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
         let key_source = key_source::settings(args)?;
         let pass_list = pass_list(&args.rules)?;
-        let rules = admission_rules(&args.rules, mapping(args)?)?;
+        let upstream = upstream_address(args)?;
+        let rules = AdmissionRules {
+            carries_websockets: upstream.carries_websockets(),
+            ..admission_rules(&args.rules, mapping(args)?)?
+        };
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
             tls: client_tls(args)?,
-            passes_everything: passes_everything(&pass_list),
+            passes_everything: matches_everything(&pass_list),
+            everything_is_optional: matches_everything(&patterns(
+                "optional",
+                &args.rules.optional,
+            )?),
             passes_user_details: pass_list.matches(USER_DETAILS_PATH),
             bypass: bypass(args)?,
             rules: Arc::new(rules),
             upstream: UpstreamSettings {
-                address: upstream_address(args)?,
+                address: upstream,
                 timeouts: upstream_timeouts(args),
                 tls: upstream_tls(args)?,
             },
@@ -104,7 +117,9 @@ impl Config {
             max_key_age: patience(args.max_key_age),
             request_header_timeout: Duration::from_secs(args.request_header_timeout),
             request_body_timeout: patience(args.request_body_timeout),
+            send_timeout: patience(args.send_timeout),
             max_connections: args.max_connections,
+            max_in_flight: args.max_in_flight,
             threads: args.threads,
             stop: StopTimes {
                 lame_duck: Duration::from_secs(args.lame_duck),
@@ -146,6 +161,9 @@ impl Config {
         if self.key_source.shows_password() {
             warnings.push("--auth-server: the registry's password travels there in plain HTTP");
         }
+        if self.everything_is_optional {
+            warnings.push("--optional: a pattern matches every path, so no request needs a token");
+        }
         if self.passes_everything {
             warnings.push("--pass: a pattern matches every path, so no request needs a token");
         } else if self.passes_user_details {
@@ -183,6 +201,7 @@ pub(crate) fn admission_rules(
         policy: policy(args, mapping)?,
         user_header: UserHeader::new(&args.user_header, args.max_user_header_bytes)
             .map_err(|error| refused("user-header", &args.user_header, error))?,
+        carries_websockets: true,
     })
 }
 
@@ -226,6 +245,9 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
             name => format!("/{name}"),
         },
         open_paths: args.rules.pass.clone(),
+        optional_paths: args.rules.optional.clone(),
+        token_cookie: args.rules.token_cookie.clone(),
+        websocket_token: args.rules.websocket_token,
         user_header: args.rules.user_header.clone(),
         issuer: args.rules.issuer.clone(),
         audience: args.rules.audience.clone(),
@@ -256,7 +278,7 @@ fn token_cookie(args: &RulesArgs) -> Result<Option<String>, Failure> {
 }
 
 /// Tried on paths that nobody lists on purpose.
-fn passes_everything(pass_list: &PassList) -> bool {
+fn matches_everything(pass_list: &PassList) -> bool {
     ["/postern-probe", "/postern-probe/2/3/4.x"]
         .iter()
         .all(|path| pass_list.matches(path))

@@ -15,7 +15,7 @@ use crate::access_log::Line;
 use crate::answer;
 use crate::client_stream::{ClientStream, UnreadRequests};
 use crate::client_tls::ClientTls;
-use crate::connection_limit::ConnectionLimit;
+use crate::limits::Limit;
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
@@ -27,7 +27,7 @@ pub(crate) struct ClientConnections {
     requests: Arc<TimedRequests>,
     tls: Option<ClientTls>,
     unread: Arc<dyn UnreadRequests>,
-    limit: ConnectionLimit,
+    limit: Limit,
     head_timeout: Duration,
     metrics: Metrics,
 }
@@ -36,7 +36,7 @@ impl ClientConnections {
     pub(crate) fn new(
         proxy: HttpProxy<AuthProxy>,
         tls: Option<ClientTls>,
-        limit: ConnectionLimit,
+        limit: Limit,
         head_timeout: Duration,
         metrics: Metrics,
         reports: Reports,

@@ -71,8 +71,9 @@ impl Explainer {
             .with_state(Arc::new(self))
     }
 
-    /// `None` where the question cannot be put into a request at all.
-    fn explain(&self, question: &Question, now: SystemTime) -> Option<Explanation> {
+    /// # Errors
+    /// Where the question cannot be put into a request at all: which part of it.
+    fn explain(&self, question: &Question, now: SystemTime) -> Result<Explanation, NoRequest> {
         let at = question.at.unwrap_or_else(|| unix_seconds(now));
         let request = request_of(question)?;
         let raw = raw_head(question);
@@ -120,7 +121,7 @@ impl Explainer {
                 .ok()
                 .map(|()| lines_of(&head, sources.cookie.as_deref()));
         }
-        Some(explanation)
+        Ok(explanation)
     }
 }
 
@@ -132,14 +133,35 @@ fn key_facts(state: Option<&KeyState>) -> KeyFacts {
     })
 }
 
-fn request_of(question: &Question) -> Option<RequestHeader> {
-    let method = Method::from_bytes(question.method.as_bytes()).ok()?;
-    let mut request = RequestHeader::build(method, question.target.as_bytes(), None).ok()?;
-    for (name, value) in &question.headers {
-        let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
-        request.append_header(name.clone(), value).ok()?;
+/// Why nothing can be judged: no client can send this.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum NoRequest {
+    #[error("the question is not in JSON, or lacks a part")]
+    Question,
+    #[error("this is no method of HTTP")]
+    Method,
+    #[error("this is no target: no blank, line end or byte below 0x21 can stand in one")]
+    Target,
+    /// Never the value: it may be a token.
+    #[error("header '{0}': this name or this value cannot be sent")]
+    Header(String),
+}
+
+fn request_of(question: &Question) -> Result<RequestHeader, NoRequest> {
+    let method = Method::from_bytes(question.method.as_bytes()).map_err(|_| NoRequest::Method)?;
+    let target = question.target.as_bytes();
+    if target.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        return Err(NoRequest::Target);
     }
-    Some(request)
+    let mut request = RequestHeader::build(method, target, None).map_err(|_| NoRequest::Target)?;
+    for (name, value) in &question.headers {
+        let wrong = || NoRequest::Header(name.clone());
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?;
+        request
+            .append_header(name.clone(), value)
+            .map_err(|_| wrong())?;
+    }
+    Ok(request)
 }
 
 /// The header block as it would arrive.
@@ -223,13 +245,12 @@ async fn explain(
         )
             .into_response();
     }
-    let question = serde_json::from_slice::<Question>(&body).ok();
-    let explanation = question
-        .as_ref()
-        .and_then(|question| explainer.explain(question, SystemTime::now()));
+    let question = serde_json::from_slice::<Question>(&body).map_err(|_| NoRequest::Question);
+    let explanation = question.and_then(|question| explainer.explain(&question, SystemTime::now()));
     match explanation.map(|explanation| serde_json::to_vec(&explanation)) {
-        Some(Ok(json)) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),
-        _ => (StatusCode::BAD_REQUEST, "this is no request\n").into_response(),
+        Ok(Ok(json)) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),
+        Ok(Err(_)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Err(why) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
     }
 }
 
@@ -238,6 +259,11 @@ async fn explain(
 /// # Errors
 /// When no sidecar answers, or what was given is no request.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    let target = args.target.as_str();
+    if !target.starts_with('/') && !target.contains("://") && target != "*" {
+        let line = format!("'{target}' is no target of a request: it begins with a slash");
+        return Err(Failure::Usage(line));
+    }
     let question = Question {
         method: args.method.clone(),
         target: args.target.clone(),
@@ -249,7 +275,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
         Some(file) => {
             let explainer = offline(args, file)?;
             let explanation = explainer.explain(&question, SystemTime::now());
-            explanation.ok_or_else(|| Failure::Usage("this is no request".to_owned()))?
+            explanation.map_err(|why| Failure::Usage(why.to_string()))?
         }
     };
     let text = if args.json {
@@ -310,7 +336,7 @@ fn ask(args: &ExplainArgs, question: &Question) -> Result<Explanation, Failure> 
         Some(200) => serde_json::from_str(&answer.body).map_err(|error| {
             Failure::Unavailable(format!("not the admin port of a sidecar: {error}"))
         }),
-        Some(400) => Err(Failure::Usage("this is no request".to_owned())),
+        Some(400) => Err(Failure::Usage(answer.body.trim_end().to_owned())),
         _ => Err(Failure::Unavailable(format!(
             "not the admin port of a sidecar: it answered {:?}",
             answer.status_line

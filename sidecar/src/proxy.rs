@@ -15,6 +15,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward, RequestHead, Wire};
@@ -24,6 +25,7 @@ use crate::clock::unix_seconds;
 use crate::conversation::Conversation;
 use crate::forwarded::Client;
 use crate::keys::current::CurrentKeys;
+use crate::limits::Limit;
 use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
@@ -46,6 +48,8 @@ pub(crate) struct AuthProxy {
     pub(crate) service_head: ServiceHead,
     pub(crate) reports: Reports,
     pub(crate) request_body_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) in_flight: Limit,
     pub(crate) end_streams: bool,
     pub(crate) metrics: Metrics,
     pub(crate) marking: Marking,
@@ -57,6 +61,8 @@ pub(crate) struct AuthProxy {
 pub(crate) struct RequestContext {
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
+    /// Among those that may be on their way to the service.
+    _place: Option<OwnedSemaphorePermit>,
     outcome: Outcome,
     tries: Tries,
     marks: Marks,
@@ -67,6 +73,12 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
+    fn forward(&mut self, forward: Forward, place: OwnedSemaphorePermit) {
+        self.outcome = forward.outcome();
+        self.forward = Some(forward);
+        self._place = Some(place);
+    }
+
     fn is_websocket(&self) -> bool {
         self.forward
             .as_ref()
@@ -127,10 +139,6 @@ impl AuthProxy {
         }
     }
 
-    fn cannot_carry(&self, forward: &Forward) -> bool {
-        forward.conversation == Conversation::WebSocket && !self.upstream.carries_websockets()
-    }
-
     /// What all answers of our own say beside their content.
     fn own_fields(
         &self,
@@ -183,6 +191,10 @@ fn client_of(session: &Session) -> Client {
     }
 }
 
+fn refused(rejection: Rejection) -> (Outcome, Answer) {
+    (Outcome::Refused(rejection), Answer::refusal(rejection))
+}
+
 /// Nothing that was not admitted gets as far as this.
 fn not_admitted() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
@@ -203,6 +215,7 @@ impl ProxyHttp for AuthProxy {
         let now = Instant::now();
         RequestContext {
             forward: None,
+            _place: None,
             outcome: Outcome::Aborted,
             tries: Tries::default(),
             marks: Marks::default(),
@@ -222,6 +235,7 @@ impl ProxyHttp for AuthProxy {
     ) -> pingora::Result<bool> {
         set_handling(session, true);
         allow_pipelining(session);
+        session.set_write_timeout(self.send_timeout);
         self.limit_connection(session);
         ctx.marks = self.marking.of(&session.req_header().headers);
         let mut admission = self.admit(session);
@@ -233,30 +247,20 @@ impl ProxyHttp for AuthProxy {
         ctx.decided = Instant::now();
         self.metrics
             .decided(ctx.decided.saturating_duration_since(ctx.began));
-        let answer = match admission {
-            Ok(Admission::Forward(forward)) if self.cannot_carry(&forward) => {
-                ctx.outcome = Outcome::Refused(Rejection::UpgradeNotAllowed);
-                Answer::refusal(Rejection::UpgradeNotAllowed)
-            }
-            Ok(Admission::Forward(forward)) => {
-                self.prepare(session, &forward);
-                ctx.outcome = forward.outcome();
-                ctx.forward = Some(forward);
-                return Ok(false);
-            }
-            Ok(Admission::UserDetails(body)) => {
-                ctx.outcome = Outcome::Answered;
-                Answer::success(body)
-            }
-            Ok(Admission::Preflight) => {
-                ctx.outcome = Outcome::Answered;
-                Answer::preflight()
-            }
-            Err(rejection) => {
-                ctx.outcome = Outcome::Refused(rejection);
-                Answer::refusal(rejection)
-            }
+        let (outcome, answer) = match admission {
+            Ok(Admission::Forward(forward)) => match self.in_flight.take(ctx.decided) {
+                Some(place) => {
+                    self.prepare(session, &forward);
+                    ctx.forward(forward, place);
+                    return Ok(false);
+                }
+                None => refused(Rejection::ServerBusy),
+            },
+            Ok(Admission::UserDetails(body)) => (Outcome::Answered, Answer::success(body)),
+            Ok(Admission::Preflight) => (Outcome::Answered, Answer::preflight()),
+            Err(rejection) => refused(rejection),
         };
+        ctx.outcome = outcome;
         let answer = answer.with(self.own_fields(session, ctx));
         if answer.send(session).await.is_err() {
             session.set_keepalive(None);

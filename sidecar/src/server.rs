@@ -20,7 +20,6 @@ use crate::background::{AdminPort, CertificateFollower, KeyRefresh};
 use crate::bypass::BypassCheck;
 use crate::client_tls::ClientTls;
 use crate::config::Config;
-use crate::connection_limit::{ConnectionLimit, descriptors};
 use crate::connections::ClientConnections;
 use crate::drain::Drain;
 use crate::explain::Explainer;
@@ -28,6 +27,7 @@ use crate::http2_head::LIBRARY_MAX_HEAD_BYTES;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
+use crate::limits::{Limit, descriptors};
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::{AuthProxy, CLIENT_IDLE_SECONDS};
@@ -193,9 +193,11 @@ fn client_connections(
     upstream: Arc<Upstream>,
     shared: &Shared,
 ) -> ClientConnections {
-    let limit = ConnectionLimit::new(config.max_connections, descriptors());
+    let descriptors = descriptors();
+    let limit = Limit::new("--max-connections", config.max_connections, descriptors);
+    let in_flight = Limit::new("--max-in-flight", config.max_in_flight, descriptors);
     let head_timeout = config.request_header_timeout;
-    let proxy = http_proxy_app(conf, auth_proxy(config, upstream, shared));
+    let proxy = http_proxy_app(conf, auth_proxy(config, upstream, in_flight, shared));
     let (metrics, reports) = (shared.metrics.clone(), shared.reports.clone());
     ClientConnections::new(proxy, tls, limit, head_timeout, metrics, reports)
 }
@@ -208,7 +210,12 @@ fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {
         .map_err(|error| Failure::Config(format!("--upstream '{address}': {error}")))
 }
 
-fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthProxy {
+fn auth_proxy(
+    config: Config,
+    upstream: Arc<Upstream>,
+    in_flight: Limit,
+    shared: &Shared,
+) -> AuthProxy {
     AuthProxy {
         rules: config.rules,
         keys: Arc::clone(&shared.keys),
@@ -217,6 +224,8 @@ fn auth_proxy(config: Config, upstream: Arc<Upstream>, shared: &Shared) -> AuthP
         reports: shared.reports.clone(),
         marking: config.marking,
         request_body_timeout: config.request_body_timeout,
+        send_timeout: config.send_timeout,
+        in_flight,
         end_streams: config.end_streams,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),

@@ -24,6 +24,7 @@ use time::format_description::well_known::Rfc3339;
 use self::hour::LastHour;
 use self::refusals::RecentRefusals;
 use crate::keys::current::CurrentKeys;
+use crate::keys::jwks_url::MAX_FRESHNESS;
 use crate::outcome::Totals;
 
 /// The page runs and loads nothing but its own style sheet, and nobody may frame it.
@@ -46,8 +47,9 @@ const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
 ];
 
-/// Three ticks of the contract's minute: one fetch that failed is no news.
-const FRESH_SECONDS: u64 = 180;
+/// As long as an issuer may ask us not to ask again (`MAX_FRESHNESS`), and three ticks of the contract's
+/// minute: one fetch that failed is no news.
+const FRESH_SECONDS: u64 = MAX_FRESHNESS.as_secs() + 180;
 
 /// Where the page gets its facts from.
 #[derive(Debug)]
@@ -67,6 +69,11 @@ pub(crate) struct Protected {
     pub(crate) context_path: String,
     /// Patterns of paths that need no token.
     pub(crate) open_paths: Vec<String>,
+    /// Patterns of paths where a token may be missing.
+    pub(crate) optional_paths: Vec<String>,
+    /// Where a token may stand besides `Authorization`.
+    pub(crate) token_cookie: Option<String>,
+    pub(crate) websocket_token: bool,
     pub(crate) user_header: String,
     pub(crate) issuer: Option<String>,
     pub(crate) audience: Option<String>,
@@ -241,6 +248,9 @@ mod tests {
                 service: "http://127.0.0.1:3000".into(),
                 context_path: "/orders".into(),
                 open_paths: vec!["/static/<b>/**".into()],
+                optional_paths: vec!["/feed/**".into()],
+                token_cookie: Some("ticket".into()),
+                websocket_token: true,
                 user_header: "X-Current-User".into(),
                 issuer: Some("\"><img src=x>".into()),
                 audience: None,

@@ -101,11 +101,6 @@ impl Upstream {
         })
     }
 
-    /// Whether a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
-    pub(crate) fn carries_websockets(&self) -> bool {
-        self.settings.address.protocol != Protocol::H2c
-    }
-
     /// A peer for one request; `None` while the name does not resolve.
     pub(crate) fn peer(&self, conversation: Conversation) -> Option<Box<HttpPeer>> {
         let peers = self.peers.load();

@@ -115,6 +115,8 @@ async fn loopback_or_open(
     } else if !is_named_by_address(request.headers()) {
         let why = "ask for this by address, as in http://127.0.0.1:8081/\n";
         (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+    } else if !request.method().is_safe() && is_of_a_web_page(request.headers()) {
+        (StatusCode::FORBIDDEN, "not for web pages\n").into_response()
     } else {
         next.run(request).await
     }
@@ -133,6 +135,12 @@ fn is_named_by_address(headers: &HeaderMap) -> bool {
     let name = authority.host();
     let address = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+}
+
+/// Whether a browser sends this because a page told it to: any page can have a browser on this machine
+/// post here, and no page of ours does.
+fn is_of_a_web_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
 }
 
 async fn startup(State(health): State<Health>) -> StatusCode {
@@ -174,6 +182,7 @@ fn fault(what: &str, error: &dyn std::error::Error) -> Response {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use axum::body::Body;
+    use http::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
@@ -282,6 +291,21 @@ mod tests {
             assert_eq!(page.0, status, "{host}");
             let probe = answer_to(&health, "127.0.0.1:1", host, "/livez").await;
             assert_eq!(probe.0, 200, "{host}");
+        }
+    }
+
+    #[test]
+    fn what_a_web_page_has_a_browser_send_is_recognised() {
+        let with = |name: &'static str| {
+            HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static("x"))])
+        };
+        for (headers, expected) in [
+            (HeaderMap::new(), false),
+            (with("origin"), true),
+            (with("sec-fetch-site"), true),
+            (with("accept"), false),
+        ] {
+            assert_eq!(is_of_a_web_page(&headers), expected, "{headers:?}");
         }
     }
 

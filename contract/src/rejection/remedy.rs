@@ -38,8 +38,8 @@ impl Rejection {
                 "Use a method that the `Allow` field of the answer names.",
             ),
             Self::UpgradeNotAllowed => (
-                "An upgrade was asked for where nobody is known: a WebSocket on a path that needs no token, or over a connection to the service that cannot carry one.",
-                "Open the WebSocket with an access token on a path that is not pass-listed.",
+                "An upgrade was asked for where nobody is known: a WebSocket without a token on a path that needs none, or over a connection to the service that cannot carry one.",
+                "Open the WebSocket with an access token, on a path that is not on the pass list.",
             ),
             Self::RequestHeaderTooLarge => (
                 "The header block or the request target is longer than this program reads (64 KiB).",
@@ -170,8 +170,8 @@ impl Rejection {
                 "Wait as long as `Retry-After` says. `--login-rate` and `--trusted-proxy` matter where many people share one address.",
             ),
             Self::ServerBusy => (
-                "More logins are waiting for their password check than can be done soon.",
-                "Try again after `Retry-After`. If it lasts, somebody tries passwords in bulk, or the server needs more cores or a replica.",
+                "Auth server: more logins are waiting for their password check than can be done soon. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
+                "Try again after `Retry-After`. If it lasts, somebody tries passwords in bulk, or the service answers too slowly; the program needs more cores or a replica.",
             ),
             Self::NotFound => (
                 "Nothing is served under this path.",

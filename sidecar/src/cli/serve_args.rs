@@ -103,7 +103,7 @@ pub(crate) struct ServeArgs {
     pub(crate) pod_ip: Option<IpAddr>,
 
     /// Not to be ready while the service answers on --pod-ip
-    #[arg(long, env = "POSTERN_REFUSE_BYPASS")]
+    #[arg(long, env = "POSTERN_REFUSE_BYPASS", requires = "pod_ip")]
     pub(crate) refuse_bypass: bool,
 
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT to
@@ -368,11 +368,26 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) request_body_timeout: u64,
 
+    /// Seconds a client may take nothing of what is sent to it; 0 for ever. Its connection is closed then
+    #[arg(
+        long,
+        env = "POSTERN_SEND_TIMEOUT",
+        default_value_t = 60,
+        value_name = "SECONDS"
+    )]
+    pub(crate) send_timeout: u64,
+
     /// Most connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384
     #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_parser = connections, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_connections: Option<usize>,
+
+    /// Most requests at once on their way to the service and back, over all connections; more are
+    /// answered with 503 server_busy. Default: as for --max-connections
+    #[arg(long, env = "POSTERN_MAX_IN_FLIGHT", value_parser = connections, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_in_flight: Option<usize>,
 
     /// Threads that serve requests
     #[arg(long, env = "POSTERN_THREADS", default_value_t = 1, value_parser = threads, value_name = "COUNT")]

@@ -9,7 +9,7 @@ use process::exit::Failure;
 use process::secret_file;
 use zeroize::Zeroizing;
 
-use super::{not_empty, parsed, refused};
+use super::{not_empty, parsed, patience, refused};
 use crate::cli::ServeArgs;
 use crate::discovery::{AuthServer, without_credentials};
 use crate::keys::contract_endpoint::{Application, EndpointSettings};
@@ -68,6 +68,7 @@ fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
         tls: tls_files(args, Some(url.scheme()))?,
         url,
         algorithms: args.algorithms.clone(),
+        max_key_age: patience(args.max_key_age),
     })
 }
 

@@ -17,7 +17,7 @@ use super::transport::{Question, Transport};
 use crate::discovery::{Instance, is_loopback};
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
-const LONGEST_FRESHNESS: Duration = Duration::from_secs(300);
+pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
 
 /// `http(s)://HOST[:PORT]/PATH[?QUERY]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,9 @@ pub(crate) struct JwksUrlSettings {
     pub(crate) url: JwksAddress,
     pub(crate) tls: TlsFiles,
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+    /// After which time keys are no longer trusted (`--max-key-age`): well before that they are asked
+    /// for again, whatever the issuer says of their freshness.
+    pub(crate) max_key_age: Option<Duration>,
 }
 
 /// The address, and what its last answer said.
@@ -45,6 +48,7 @@ pub(crate) struct JwksUrl {
     transport: Transport,
     url: JwksAddress,
     algorithms: Vec<AsymmetricAlgorithm>,
+    max_freshness: Duration,
     /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
     known: Option<KnownSet>,
     fresh_until: Option<Instant>,
@@ -58,6 +62,9 @@ impl JwksUrl {
             transport: Transport::new(settings.url.scheme.clone(), settings.tls)?,
             url: settings.url,
             algorithms: settings.algorithms,
+            max_freshness: settings
+                .max_key_age
+                .map_or(MAX_FRESHNESS, |age| MAX_FRESHNESS.min(age / 2)),
             known: None,
             fresh_until: None,
         })
@@ -87,7 +94,7 @@ impl JwksUrl {
         let allowed = jws(&self.algorithms);
         let (keys, known) = jwks::taken(&answer, target, known.as_ref(), &allowed)?;
         self.known = known;
-        self.fresh_until = asked_at.checked_add(freshness(&answer.headers));
+        self.fresh_until = asked_at.checked_add(freshness(&answer.headers).min(self.max_freshness));
         Ok(Fetched::Keys(keys))
     }
 }
@@ -119,7 +126,7 @@ fn freshness(headers: &HeaderMap) -> Duration {
     let age = age.and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
     Duration::from_secs(max_age)
         .saturating_sub(Duration::from_secs(age.unwrap_or_default()))
-        .min(LONGEST_FRESHNESS)
+        .min(MAX_FRESHNESS)
 }
 
 impl JwksAddress {

@@ -172,15 +172,23 @@ fn protected(protected: &Protected) -> Markup {
         section.card aria-labelledby="protected" {
             h2 id="protected" { "What is protected" }
             p { "Every path needs a token"
-                @if protected.open_paths.is_empty() { "." } @else { ", except below " code { (name_of(protected)) } ":" }
+                @if protected.open_paths.is_empty() && protected.optional_paths.is_empty() { "." }
+                @else { ", except below " code { (name_of(protected)) } ":" }
             }
-            @if !protected.open_paths.is_empty() {
-                ul.plain { @for pattern in &protected.open_paths { li { code { (pattern) } } } }
+            ul.plain {
+                @for pattern in &protected.open_paths { li { code { (pattern) } } }
+                @for pattern in &protected.optional_paths { li { code { (pattern) } " if none is sent" } }
             }
             dl {
                 dt { "issuer" } dd { (or_unchecked(protected.issuer.as_deref())) }
                 dt { "audience" } dd { (or_unchecked(protected.audience.as_deref())) }
                 dt { "user header" } dd { code { (protected.user_header) } }
+                @if let Some(name) = &protected.token_cookie {
+                    dt { "token cookie" } dd { code { (name) } }
+                }
+                @if protected.websocket_token {
+                    dt { "WebSockets" } dd { "token as a protocol" }
+                }
                 @if !protected.cors_origins.is_empty() {
                     dt { "browsers from" } dd { (protected.cors_origins.join(", ")) }
                 }

@@ -101,6 +101,11 @@ impl Protocol {
 }
 
 impl UpstreamAddress {
+    /// Whether a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
+    pub(crate) fn carries_websockets(&self) -> bool {
+        self.protocol != Protocol::H2c
+    }
+
     /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port
     /// is the same is resolved for that.
     pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 
 use tests::client::verdict;
+use tests::h2_client::H2Client;
 use tests::raw_client::RawClient;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
@@ -230,4 +231,20 @@ fn a_body_that_does_not_come_is_not_waited_for() {
     client.send(b"12");
     assert_eq!(verdict(&client.answer("POST")), "408 request_timeout");
     service.wait_for_broken_off(1);
+}
+
+#[test]
+fn who_takes_nothing_of_an_answer_is_not_waited_for() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service, &["--send-timeout", "1"]);
+    let mut silent = RawClient::connect(sidecar.address());
+    silent.send(&head(&stack, "GET", "endless", ""));
+    service.wait_for_broken_off(1);
+    let silent = H2Client::connect(sidecar.address());
+    let bearer = format!("Bearer {}", stack.token());
+    let fields = [("authorization", bearer.as_str())];
+    let mut stream = silent.open(silent.request("GET", "/orders/endless", &fields));
+    stream.finish().unwrap();
+    service.wait_for_broken_off(2);
 }

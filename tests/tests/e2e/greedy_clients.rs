@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tests::auth_server::admin_get;
 use tests::client::verdict;
+use tests::h2_client::H2Client;
 use tests::keys::SigningType;
 use tests::raw_client::{RawClient, exchange};
 use tests::stack::ForgedStack;
@@ -106,12 +107,45 @@ fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
     }
     let warnings = || {
         let log = stack.sidecar.process().stderr();
-        log.matches("too many connections").count()
+        log.matches("--max-connections 2: no place for more")
+            .count()
     };
     wait::until("a warning", || (warnings() > 0).then_some(()));
     drop(first);
     wait::until("a free place", || open().ok());
     assert_eq!(warnings(), 1);
+}
+
+#[test]
+fn one_connection_with_many_requests_takes_no_more_than_its_share() {
+    let stack = stack_with(&["--max-in-flight", "2"]);
+    let client = H2Client::connect(stack.sidecar.address());
+    let open = || client.open(client.request("POST", "/orders/public/slow", &[]));
+    let (mut first, mut second) = (open(), open());
+    wait::until("two requests in flight", || {
+        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+        metrics.contains("requests_in_flight 2\n").then_some(())
+    });
+    let refused = client.send(client.request("GET", "/orders/public/x", &[]), b"");
+    assert_eq!(refused.unwrap().verdict(), "503 server_busy");
+    let other = exchange(
+        stack.sidecar.address(),
+        "GET",
+        b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    assert_eq!(
+        verdict(&other),
+        "401 token_missing",
+        "a refusal takes no place"
+    );
+    for stream in [&mut first, &mut second] {
+        stream.finish().unwrap();
+        assert_eq!(stream.head().unwrap().status(), 200);
+    }
+    wait::until("a free place", || {
+        let answer = client.send(client.request("GET", "/orders/public/x", &[]), b"");
+        (answer.unwrap().verdict() == "200").then_some(())
+    });
 }
 
 #[test]

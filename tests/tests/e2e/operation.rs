@@ -6,7 +6,7 @@ use tests::auth_server::{AuthServerPlan, admin_get};
 use tests::client::Request;
 use tests::process::{CommandLine, Process};
 use tests::programs::Program;
-use tests::raw_client::RawClient;
+use tests::raw_client::{RawClient, exchange};
 use tests::sidecar::SidecarPlan;
 use tests::stack::{ForgedStack, Stack};
 use tests::wait;
@@ -207,6 +207,18 @@ fn the_drain_command_ends_when_nothing_is_in_flight_and_requests_go_on_meanwhile
     assert_eq!(client.answer("POST").status(), 200);
     let drained = drain("30");
     assert_eq!(drained.code, Some(0), "{}", drained.stderr);
+}
+
+#[test]
+fn a_web_page_cannot_drain_a_sidecar() {
+    let stack = ForgedStack::start();
+    for line in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
+        let admin = stack.sidecar.admin();
+        let request = format!("POST /drain HTTP/1.1\r\nHost: {admin}\r\n{line}\r\n\r\n");
+        let answer = exchange(admin, "POST", request.as_bytes());
+        assert_eq!(answer.status(), 403, "{line}");
+    }
+    assert_eq!(stack.sidecar.readiness(), 200);
 }
 
 #[test]

@@ -1,19 +1,20 @@
-//! How many clients may be connected at once.
+//! How many clients may be connected, and how many requests under way, at once.
 //!
-//! Each connection takes a file descriptor, and one more towards the service. When they are used up
-//! nothing can be opened any more: no key is fetched and no probe is answered.
+//! Each connection of a client takes a file descriptor, and each request may take one towards the
+//! service: over HTTP/2 one connection brings many requests. When descriptors are used up nothing can
+//! be opened any more: no key is fetched and no probe is answered.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// For the admin port, the key refresh, the sockets that listen, the runtimes, the standard streams.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// What a process gets that may hardly open anything.
-const MIN_CONNECTIONS: usize = 16;
-/// More than one sidecar has to do with; each takes some 30 kB after its first request.
+const MIN_PLACES: usize = 16;
+/// More than one sidecar has to do with; each connection takes some 30 kB after its first request.
 const MAX_BY_DEFAULT: usize = 16_384;
 /// Who has too many connections has them again and again.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -33,46 +34,46 @@ pub(crate) fn descriptors() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// How many clients so many descriptors are enough for.
-fn connections_within(descriptors: u64) -> usize {
-    let connections = descriptors.saturating_sub(RESERVED_DESCRIPTORS) / 2;
-    usize::try_from(connections).map_or(usize::MAX, |most| most.max(MIN_CONNECTIONS))
+/// How many clients, and as many requests, so many descriptors are enough for.
+fn places_within(descriptors: u64) -> usize {
+    let places = descriptors.saturating_sub(RESERVED_DESCRIPTORS) / 2;
+    usize::try_from(places).map_or(usize::MAX, |most| most.max(MIN_PLACES))
 }
 
-/// Counts connections, and remembers when it last complained.
+/// Counts what there may only be so many of, and remembers when it last complained.
 #[derive(Debug)]
-pub(crate) struct ConnectionLimit {
+pub(crate) struct Limit {
+    /// What the log calls it.
+    flag: &'static str,
     most: usize,
-    free: Semaphore,
+    free: Arc<Semaphore>,
     warned: Mutex<Option<Instant>>,
 }
 
-impl ConnectionLimit {
-    /// `asked` for, or what so many file descriptors are enough for.
-    pub(crate) fn new(asked: Option<usize>, descriptors: u64) -> Self {
-        let enough_for = connections_within(descriptors);
+impl Limit {
+    /// What the `flag` asks for, or what so many file descriptors are enough for.
+    pub(crate) fn new(flag: &'static str, asked: Option<usize>, descriptors: u64) -> Self {
+        let enough_for = places_within(descriptors);
         let most = asked.unwrap_or(enough_for.min(MAX_BY_DEFAULT));
         if most > enough_for {
             tracing::warn!(
                 descriptors,
-                "--max-connections {most}: the file descriptors are enough for {enough_for}"
+                "{flag} {most}: the file descriptors are enough for {enough_for}"
             );
         }
         Self {
+            flag,
             most,
-            free: Semaphore::new(most.min(Semaphore::MAX_PERMITS)),
+            free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
             warned: Mutex::default(),
         }
     }
 
     /// A place, until it is dropped; `None` where all are taken.
-    pub(crate) fn take(&self, now: Instant) -> Option<SemaphorePermit<'_>> {
-        let place = self.free.try_acquire().ok();
+    pub(crate) fn take(&self, now: Instant) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.free).try_acquire_owned().ok();
         if place.is_none() && self.warning_is_due(now) {
-            tracing::warn!(
-                max_connections = self.most,
-                "too many connections: new ones are closed at once"
-            );
+            tracing::warn!("{} {}: no place for more", self.flag, self.most);
         }
         place
     }
@@ -100,14 +101,14 @@ mod tests {
             (1_048_576, 16_384),
             (u64::MAX, 16_384),
         ] {
-            assert_eq!(ConnectionLimit::new(None, descriptors).most, connections);
-            assert_eq!(ConnectionLimit::new(Some(1), descriptors).most, 1);
+            assert_eq!(Limit::new("--max", None, descriptors).most, connections);
+            assert_eq!(Limit::new("--max", Some(1), descriptors).most, 1);
         }
     }
 
     #[test]
     fn a_place_is_free_again_when_it_is_dropped() {
-        let limit = ConnectionLimit::new(Some(1), 1024);
+        let limit = Limit::new("--max", Some(1), 1024);
         let now = Instant::now();
         let place = limit.take(now);
         assert!(place.is_some() && limit.take(now).is_none());
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn one_warning_a_minute_is_enough() {
-        let limit = ConnectionLimit::new(Some(1), 1024);
+        let limit = Limit::new("--max", Some(1), 1024);
         let now = Instant::now();
         assert!(limit.warning_is_due(now));
         assert!(!limit.warning_is_due(now + WARNING_INTERVAL / 2));
