@@ -72,16 +72,29 @@ pub fn from_cookie<'a>(
 
 /// Name and value of each cookie (RFC 6265 §4.2.1).
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    cookie_pairs(headers).filter_map(|pair| {
+        let equals = pair.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = pair.split_at(equals);
+        Some((name, value.get(1..)?))
+    })
+}
+
+fn cookie_pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers
         .get_all(COOKIE)
         .iter()
         .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
-        .filter_map(|pair| {
-            let pair = pair.trim_ascii();
-            let equals = pair.iter().position(|&byte| byte == b'=')?;
-            let (name, value) = pair.split_at(equals);
-            Some((name, value.get(1..)?))
-        })
+        .map(<[u8]>::trim_ascii)
+}
+
+/// All cookies but those of this name, as one field; `None` where none has it.
+pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
+    let is_of_the_name = |pair: &&[u8]| {
+        pair.strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    let (removed, left): (Vec<&[u8]>, Vec<&[u8]>) = cookie_pairs(headers).partition(is_of_the_name);
+    (!removed.is_empty()).then(|| left.join(&b"; "[..]))
 }
 
 /// The name under which a browser's WebSocket announces its token: `new WebSocket(url, ["bearer", token])`.

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, Method, StatusCode, Version, header};
 
+use crate::fields::members;
 use crate::upgrade::asks_for_websocket;
 
 /// One request's way to the service and back.
@@ -48,11 +49,7 @@ fn has_media_type(
     field: &header::HeaderName,
     is: impl Fn(&[u8]) -> bool,
 ) -> bool {
-    headers
-        .get_all(field)
-        .into_iter()
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
-        .any(|member| is(essence(member)))
+    members(headers, field).any(|member| is(essence(member)))
 }
 
 /// The media type without its parameters.

@@ -25,6 +25,7 @@ use crate::admission::{Admission, AdmissionRules, RequestHead, Wire};
 use crate::cli::explain_args::ExplainArgs;
 use crate::clock::unix_seconds;
 use crate::config;
+use crate::fields::nominated;
 use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
@@ -177,14 +178,10 @@ fn raw_head(question: &Question) -> Vec<u8> {
 /// What Pingora has removed before our last hand on the request: the fields that are for the next
 /// hop only (RFC 9110 §7.6.1).
 fn without_hop_by_hop(mut request: RequestHeader) -> RequestHeader {
-    let connection = request.headers.get_all(header::CONNECTION).iter();
-    let nominated: Vec<HeaderName> = connection
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+    for name in nominated(&request.headers)
+        .into_iter()
         .filter(|name| *name != header::UPGRADE)
-        .collect();
-    for name in nominated {
+    {
         request.remove_header(&name);
     }
     for name in ["keep-alive", "proxy-connection"] {

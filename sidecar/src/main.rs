@@ -17,6 +17,7 @@ mod discovery;
 mod drain;
 mod explain;
 mod fault;
+mod fields;
 mod forwarded;
 mod framing;
 mod host;

@@ -4,6 +4,8 @@
 use http::{HeaderName, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 
+use crate::fields::nominated;
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Removes what belongs to the connection to the service (RFC 9110 §7.6.1), and what the client's
@@ -11,7 +13,14 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
     // The handshake of a tunnel is about both connections at once.
     if head.status != StatusCode::SWITCHING_PROTOCOLS {
-        for name in nominated(head) {
+        // Those that frame the body are Pingora's to decide.
+        let frames = |name: &HeaderName| {
+            *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING
+        };
+        for name in nominated(&head.headers)
+            .into_iter()
+            .filter(|name| !frames(name))
+        {
             head.remove_header(&name);
         }
         head.remove_header(&KEEP_ALIVE);
@@ -20,18 +29,6 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
     if client == Version::HTTP_10 {
         head.remove_header(&header::TRANSFER_ENCODING);
     }
-}
-
-/// The fields that `Connection` names; those that frame the body are Pingora's to decide.
-fn nominated(head: &ResponseHeader) -> Vec<HeaderName> {
-    head.headers
-        .get_all(header::CONNECTION)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .filter(|name| *name != header::CONTENT_LENGTH && *name != header::TRANSFER_ENCODING)
-        .collect()
 }
 
 #[cfg(test)]

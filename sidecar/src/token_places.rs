@@ -1,7 +1,7 @@
 //! What has to be seen to where a token came in another place than `Authorization`: requests that
 //! another site made a browser send, and traces of the token in what the service sees.
 
-use contract::bearer::websocket_protocols_without_token;
+use contract::bearer::{cookies_without, websocket_protocols_without_token};
 use contract::interceptor::{Interceptor, TokenSources};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
@@ -59,7 +59,7 @@ pub(crate) fn remove_from(
     }
     match &sources.cookie {
         Some(name) if !service_sees_tokens => {
-            let left = cookies_without(&request.headers, name.as_bytes());
+            let left = cookies_without(&request.headers, name);
             replace(request, &header::COOKIE, left)
         }
         _ => Ok(()),
@@ -78,24 +78,6 @@ pub(crate) fn choose_protocol(
         answer.insert_header("Sec-WebSocket-Protocol", BEARER)?;
     }
     Ok(())
-}
-
-/// `None` where the cookie is not there.
-fn cookies_without(headers: &HeaderMap, name: &[u8]) -> Option<Vec<u8>> {
-    let is_token = |pair: &&[u8]| {
-        pair.strip_prefix(name)
-            .is_some_and(|rest| rest.first() == Some(&b'='))
-    };
-    let pairs: Vec<&[u8]> = headers
-        .get_all(header::COOKIE)
-        .into_iter()
-        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
-        .map(<[u8]>::trim_ascii)
-        .collect();
-    pairs.iter().any(is_token).then(|| {
-        let left: Vec<&[u8]> = pairs.into_iter().filter(|pair| !is_token(pair)).collect();
-        left.join(&b"; "[..])
-    })
 }
 
 /// Puts `value` in the place of all fields of the name; an empty one leaves none.

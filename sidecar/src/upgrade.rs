@@ -5,23 +5,22 @@
 
 use http::{HeaderMap, Method, Version, header};
 
+use crate::fields::members;
+
 /// Whether the head is a complete WebSocket handshake.
 pub(crate) fn asks_for_websocket(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::GET
         && version == Version::HTTP_11
-        && names(headers, header::UPGRADE).eq(["websocket"])
-        && names(headers, header::CONNECTION).any(|option| option == "upgrade")
+        && is_websocket_alone(headers)
+        && members(headers, &header::CONNECTION)
+            .any(|option| option.eq_ignore_ascii_case(b"upgrade"))
         && headers.contains_key(header::SEC_WEBSOCKET_KEY)
 }
 
-/// The members of a comma-separated field, in lower case.
-fn names(headers: &HeaderMap, field: header::HeaderName) -> impl Iterator<Item = String> {
-    headers
-        .get_all(field)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|member| member.trim().to_ascii_lowercase())
+fn is_websocket_alone(headers: &HeaderMap) -> bool {
+    let mut protocols = members(headers, &header::UPGRADE);
+    let is_websocket = |name: &[u8]| name.eq_ignore_ascii_case(b"websocket");
+    protocols.next().is_some_and(is_websocket) && protocols.next().is_none()
 }
 
 #[cfg(test)]
