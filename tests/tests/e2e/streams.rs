@@ -9,6 +9,7 @@ use tests::raw_client::RawClient;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::streaming_service::StreamingService;
+use tests::wait;
 
 use super::forwarding::stack;
 
@@ -36,10 +37,14 @@ fn request(path: &str, token: &str, more: &str) -> Vec<u8> {
 const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-fn streams_ended(sidecar: &Sidecar) -> bool {
-    admin_get(sidecar.admin(), "/metrics")
-        .text()
-        .contains("postern_sidecar_streams_ended_total 1\n")
+/// It is counted when the connections are closed already.
+fn wait_for_an_ended_stream(sidecar: &Sidecar) {
+    wait::until("the ended stream to be counted", || {
+        let metrics = admin_get(sidecar.admin(), "/metrics").text();
+        metrics
+            .contains("postern_sidecar_streams_ended_total 1\n")
+            .then_some(())
+    });
 }
 
 #[test]
@@ -54,7 +59,7 @@ fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     assert_eq!(client.bytes(5), b"hello");
     assert!(client.is_at_end());
     service.wait_for_broken_off(1);
-    assert!(streams_ended(&sidecar));
+    wait_for_an_ended_stream(&sidecar);
 }
 
 #[test]
@@ -71,7 +76,7 @@ fn events_end_with_the_token_and_a_download_does_not() {
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     assert!(events.is_at_end());
     service.wait_for_broken_off(1);
-    assert!(streams_ended(&sidecar));
+    wait_for_an_ended_stream(&sidecar);
     // By now the token of the download has expired too.
     let again = sidecar.bearing(&token).get("/list");
     assert_eq!(again.status(), 401);
@@ -102,7 +107,7 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     assert!(short.read().is_err(), "reset");
     long.write(b"y").unwrap();
     assert_eq!(long.read().unwrap().unwrap(), "y");
-    assert!(streams_ended(&sidecar));
+    wait_for_an_ended_stream(&sidecar);
 }
 
 #[test]
@@ -115,7 +120,7 @@ fn streams_may_outlive_their_token_where_that_is_asked_for() {
     client.send(&request("websocket", &token, HANDSHAKE));
     assert_eq!(client.answer("GET").status(), 101);
     let anybody = sidecar.bearing(&token);
-    tests::wait::until("the token to expire", || {
+    wait::until("the token to expire", || {
         (anybody.get("/list").status() == 401).then_some(())
     });
     client.send(b"hello");
