@@ -98,8 +98,8 @@ def test_without_the_auth_server_the_sidecars_go_on_and_one_that_starts_says_it_
     for application in APPLICATIONS:
         assert whole.call(application, token).status == 200
 
-    whole.stop("notes-sidecar")
-    whole.start("notes-sidecar")
+    # Not `start`, which starts what it depends on as well.
+    whole.compose("restart", "notes-sidecar")
     answer = until("the sidecar to answer again", lambda: whole.call("notes", token))
     assert answer.status == 503, answer
     assert "retry-after" in answer.headers
