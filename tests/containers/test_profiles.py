@@ -109,7 +109,7 @@ def queries():
             yield panel["title"], query
 
 
-@pytest.mark.parametrize("title, query", queries())
+@pytest.mark.parametrize("title, query", list(queries()))
 def test_a_panel_of_the_dashboard_has_something_to_show(observed, title, query):
     assert "$" not in query
     until(f"an answer to {query}", lambda: prometheus(observed, "query", query=query)["result"])
