@@ -21,13 +21,17 @@ demo: cmake ## See a small service protected, then play with it (ONCE=1: end wit
 	@deploy/demo/tour.sh
 
 .PHONY: test
-test: skips lint tests policy ## Everything CI checks: formatting, lints, unit and e2e tests, dependency policy
+test: skips lint tests policy ## Formatting, lints, unit and e2e tests, dependency policy
 	@scripts/skips.sh
 	@echo "make test: passed"
 
 .PHONY: test-full
-test-full: test k8s-render containers ## make test, and all that takes tools and time: manifests, images, the compose stack
+test-full: tools-full test k8s-render containers ## make test, and all that takes tools and time: manifests, images, the compose stack, systemd
 	@echo "make test-full: passed"
+
+.PHONY: tools-full
+tools-full:
+	@scripts/skips.sh full
 
 .PHONY: lint
 lint: cmake ## Formatting, clippy with warnings as errors, the purity of `contract`

@@ -2,7 +2,8 @@
 #
 # They are pulled. Where no registry can be reached and the engine is our own, each is replaced by a
 # stand-in under the same tag, made of Debian's packages and of this machine's Rust, so that what is
-# tested stays unchanged. What is there already is left alone: a second run takes seconds.
+# tested stays unchanged. What is there already is left alone: a second run takes seconds. Where there
+# is nothing to make a stand-in of, that is said; the tests that need the image say it again.
 
 standins=$(dirname "${BASH_SOURCE[0]}")/standins
 
@@ -21,8 +22,8 @@ is_here() {
 }
 
 bases_prepare() {
-    local cache=$1 name image missing=()
-    for name in rust redis python node php; do
+    local cache=$1 name image make missing=()
+    for name in rust redis python node php prom/prometheus grafana/grafana nacos/nacos-server; do
         image=$(image_of "$name")
         is_here "$image" || missing+=("$name")
     done
@@ -30,13 +31,18 @@ bases_prepare() {
     for name in "${missing[@]}"; do
         image=$(image_of "$name")
         if pulled "$image"; then continue; fi
+        make=stand_in_for_${name##*/}
+        declare -F "$make" >/dev/null || {
+            echo "no registry, and nothing to make a stand-in for $image of"
+            continue
+        }
         engine_is_own || {
             echo "$image cannot be pulled, and stand-ins are made in an engine of our own only (POSTERN_TEST_OWN_ENGINE=1)" >&2
             return 1
         }
         echo "no registry: making a stand-in for $image"
         debian_base "$cache"
-        "stand_in_for_$name" "$image"
+        "$make" "$image"
     done
 }
 
@@ -70,6 +76,21 @@ stand_in_for_redis() { from_packages "$1" redis-server; }
 stand_in_for_python() { from_packages "$1" python3-minimal libpython3-stdlib; }
 stand_in_for_node() { from_packages "$1" nodejs; }
 stand_in_for_php() { from_packages "$1" php-cli; }
+stand_in_for_prometheus() { docker build -q -t "$1" -f "$standins/prometheus.Dockerfile" "$standins" >/dev/null; }
+
+# Another program that speaks the protocol of this registry, built from source: what the other tests use.
+stand_in_for_nacos-server() {
+    local context program
+    program=$(PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin command -v rnacos) || {
+        echo "rnacos is missing: cargo install --locked rnacos"
+        return 0
+    }
+    context=$(mktemp -d)
+    cp "$standins/nacos.Dockerfile" "$context/Dockerfile"
+    cp -L "$program" "$context/rnacos"
+    docker build -q -t "$1" "$context" >/dev/null
+    rm -rf "$context"
+}
 
 # The toolchain, the certificates that this machine trusts and how its cargo finds crates: a stand-in
 # builder reaches whatever this machine reaches.

@@ -8,8 +8,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+import yaml
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILE = REPOSITORY / "deploy/docker-compose.yml"
+SERVICES = yaml.safe_load(FILE.read_text())["services"]
+PROFILES = {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
 COMPOSE_V2 = ("docker", "compose")
 COMPOSE_V1 = ("docker-compose",)
 # Generous: nothing measures it, and a healthy run never comes near it. A refresh tick is a minute.
@@ -87,23 +92,36 @@ def ask(address, path, token=None, headers=(), body=None):
         connection.close()
 
 
+def needs_image_of(service, can_be_missing=False):
+    """Skips a test whose public image is neither here nor replaced; in CI only those that nothing can replace."""
+    image = SERVICES[service]["image"]
+    if run("docker", "image", "inspect", image, check=False).returncode != 0:
+        give_up = pytest.skip if can_be_missing or os.environ.get("CI") != "true" else pytest.fail
+        give_up(f"{image} cannot be pulled here, and there is no stand-in for it")
+
+
 class Stack:
     """One project of the compose file, on free ports."""
 
-    def __init__(self, name, command=COMPOSE_V2):
+    def __init__(self, name, command=COMPOSE_V2, profile=None, **environment):
         self.name = f"{name}-{os.getpid()}"
         self.command = command
-        ports = ("AUTH_PORT", "ORDERS_PORT", "INVOICES_PORT", "NOTES_PORT")
-        self.environment = {port: "" for port in ports}
+        self.profile = ("--profile", profile) if profile else ()
+        ports = ("AUTH_PORT", "ORDERS_PORT", "INVOICES_PORT", "NOTES_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
+        self.environment = {port: "" for port in ports} | environment
 
     def compose(self, *words, **options):
-        return run(*self.command, "-p", self.name, "-f", FILE, *words, env=self.environment, **options)
+        command = [*self.command, "-p", self.name, "-f", FILE, *self.profile, *words]
+        return run(*command, env=self.environment, **options)
 
-    def up(self):
+    def up(self, *services):
+        """All of it that the profile holds, or these and what they depend on."""
         wait = ["--wait"] if self.command == COMPOSE_V2 else []
-        self.compose("up", "--detach", "--no-build", *wait)
+        self.compose("up", "--detach", "--no-build", *wait, *services)
 
     def down(self):
+        # What a profile added is taken away as well, whoever added it.
+        self.profile = [word for profile in PROFILES for word in ("--profile", profile)]
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", check=False)
 
     def logs(self, service):

@@ -6,9 +6,13 @@
 
 engine_pid=
 engine_dir=
+engine_lock=
 
 engine_start() {
     local cache=$1
+    # One run at a time uses the state in the cache; what the engine starts does not hold on to this.
+    exec {engine_lock}>"$cache/containers.lock"
+    flock "$engine_lock"
     if [ -z "${POSTERN_TEST_OWN_ENGINE:-}" ] && docker info >/dev/null 2>&1; then
         return
     fi
@@ -16,12 +20,13 @@ engine_start() {
         echo "no Docker engine runs, and dockerd is not installed: apt-get install docker.io iptables" >&2
         return 1
     }
+    engine_end_leftover "$cache"
     # Its sockets have long names: not below a deep temporary directory.
     engine_dir=$(mktemp -d /tmp/postern-engine.XXXXXX)
     export DOCKER_HOST=unix://$engine_dir/docker.sock
     # A session of its own: Ctrl-C ends the tests first, and they still need it for cleaning up.
     setsid dockerd --data-root "$cache/docker" --exec-root "$engine_dir/exec" \
-        --pidfile "$engine_dir/pid" --host "$DOCKER_HOST" >"$engine_dir/log" 2>&1 </dev/null &
+        --pidfile "$cache/docker.pid" --host "$DOCKER_HOST" >"$engine_dir/log" 2>&1 </dev/null {engine_lock}>&- &
     engine_pid=$!
     for _ in {1..120}; do
         docker info >/dev/null 2>&1 && return
@@ -30,6 +35,22 @@ engine_start() {
     done
     tail -20 "$engine_dir/log" >&2
     echo "dockerd did not start" >&2
+    return 1
+}
+
+# The engine of a run that was killed, of which there is no second one (run.sh): two engines on one
+# state are one too many.
+engine_end_leftover() {
+    local pid
+    pid=$(cat "$1/docker.pid" 2>/dev/null) || return 0
+    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "--data-root $1/docker " || return 0
+    echo "ending the engine of a run that was killed"
+    kill "$pid"
+    for _ in {1..60}; do
+        kill -0 "$pid" 2>/dev/null || return 0
+        sleep 0.5
+    done
+    echo "it does not end: $pid" >&2
     return 1
 }
 

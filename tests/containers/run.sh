@@ -26,7 +26,7 @@ main() {
     engine_start "$cache"
     bases_prepare "$cache"
     build_images
-    "${POSTERN_TEST_PYTHON:-python3}" -m pytest -p no:cacheprovider --durations=5 tests/containers "$@"
+    "${POSTERN_TEST_PYTHON:-python3}" -m pytest -rs -p no:cacheprovider --durations=5 tests/containers "$@"
 }
 
 main "$@"

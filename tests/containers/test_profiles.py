@@ -1,0 +1,127 @@
+"""What the compose file holds besides: a registry, and somebody who looks on."""
+
+import json
+import re
+from urllib.parse import urlencode
+
+import pytest
+from compose import REPOSITORY, SERVICES, Stack, ask, needs_image_of, until
+
+APPLICATIONS = ["orders", "invoices", "notes"]
+DASHBOARD = json.loads((REPOSITORY / "deploy/grafana/postern.json").read_text())
+
+
+@pytest.mark.parametrize("profile, services", [("observability", {"prometheus", "grafana"}), ("nacos", {"nacos"})])
+def test_a_profile_adds_its_services_and_nothing_else(profile, services):
+    def listed(*profiles):
+        stack = Stack("postern-listed", profile=profiles[0] if profiles else None)
+        return set(stack.compose("config", "--services").stdout.split())
+
+    assert listed(profile) - listed() == services
+
+
+# ---- nacos: what docs/compose.md says to set, and nothing more ----
+
+
+@pytest.fixture(scope="module")
+def registered():
+    needs_image_of("nacos")
+    settings = {"POSTERN_REGISTRY": "nacos://nacos:8848", "POSTERN_AUTH_SERVER": "nacos://nacos:8848/auth"}
+    stack = Stack("postern-nacos", profile="nacos", **settings)
+    try:
+        stack.up()
+        yield stack
+    finally:
+        stack.down()
+
+
+def test_sidecars_find_the_auth_server_through_the_registry(registered):
+    token = registered.login()
+    for application in APPLICATIONS:
+        assert registered.call(application, token).status == 200
+        assert registered.call(application).reason == "token_missing"
+
+
+def test_without_the_registry_everybody_goes_on(registered):
+    token = registered.login()
+    registered.stop("nacos")
+    for application in APPLICATIONS:
+        assert registered.call(application, token).status == 200
+    assert registered.call("orders", registered.login()).status == 200
+    registered.start("nacos")
+    # What it knew of is gone with the connections; the auth server makes itself known again.
+    registered.compose("restart", "notes-sidecar")
+    until("a sidecar of now to find the auth server", lambda: registered.call("notes", token).status == 200)
+
+
+# ---- observability ----
+
+
+@pytest.fixture(scope="module")
+def observed(stack):
+    """The common stack with Prometheus beside it: Grafana needs an image that not everybody has."""
+    needs_image_of("prometheus")
+    watched = Stack("postern-test", profile="observability")
+    watched.up("prometheus")
+    token = watched.login()
+    for application in APPLICATIONS:
+        for sent in [token, None, token[:-8] + "A" * 8]:
+            watched.call(application, sent)
+    assert ask(watched.address("auth-server", 9000), "/auth/elsewhere").status == 401
+    return watched
+
+
+def prometheus(stack, path, **query):
+    answer = ask(stack.address("prometheus", 9090), f"/api/v1/{path}?{urlencode(query)}")
+    assert answer.status == 200, (query, answer)
+    return answer.json["data"]
+
+
+def test_prometheus_reaches_every_program(observed):
+    def targets():
+        found = prometheus(observed, "targets")["activeTargets"]
+        return all(each["health"] == "up" for each in found) and found
+
+    found = until("every program to be scraped", targets)
+    programs = {name for name in SERVICES if name == "auth-server" or name.endswith("-sidecar")}
+    assert {each["labels"]["instance"].partition(":")[0] for each in found} == programs
+
+
+def test_the_alerts_are_loaded_and_none_fires_but_for_what_is_so(observed):
+    def rules():
+        found = [rule for group in prometheus(observed, "rules")["groups"] for rule in group["rules"]]
+        return found and all(rule["health"] == "ok" for rule in found) and found
+
+    found = until("every rule to be evaluated", rules)
+    text = (REPOSITORY / "deploy/prometheus/postern.rules.yml").read_text()
+    assert len(found) == text.count("- alert:")
+    # Not before an hour: the user of this stack is the built-in one, which is what the alert is about.
+    assert {rule["name"] for rule in found if rule["state"] == "pending"} <= {"PosternBuiltinUsers"}
+    assert not [rule["name"] for rule in found if rule["state"] == "firing"]
+
+
+def queries():
+    """Title and query of each panel, with the dashboard's variables filled in as Grafana does."""
+    filled = {"$job": ".*", "$__rate_interval": "1m", "$__interval": "15s", "$__range": "1h"}
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            query = re.sub("|".join(map(re.escape, filled)), lambda found: filled[found[0]], target["expr"])
+            yield panel["title"], query
+
+
+@pytest.mark.parametrize("title, query", list(queries()))
+def test_a_panel_of_the_dashboard_has_something_to_show(observed, title, query):
+    assert "$" not in query
+    until(f"an answer to {query}", lambda: prometheus(observed, "query", query=query)["result"])
+
+
+def test_grafana_shows_the_dashboard_to_whoever_comes(observed):
+    needs_image_of("grafana", can_be_missing=True)
+    observed.up()
+    address = observed.address("grafana", 3000)
+    until("Grafana to answer", lambda: ask(address, "/api/health").status == 200)
+    found = until("the dashboard to be loaded", lambda: ask(address, f"/api/dashboards/uid/{DASHBOARD['uid']}"))
+    assert found.status == 200 and found.json["dashboard"]["title"] == DASHBOARD["title"], found
+    through = f"/api/datasources/proxy/uid/prometheus/api/v1/query?{urlencode({'query': 'up'})}"
+    answer = until("Grafana to reach Prometheus", lambda: (a := ask(address, through)).status == 200 and a)
+    assert answer.json["data"]["result"]
