@@ -63,18 +63,7 @@ async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
     let location = store_location(&args.store)?;
-    let applications = applications(&*location.open()).await?;
-    let others = applications
-        .registered()
-        .filter(|(id, _)| **id != args.app_id);
-    if others.count() == 0 && !args.last {
-        return Err(Failure::Usage(format!(
-            "--app-id {}: no other application is registered in {location}, and without any every appId with any \
-             appSecret gets the key: register the next one first, or say --last",
-            args.app_id
-        )));
-    }
-    change(&location, &args.app_id, Change::Remove).await
+    change(&location, &args.app_id, Change::Remove { last: args.last }).await
 }
 
 async fn list(args: &StoreArgs) -> Result<(), Failure> {
@@ -101,10 +90,10 @@ async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Res
     for _ in 0..TRIES {
         let there = applications(&*store).await?;
         let record = there.record(id.as_str());
-        let changed = change
-            .apply(record)
-            .map_err(|refused| refusal(refused, id, location))?;
-        let swap = store.swap_application(id, record, &changed);
+        let refused = |refused| refusal(refused, id, location);
+        let changed = change.apply(record).map_err(refused)?;
+        let beside = change.relies_on(id, &there).map_err(refused)?;
+        let swap = store.swap_application(id, record, &changed, beside);
         if within_timeout(swap).await.map_err(store_failure)? {
             return Ok(());
         }
@@ -125,6 +114,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
+    use futures_util::future::join_all;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -184,6 +174,27 @@ mod tests {
                 "{words:?}"
             );
             assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_all_that_are_removed_at_the_same_moment_one_stays() {
+        for _ in 0..20 {
+            let desk = Desk(tempfile::tempdir().unwrap());
+            let ids = ["orders", "stock", "bills"];
+            for id in ids {
+                desk.run(&["add", "--app-id", id]).await.unwrap();
+            }
+            let removals = ids.map(|id| ["remove", "--app-id", id]);
+            let outcomes = join_all(removals.iter().map(|words| desk.run(words))).await;
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
+            let refused = outcomes.into_iter().find_map(Result::err).unwrap();
+            assert_eq!(refused.code(), 64, "{refused}");
+            let mut left = 0;
+            for id in ids {
+                left += desk.secrets(id).await;
+            }
+            assert_eq!(left, 1);
         }
     }
 

@@ -44,12 +44,14 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
     async fn applications(&self) -> Result<Applications, StoreError>;
 
     /// Puts `record` in the place of `expected` (`None`: of no record at all) in one indivisible
-    /// step. `false` where something else is there, which then stays.
+    /// step. `false` where something else is there, which then stays; and where `beside`, the record
+    /// of another application, is not there unchanged.
     async fn swap_application(
         &self,
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError>;
 
     /// The place of a value, with what an operator needs to look at it; never a secret.

@@ -166,7 +166,7 @@ impl Upkeep {
         }
         for (id, secrets) in &reconciled.lost {
             // Where another server was quicker, its record counts from the next look on.
-            within_timeout(self.store.swap_application(id, None, secrets)).await?;
+            within_timeout(self.store.swap_application(id, None, secrets, None)).await?;
             info!(app_id = %id, "the application was put back into the store");
         }
         if self.registrations.are_missing() {

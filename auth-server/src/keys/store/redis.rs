@@ -70,12 +70,17 @@ end
 return held
 ";
 
-/// Replaces one application's record if it still is what was read; without a third argument, if
-/// there is none.
+/// Replaces one application's record if it, and the record of another one if there is one to look at,
+/// still are what was read.
+///
+/// `ARGV`: the id and its new record, then the ids looked at, each with what was read as [`argument`]
+/// writes it.
 const SWAP_APPLICATION: &str = r"
-local there = redis.call('HGET', KEYS[1], ARGV[1])
-if there ~= (ARGV[3] or false) then
-  return 0
+for i = 3, #ARGV, 2 do
+  local there = redis.call('HGET', KEYS[1], ARGV[i])
+  if (there and '+' .. there or '-') ~= ARGV[i + 1] then
+    return 0
+  end
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
@@ -134,6 +139,19 @@ impl RedisStore {
         connection.query(command).await
     }
 
+    /// An application's record, as it was written.
+    async fn record(
+        &self,
+        connection: &mut Connection,
+        id: &AppId,
+    ) -> Result<Option<String>, StoreError> {
+        let mut read = redis::cmd("HGET");
+        connection
+            .query(read.arg(APPLICATIONS).arg(id.as_str()))
+            .await
+            .map_err(|error| self.failed(&error))
+    }
+
     fn failed(&self, error: &RedisError) -> StoreError {
         let text = format!("{}: {error}", self.shown);
         if is_lasting(error) {
@@ -181,26 +199,26 @@ impl KeyStore for RedisStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         let json =
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
         let mut connection = self.connect().await?;
-        let mut read = redis::cmd("HGET");
-        let there: Option<String> = connection
-            .query(read.arg(APPLICATIONS).arg(id.as_str()))
-            .await
-            .map_err(|error| self.failed(&error))?;
-        let parsed = there
-            .as_deref()
-            .map(serde_json::from_str::<SecretHashes>)
-            .transpose()
-            .map_err(|error| unusable_applications(self, &error))?;
-        if parsed.as_ref() != expected {
-            return Ok(false);
-        }
         // Compared as text once more, by the store: it may have been written otherwise than by us.
         let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
-        swap.arg(id.as_str()).arg(json).arg(there);
+        swap.arg(id.as_str()).arg(json);
+        let beside = beside.map(|(id, record)| (id, Some(record)));
+        for (id, expected) in std::iter::once((id, expected)).chain(beside) {
+            let there = self.record(&mut connection, id).await?;
+            let parsed = there.as_deref().map(serde_json::from_str).transpose();
+            let parsed: Option<SecretHashes> =
+                parsed.map_err(|error| unusable_applications(self, &error))?;
+            if parsed.as_ref() != expected {
+                return Ok(false);
+            }
+            swap.arg(id.as_str())
+                .arg(argument(there.as_deref()).as_str());
+        }
         connection
             .query(&swap)
             .await
