@@ -249,7 +249,7 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevokeArgs),
     /// Write the stored keys anew: encrypted with the key-encryption key, or in clear without one
     Reencrypt(KeyArgs),
-    /// Print the public key as the key endpoint hands it out
+    /// Print the public key as the key endpoint hands it out; not with hmac, where it is a secret
     ExportPublic(KeyArgs),
 }
 

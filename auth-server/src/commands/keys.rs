@@ -27,11 +27,19 @@ pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
         KeysCommand::Rotate(args) => rotate(args).await,
         KeysCommand::Revoke(args) => revoke(args).await,
         KeysCommand::Reencrypt(args) => reencrypt(args).await,
-        KeysCommand::ExportPublic(args) => {
-            let ring = KeysInStore::open(args)?.load().await?;
-            print(ring.current().public_key_string().trim_end())
-        }
+        KeysCommand::ExportPublic(args) => export_public(args).await,
     }
+}
+
+async fn export_public(args: &KeyArgs) -> Result<(), Failure> {
+    if args.signing.signing_type == SigningType::Hmac {
+        return Err(Failure::Usage(
+            "--signing-type hmac: a shared secret has no public half; applications fetch it with their secret"
+                .to_owned(),
+        ));
+    }
+    let ring = KeysInStore::open(args)?.load().await?;
+    print(ring.current().public_key_string().trim_end())
 }
 
 async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
