@@ -63,7 +63,7 @@ impl Rejection {
             ),
             Self::AuthorizationTooLarge => (
                 "The `Authorization` field is longer than allowed (8 KiB by default).",
-                "Put less into the token. For an issuer whose tokens are that large, raise `--max-authorization-bytes`.",
+                "Put less into the token. For an issuer whose tokens are that large, raise the sidecar's `--max-authorization-bytes`.",
             ),
             Self::AuthorizationScheme => (
                 "The `Authorization` field has another scheme than `Bearer`.",
