@@ -84,7 +84,12 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     );
     // First the probes: a store that stalls must not look like a process that hangs.
     let stop = watch::Sender::new(());
-    let admin_task = serve_admin(admin, &health, &shared.metrics, &stop)?;
+    let admin_task = serve_admin(
+        admin,
+        &health,
+        metrics_registry(&config, &shared.metrics),
+        &stop,
+    )?;
     upkeep.start().await.map_err(store_failure)?;
     follow_users(&config, &shared.metrics)?;
     follow_certificate(&config, args.listen, &shared.metrics)?;
@@ -192,14 +197,28 @@ fn follow_certificate(
     Ok(())
 }
 
+/// What the admin port shows.
+fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    if config.users.is_some() {
+        metrics.register_users_file(&mut registry);
+    }
+    if config.certificate.is_some() {
+        metrics.register_tls(&mut registry);
+    }
+    if config.registry.is_some() {
+        metrics.register_registration(&mut registry);
+    }
+    registry
+}
+
 fn serve_admin(
     listener: TcpListener,
     health: &Health,
-    metrics: &Metrics,
+    metrics: Registry,
     stop: &watch::Sender<()>,
 ) -> Result<tokio::task::JoinHandle<()>, Failure> {
-    let mut registry = Registry::default();
-    metrics.register(&mut registry);
     listener::announce("admin listening on ", &listener)?;
     let mut stopped = stop.subscribe();
     let stopped = async move {
@@ -208,7 +227,7 @@ fn serve_admin(
     let serving = admin::serve(
         listener,
         health.clone(),
-        Arc::new(registry),
+        Arc::new(metrics),
         Router::new(),
         stopped,
     );
