@@ -59,7 +59,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         metrics: Metrics::default(),
     };
     warn_of_a_short_lead(args);
-    warn_of_an_open_password(&config);
+    warn_of_open_connections(&config);
     let health = Health::new();
     let store = config.store.open_for_serving().map_err(store_failure)?;
     let public = listener::bind(args.listen)?;
@@ -121,7 +121,15 @@ fn warn_of_a_short_lead(args: &ServeArgs) {
     }
 }
 
-fn warn_of_an_open_password(config: &Config) {
+fn warn_of_open_connections(config: &Config) {
+    if config.store.is_in_clear() {
+        warn!(
+            "--store {}: the connection is not encrypted; its password and the private keys ({}) travel on it. \
+             rediss encrypts it",
+            config.store,
+            config.store.at_rest()
+        );
+    }
     let registry = config
         .registry
         .as_ref()

@@ -92,6 +92,7 @@ pub(crate) struct RedisStore {
     endpoint: Endpoint,
     /// The address without user and password.
     shown: String,
+    is_in_clear: bool,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -106,8 +107,21 @@ impl RedisStore {
     /// # Errors
     /// What is wrong with the address, without repeating it: it may hold a password.
     pub(super) fn new(address: &str, access: &StoreAccess) -> Result<Self, String> {
-        let Address { endpoint, shown } = Address::parse(address, access, TIMEOUT)?;
-        Ok(Self { endpoint, shown })
+        let Address {
+            endpoint,
+            shown,
+            is_in_clear,
+        } = Address::parse(address, access, TIMEOUT)?;
+        Ok(Self {
+            endpoint,
+            shown,
+            is_in_clear,
+        })
+    }
+
+    /// Whether what is sent leaves this host unencrypted.
+    pub(super) const fn is_in_clear(&self) -> bool {
+        self.is_in_clear
     }
 
     /// The address without user and password.
