@@ -301,12 +301,16 @@ fn is_worth_repeating(error: &RedisError) -> bool {
 /// over) may be over at the next attempt.
 fn is_lasting(error: &RedisError) -> bool {
     const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
+    // The client's own words around a refused SELECT, which it tells without the code. Redis takes that
+    // command even while it loads or has lost its master.
+    const REFUSED_DATABASE: &str = "refused to switch database";
     match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::Parse
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
+        _ if error.to_string().contains(REFUSED_DATABASE) => true,
         // Up to Redis 6, a script's error hides the code of the command that failed in its text.
         _ => CODES.iter().any(|code| {
             error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))
@@ -366,6 +370,29 @@ mod tests {
         }
         let nothing = Ok(StoredKeys::default());
         assert_eq!(redis.open_with(Some("hush")).load().await, nothing);
+    }
+
+    #[tokio::test]
+    async fn a_database_that_the_user_may_not_choose_is_unusable_and_the_right_is_named() {
+        let Some(redis) = Redis::start() else { return };
+        let rights = "+eval +get +set +del +hget +hset +hgetall";
+        let user = "ACL SETUSER postern on >hush ~{auth:user-token}:*";
+        let words: Vec<_> = user.split(' ').chain(rights.split(' ')).collect();
+        redis.command(&words).await;
+        let address = |database| format!("{}?db={database}&user=postern", redis.address());
+        let open = |database| redis.open_at(&address(database), Some("hush"));
+        let nothing = Ok(StoredKeys::default());
+        assert_eq!(open(0).load().await, nothing);
+
+        let error = open(2).load().await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
+        assert!(error.to_string().contains("'select'"), "{error}");
+        redis
+            .command(&["ACL", "SETUSER", "postern", "+select"])
+            .await;
+        assert_eq!(open(2).load().await, nothing);
+        let error = open(99).load().await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
     }
 
     #[tokio::test]
