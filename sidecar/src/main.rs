@@ -120,6 +120,7 @@ fn log_filter(asked: &str) -> String {
 
 fn check(args: &ServeArgs) -> Result<(), Failure> {
     install_tls_provider()?;
+    telemetry::check(&log_filter(&args.logs.log_level))?;
     let config = Config::new(args)?;
     let warnings: String = config
         .warnings()
