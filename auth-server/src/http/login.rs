@@ -64,7 +64,7 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
     let event = outcome
         .as_ref()
         .map_or_else(NoToken::event, |_| LoginEvent::Succeeded);
-    audit::login(event, &username, client, code);
+    audit::login(event, login.users.shown(&username), client, code);
     match outcome {
         Ok(token) => answer::ok(MSG_LOGIN_SUCCEEDED, token),
         Err(no_token) => answer::refusal(no_token.refusal()),

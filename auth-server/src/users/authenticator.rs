@@ -51,6 +51,15 @@ impl Authenticator {
         }
     }
 
+    /// What a log may show of what was typed as an account: a password typed there by mistake is none.
+    pub(crate) fn shown<'t>(&self, typed: &'t str) -> &'t str {
+        if typed.is_empty() || self.users.knows(typed) {
+            typed
+        } else {
+            "[unknown]"
+        }
+    }
+
     pub(crate) async fn authenticate(
         &self,
         request: LoginRequest,
@@ -171,6 +180,16 @@ mod tests {
         let users = of_a_file(&["ada"]);
         let logins = (0..100).map(|_| log_in(&users, "ada", "ada's"));
         assert!(join_all(logins).await.iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn of_what_is_typed_as_an_account_only_accounts_are_shown() {
+        let users = of_a_file(&["ada"]);
+        for (typed, shown) in [("ada", "ada"), ("hush hush", "[unknown]"), ("", "")] {
+            assert_eq!(users.shown(typed), shown);
+        }
+        let anybody = Authenticator::new(Arc::new(BuiltinUser));
+        assert_eq!(anybody.shown("ada"), "ada");
     }
 
     #[tokio::test]

@@ -101,6 +101,10 @@ impl Users {
         self.by_account.len()
     }
 
+    pub(crate) fn knows(&self, account: &str) -> bool {
+        self.by_account.contains_key(account)
+    }
+
     /// The user of this account and password. An account that is not there and a disabled one cost
     /// the same work as a wrong password.
     pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
