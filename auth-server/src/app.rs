@@ -17,7 +17,6 @@ use tracing::{error, info, warn};
 use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
 use crate::cli::ServeArgs;
-use crate::commands::store_failure;
 use crate::config::{Config, rotation};
 use crate::http::Routes;
 use crate::http::console::Console;
@@ -27,22 +26,13 @@ use crate::http::login::Login;
 use crate::http::reports::Reports;
 use crate::http::secret_key::SecretKey;
 use crate::http::static_files::StaticFiles;
-use crate::keys::current::CurrentKey;
-use crate::keys::upkeep::Upkeep;
+use crate::keys::upkeep::{Shared, Upkeep};
 use crate::metrics::Metrics;
 use crate::registry::registration::Registration;
 use crate::server::{self, ConnectionLimit, Served};
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
-
-/// What the routes share with the upkeep.
-#[derive(Clone)]
-struct Shared {
-    current: Arc<CurrentKey>,
-    registrations: Arc<Registrations>,
-    metrics: Metrics,
-}
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -61,25 +51,15 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     warn_of_a_short_lead(args);
     warn_of_open_connections(&config);
     let health = Health::new();
-    let store = config.store.open_for_serving().map_err(store_failure)?;
+    let store = config.store.open_for_serving()?;
     let public = listener::bind(args.listen)?;
     let admin = listener::bind(args.admin_listen)?;
 
-    let (
-        Shared {
-            current,
-            registrations,
-            metrics,
-        },
-        signing_type,
-    ) = (shared.clone(), config.signing_type);
     let mut upkeep = Upkeep::new(
         store,
-        signing_type,
+        config.signing_type,
         config.rotation,
-        current,
-        registrations,
-        metrics,
+        shared.clone(),
         &health,
     );
     // First the probes: a store that stalls must not look like a process that hangs.
@@ -90,7 +70,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         metrics_registry(&config, &shared.metrics),
         &stop,
     )?;
-    upkeep.start().await.map_err(store_failure)?;
+    upkeep.start().await?;
     follow_users(&config, &shared.metrics)?;
     follow_certificate(&config, args.listen, &shared.metrics)?;
     tokio::spawn(upkeep.run(config.store_reread));

@@ -10,20 +10,10 @@ use std::io::Write;
 
 use process::exit::Failure;
 
-use crate::keys::store::StoreError;
-
 /// A command's result, on standard output: the only thing that ever stands there.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::Software(format!("standard output: {error}")))
-}
-
-/// An unusable store is for the operator to repair, an absent one to wait for.
-pub(crate) fn store_failure(error: StoreError) -> Failure {
-    match error {
-        StoreError::Unavailable(line) => Failure::Unavailable(line),
-        StoreError::Unusable(line) => Failure::Config(line),
-    }
 }

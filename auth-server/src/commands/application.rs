@@ -3,7 +3,7 @@
 use process::exit::Failure;
 use process::secret_file;
 
-use super::{print, store_failure};
+use super::print;
 use crate::applications::change::{Change, Refused};
 use crate::applications::{AppId, Applications};
 use crate::cli::application::{
@@ -79,9 +79,7 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, Failure> {
 }
 
 async fn applications(store: &dyn KeyStore) -> Result<Applications, Failure> {
-    within_timeout(store.applications())
-        .await
-        .map_err(store_failure)
+    Ok(within_timeout(store.applications()).await?)
 }
 
 /// Reads, decides and swaps, until nobody came in between.
@@ -94,7 +92,7 @@ async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Res
         let changed = change.apply(record).map_err(refused)?;
         let beside = change.relies_on(id, &there).map_err(refused)?;
         let swap = store.swap_application(id, record, &changed, beside);
-        if within_timeout(swap).await.map_err(store_failure)? {
+        if within_timeout(swap).await? {
             return Ok(());
         }
     }

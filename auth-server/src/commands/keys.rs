@@ -9,7 +9,7 @@ use contract::signing_type::SigningType;
 use process::exit::Failure;
 
 use self::listing::{Listing, rfc_3339};
-use super::{print, store_failure};
+use super::print;
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
 use crate::clock::unix_now;
 use crate::config::store_location;
@@ -144,9 +144,7 @@ impl KeysInStore {
 
     pub(super) async fn load(&self) -> Result<KeyRing, Failure> {
         let stored = within_timeout(self.store.load()).await;
-        stored
-            .and_then(|stored| self.parse(&stored))
-            .map_err(store_failure)
+        Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
     async fn update(
@@ -156,10 +154,7 @@ impl KeysInStore {
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             Ok(decide(self.parse(stored)?, fresh))
         });
-        updated
-            .await
-            .map(|updated| updated.ring)
-            .map_err(store_failure)
+        Ok(updated.await?.ring)
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

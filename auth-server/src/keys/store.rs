@@ -17,6 +17,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use process::exit::Failure;
 
 use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;
@@ -79,6 +80,16 @@ pub(crate) enum StoreError {
     /// look at it.
     #[error("{0}")]
     Unusable(String),
+}
+
+/// An unusable store is for the operator to repair, an absent one to wait for.
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(line) => Self::Unavailable(line),
+            StoreError::Unusable(line) => Self::Config(line),
+        }
+    }
 }
 
 /// Stored applications that cannot be read, said with their place.
