@@ -10,6 +10,11 @@ use std::io::Write;
 
 use process::exit::Failure;
 
+/// For a person, on standard error, beside a result that says less.
+fn remark(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// A command's result, on standard output: the only thing that ever stands there.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();

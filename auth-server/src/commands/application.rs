@@ -3,7 +3,7 @@
 use process::exit::Failure;
 use process::secret_file;
 
-use super::print;
+use super::{print, remark};
 use crate::applications::change::{Change, Refused};
 use crate::applications::{AppId, Applications};
 use crate::cli::application::{
@@ -67,7 +67,11 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
 }
 
 async fn list(args: &StoreArgs) -> Result<(), Failure> {
-    let applications = applications(&*store_location(args)?.open()).await?;
+    let location = store_location(args)?;
+    if location.is_absent() {
+        remark(&format!("{location}: is not there yet"));
+    }
+    let applications = applications(&*location.open()).await?;
     for (id, secrets) in applications.registered() {
         print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;
     }

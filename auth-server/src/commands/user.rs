@@ -9,7 +9,7 @@ use process::exit::Failure;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
-use super::print;
+use super::{print, remark};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UsersFileArgs,
 };
@@ -80,7 +80,11 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
 }
 
 fn list(args: &UsersFileArgs) -> Result<(), Failure> {
-    for user in document(&path(args)?)?.users {
+    let path = path(args)?;
+    if !path.exists() {
+        remark(&format!("{}: is not there yet", path.display()));
+    }
+    for user in document(&path)?.users {
         let state = if user.disabled { "disabled" } else { "enabled" };
         let nick_name = user.nick_name.as_deref().unwrap_or(&user.account);
         print(&format!(

@@ -106,6 +106,14 @@ impl StoreLocation {
         )
     }
 
+    /// Whether there is no such directory: mistyped, or nothing was ever stored in it.
+    pub(crate) fn is_absent(&self) -> bool {
+        match &self.place {
+            Place::File(directory) => !directory.exists(),
+            Place::Redis(_) => false,
+        }
+    }
+
     /// Whether what is sent to the store leaves this host unencrypted.
     pub(crate) fn is_in_clear(&self) -> bool {
         match &self.place {
