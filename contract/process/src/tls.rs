@@ -17,7 +17,7 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
 use serde::Serialize;
 
-pub use self::certificate::{CertificateFault, ServerCertificate, trusted};
+pub use self::certificate::{CertificateFault, CertificateFiles, ServerCertificate, trusted};
 pub use self::following::{Seen, follow};
 use crate::exit::Failure;
 
