@@ -226,16 +226,7 @@ fn asked_twice() -> Result<Zeroizing<String>, Failure> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::users::password::tests::cheap;
-
-    fn entry(account: &str) -> UserEntry {
-        UserEntry {
-            account: account.into(),
-            password: cheap("p"),
-            id: account.into(),
-            ..UserEntry::default()
-        }
-    }
+    use crate::users::document::tests::entry;
 
     fn args(path: &Path) -> UsersFileArgs {
         UsersFileArgs {

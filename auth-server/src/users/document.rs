@@ -61,3 +61,19 @@ fn toml_fault(error: &toml::de::Error, text: &str) -> InvalidUsersFile {
         cause: error.message().to_owned(),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::password::tests::cheap;
+    use super::*;
+
+    pub(crate) fn entry(account: &str) -> UserEntry {
+        UserEntry {
+            account: account.into(),
+            password: cheap("p"),
+            id: format!("id of {account}"),
+            nick_name: Some("N \"quoted\"".into()),
+            ..UserEntry::default()
+        }
+    }
+}
