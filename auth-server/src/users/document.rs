@@ -1,5 +1,6 @@
 //! The file of users as it is written: TOML, one `[[user]]` table each.
 
+use process::toml_fault::TomlFault;
 use serde::{Deserialize, Serialize};
 
 use super::users_file::InvalidUsersFile;
@@ -49,16 +50,7 @@ impl std::fmt::Debug for UserEntry {
 
 impl UsersDocument {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidUsersFile> {
-        toml::from_str(text).map_err(|error| toml_fault(&error, text))
-    }
-}
-
-/// The parser's own text quotes the faulty line, which may hold a hash.
-fn toml_fault(error: &toml::de::Error, text: &str) -> InvalidUsersFile {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    InvalidUsersFile::Toml {
-        line: before.unwrap_or_default().matches('\n').count() + 1,
-        cause: error.message().to_owned(),
+        Ok(toml::from_str(text).map_err(|error| TomlFault::new(&error, text))?)
     }
 }
 

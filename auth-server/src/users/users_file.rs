@@ -5,6 +5,7 @@ use std::path::Path;
 
 use contract::claims::ExtraInfo;
 use process::secret_file::{self, SecretFileError};
+use process::toml_fault::TomlFault;
 use zeroize::Zeroizing;
 
 use super::document::{UserEntry, UsersDocument};
@@ -40,8 +41,8 @@ struct KnownUser {
 /// What is wrong with a file. The texts hold no password, hashed or not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidUsersFile {
-    #[error("line {line}: {cause}")]
-    Toml { line: usize, cause: String },
+    #[error(transparent)]
+    Toml(#[from] TomlFault),
     #[error("user {account:?}: {cause}")]
     User { account: String, cause: UserFault },
 }
