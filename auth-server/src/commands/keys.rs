@@ -4,11 +4,12 @@ mod listing;
 
 use std::sync::Arc;
 
+use contract::explanation::moment;
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
 use process::exit::Failure;
 
-use self::listing::{Listing, rfc_3339};
+use self::listing::Listing;
 use super::print;
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
 use crate::clock::unix_now;
@@ -74,11 +75,7 @@ async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
         })
         .await?;
     print(&match ring.next() {
-        Some(next) => format!(
-            "{} signs from {}",
-            next.pair.id(),
-            rfc_3339(next.signs_from)
-        ),
+        Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
         None => format!("{} signs already", ring.current().id()),
     })
 }
