@@ -6,7 +6,6 @@ mod applications;
 mod attempts;
 mod audit;
 mod cli;
-mod clock;
 mod commands;
 mod config;
 mod http;

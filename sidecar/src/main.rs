@@ -9,7 +9,6 @@ mod bypass;
 mod cli;
 mod client_stream;
 mod client_tls;
-mod clock;
 mod config;
 mod connections;
 mod conversation;

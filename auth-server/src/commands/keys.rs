@@ -7,12 +7,12 @@ use std::sync::Arc;
 use contract::explanation::moment;
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
+use process::clock::unix_now;
 use process::exit::Failure;
 
 use self::listing::Listing;
 use super::print;
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
-use crate::clock::unix_now;
 use crate::config::store_location;
 use crate::keys::StoredKeys;
 use crate::keys::key_pair::SigningKeyPair;

@@ -11,13 +11,13 @@ use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use process::clock::unix_now;
 use process::exit::Failure;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
 use super::print;
 use crate::cli::token::{TokenCommand, TokenInspectArgs};
-use crate::clock::unix_now;
 use crate::config::{MAX_AUTHORIZATION_BYTES, verification_policy};
 
 /// So that a token that is too long for a server is still judged and shown.

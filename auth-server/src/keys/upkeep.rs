@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::signing_type::SigningType;
+use process::clock::{unix_now, until};
 use process::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
@@ -21,7 +22,6 @@ use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use super::update::{not_written, unusable_keys, update};
 use crate::applications::registrations::Registrations;
 use crate::audit;
-use crate::clock::{unix_now, until};
 use crate::metrics::Metrics;
 
 /// What is kept in step, for whoever serves it.
