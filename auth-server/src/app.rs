@@ -17,7 +17,6 @@ use tracing::{error, info, warn};
 use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
 use crate::cli::ServeArgs;
-use crate::commands::store_failure;
 use crate::config::{Config, rotation};
 use crate::http::Routes;
 use crate::http::console::Console;
@@ -27,22 +26,13 @@ use crate::http::login::Login;
 use crate::http::reports::Reports;
 use crate::http::secret_key::SecretKey;
 use crate::http::static_files::StaticFiles;
-use crate::keys::current::CurrentKey;
-use crate::keys::upkeep::Upkeep;
+use crate::keys::upkeep::{Shared, Upkeep};
 use crate::metrics::Metrics;
 use crate::registry::registration::Registration;
 use crate::server::{self, ConnectionLimit, Served};
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
-
-/// What the routes share with the upkeep.
-#[derive(Clone)]
-struct Shared {
-    current: Arc<CurrentKey>,
-    registrations: Arc<Registrations>,
-    metrics: Metrics,
-}
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -59,33 +49,28 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         metrics: Metrics::default(),
     };
     warn_of_a_short_lead(args);
-    warn_of_an_open_password(&config);
+    warn_of_open_connections(&config);
     let health = Health::new();
-    let store = config.store.open_for_serving().map_err(store_failure)?;
+    let store = config.store.open_for_serving()?;
     let public = listener::bind(args.listen)?;
     let admin = listener::bind(args.admin_listen)?;
 
-    let (
-        Shared {
-            current,
-            registrations,
-            metrics,
-        },
-        signing_type,
-    ) = (shared.clone(), config.signing_type);
     let mut upkeep = Upkeep::new(
         store,
-        signing_type,
+        config.signing_type,
         config.rotation,
-        current,
-        registrations,
-        metrics,
+        shared.clone(),
         &health,
     );
     // First the probes: a store that stalls must not look like a process that hangs.
     let stop = watch::Sender::new(());
-    let admin_task = serve_admin(admin, &health, &shared.metrics, &stop)?;
-    upkeep.start().await.map_err(store_failure)?;
+    let admin_task = serve_admin(
+        admin,
+        &health,
+        metrics_registry(&config, &shared.metrics),
+        &stop,
+    )?;
+    upkeep.start().await?;
     follow_users(&config, &shared.metrics)?;
     follow_certificate(&config, args.listen, &shared.metrics)?;
     tokio::spawn(upkeep.run(config.store_reread));
@@ -116,7 +101,15 @@ fn warn_of_a_short_lead(args: &ServeArgs) {
     }
 }
 
-fn warn_of_an_open_password(config: &Config) {
+fn warn_of_open_connections(config: &Config) {
+    if config.store.is_in_clear() {
+        warn!(
+            "--store {}: the connection is not encrypted; its password and the private keys ({}) travel on it. \
+             rediss encrypts it",
+            config.store,
+            config.store.at_rest()
+        );
+    }
     let registry = config
         .registry
         .as_ref()
@@ -192,14 +185,28 @@ fn follow_certificate(
     Ok(())
 }
 
+/// What the admin port shows.
+fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    if config.users.is_some() {
+        metrics.register_users_file(&mut registry);
+    }
+    if config.certificate.is_some() {
+        metrics.register_tls(&mut registry);
+    }
+    if config.registry.is_some() {
+        metrics.register_registration(&mut registry);
+    }
+    registry
+}
+
 fn serve_admin(
     listener: TcpListener,
     health: &Health,
-    metrics: &Metrics,
+    metrics: Registry,
     stop: &watch::Sender<()>,
 ) -> Result<tokio::task::JoinHandle<()>, Failure> {
-    let mut registry = Registry::default();
-    metrics.register(&mut registry);
     listener::announce("admin listening on ", &listener)?;
     let mut stopped = stop.subscribe();
     let stopped = async move {
@@ -208,7 +215,7 @@ fn serve_admin(
     let serving = admin::serve(
         listener,
         health.clone(),
-        Arc::new(registry),
+        Arc::new(metrics),
         Router::new(),
         stopped,
     );

@@ -38,7 +38,7 @@ impl LoginEvent {
     }
 }
 
-/// `account` is what was typed, empty where it could not be read. `outcome` is the metric's label.
+/// `account` is empty where it could not be read. `outcome` is the metric's label.
 pub(crate) fn login(event: LoginEvent, account: &str, client: IpAddr, outcome: &str) {
     let account = LogText(account);
     info!(target: TARGET, event = %event.name(), %account, %client, %outcome, "login");

@@ -15,8 +15,10 @@ use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::access_log::AccessLog;
+use process::command_line::shown::{displayed, each_displayed, word};
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
+use serde::Serialize;
 use service_registry::RegistryArgs;
 
 use self::application::ApplicationCommand;
@@ -57,7 +59,10 @@ pub(crate) enum Command {
     User(UserCommand),
 }
 
-#[derive(Debug, Args)]
+/// What `serve` and `check` take. Serialised, it is a configuration file, but for what has to be shown
+/// without a password.
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
     /// Address to serve on; port 0 picks a free one, printed as `listening on …`
     #[arg(
@@ -68,6 +73,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) tls: TlsArgs,
     /// Address of the admin port: /livez, /readyz, /startupz, /metrics
     #[arg(
@@ -84,16 +90,20 @@ pub(crate) struct ServeArgs {
         value_name = "PATH",
         default_value = "/auth"
     )]
+    #[serde(serialize_with = "displayed")]
     pub(crate) context_path: ContextPath,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) signing: SigningArgs,
     /// Seconds between two looks into the store
     #[arg(long, env = "POSTERN_STORE_REREAD", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) store_reread: u32,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) lead: LeadArgs,
     /// Seconds that a key signs until a fresh one takes its place, or off: only keys rotate does
     #[arg(
@@ -102,6 +112,7 @@ pub(crate) struct ServeArgs {
         value_name = "SECONDS",
         default_value_t
     )]
+    #[serde(serialize_with = "displayed")]
     pub(crate) rotate_every: RotateEvery,
     /// Seconds that an access token is valid
     #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "SECONDS", default_value_t = 18_000,
@@ -128,6 +139,7 @@ pub(crate) struct ServeArgs {
     pub(crate) pass: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
     #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) static_dir: Option<PathBuf>,
     /// Seconds for a TLS handshake, for a request's header to arrive, and again for its body
     #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
@@ -149,14 +161,17 @@ pub(crate) struct ServeArgs {
         value_name = "USERS",
         default_value = "builtin"
     )]
+    #[serde(serialize_with = "displayed")]
     pub(crate) users: UsersLocation,
     /// Logins a minute from one address, 0 for any number [default: 300 with a file of users, else 0]
     #[arg(long, env = "POSTERN_LOGIN_RATE", value_name = "NUMBER",
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) login_rate: Option<u32>,
     /// Network of proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8; repeatable
     #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',',
           value_parser = parse_network)]
+    #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<ipnet::IpNet>,
     /// Where the server registers itself: none, or nacos://[USER@]HOST[:PORT][,HOST…]
     #[arg(
@@ -165,12 +180,15 @@ pub(crate) struct ServeArgs {
         value_name = "REGISTRY",
         default_value = "none"
     )]
+    #[serde(skip)]
     pub(crate) registry: String,
     /// Where others reach this server, for the registry: HOST:PORT, or HOST for the port of --listen
     /// [default: the address of --listen, unless it is a loopback or unspecified one]
     #[arg(long, env = "POSTERN_ADVERTISE", value_name = "HOST:PORT")]
+    #[serde(skip)]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) registry_args: RegistryArgs,
     /// Origin whose pages may call this server from a browser, as in https://app.example; repeatable
     #[arg(
@@ -179,6 +197,7 @@ pub(crate) struct ServeArgs {
         value_name = "ORIGIN",
         value_delimiter = ','
     )]
+    #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
     /// Origin of a sidecar that the console at /static/ may call, as in https://orders.example;
     /// repeatable. That sidecar needs this server's origin as its --cors-origin
@@ -188,6 +207,7 @@ pub(crate) struct ServeArgs {
         value_name = "ORIGIN",
         value_delimiter = ','
     )]
+    #[serde(serialize_with = "each_displayed")]
     pub(crate) console_target: Vec<Origin>,
     /// Give each request an id (X-Request-Id), unless it brings one: for the answer and the log
     #[arg(long, env = "POSTERN_REQUEST_ID")]
@@ -200,12 +220,15 @@ pub(crate) struct ServeArgs {
         value_enum,
         default_value_t = AccessLog::Refusals
     )]
+    #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) logs: LogArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct SigningArgs {
     /// How tokens are signed: rsa (RS256), ecdsa (ES256) or hmac (HS256, shared secret)
     #[arg(
@@ -214,10 +237,12 @@ pub(crate) struct SigningArgs {
         value_name = "TYPE",
         default_value_t
     )]
+    #[serde(serialize_with = "displayed")]
     pub(crate) signing_type: SigningType,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct LeadArgs {
     /// Seconds between publishing a next key and signing with it
     #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "SECONDS", default_value_t = 150,
@@ -249,7 +274,7 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevokeArgs),
     /// Write the stored keys anew: encrypted with the key-encryption key, or in clear without one
     Reencrypt(KeyArgs),
-    /// Print the public key as the key endpoint hands it out
+    /// Print the public key as the key endpoint hands it out; not with hmac, where it is a secret
     ExportPublic(KeyArgs),
 }
 

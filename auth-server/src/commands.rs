@@ -10,7 +10,10 @@ use std::io::Write;
 
 use process::exit::Failure;
 
-use crate::keys::store::StoreError;
+/// For a person, on standard error, beside a result that says less.
+fn remark(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
 
 /// A command's result, on standard output: the only thing that ever stands there.
 fn print(text: &str) -> Result<(), Failure> {
@@ -18,12 +21,4 @@ fn print(text: &str) -> Result<(), Failure> {
     writeln!(stdout, "{text}")
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::Software(format!("standard output: {error}")))
-}
-
-/// An unusable store is for the operator to repair, an absent one to wait for.
-pub(crate) fn store_failure(error: StoreError) -> Failure {
-    match error {
-        StoreError::Unavailable(line) => Failure::Unavailable(line),
-        StoreError::Unusable(line) => Failure::Config(line),
-    }
 }

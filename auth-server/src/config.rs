@@ -97,13 +97,7 @@ impl Config {
                 issuer: args.issuer.clone(),
                 lifetime: args.token_lifetime,
             },
-            policy: VerificationPolicy {
-                issuer: Some(args.issuer.clone()),
-                audience: None,
-                leeway_seconds: args.leeway,
-                require_expiry: true,
-                mapping: None,
-            },
+            policy: verification_policy(&args.issuer, args.leeway),
             oauth_response: args.oauth_response,
             static_root: static_root(args)?,
             request_timeout: seconds(args.request_timeout),
@@ -116,6 +110,17 @@ impl Config {
             trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,
         })
+    }
+}
+
+/// What is asked of every token: one of our own.
+pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> VerificationPolicy {
+    VerificationPolicy {
+        issuer: Some(issuer.to_owned()),
+        audience: None,
+        leeway_seconds,
+        require_expiry: true,
+        mapping: None,
     }
 }
 

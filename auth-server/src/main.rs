@@ -6,7 +6,6 @@ mod applications;
 mod attempts;
 mod audit;
 mod cli;
-mod clock;
 mod commands;
 mod config;
 mod http;
@@ -48,7 +47,10 @@ fn run() -> Result<(), Failure> {
             let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
             block_on(app::serve(&args))
         }
-        Command::Check(args) => commands::check::run(&args),
+        Command::Check(args) => {
+            telemetry::check(&log_filter(&args.logs.log_level))?;
+            commands::check::run(&args)
+        }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),
         Command::Application(command) => block_on(commands::application::run(&command)),

@@ -1,5 +1,7 @@
 //! Every metric of this program, by name.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::keys::VerificationKey;
@@ -80,6 +82,8 @@ pub(crate) struct Metrics {
     key_retrievals: Family<Retrieval, Counter>,
     store_up: Gauge,
     listed_keys: Family<Key, Gauge>,
+    /// The labels of `listed_keys`, which cannot be asked for them.
+    shown_keys: Arc<Mutex<HashSet<Key>>>,
     key_rotations: Counter,
     key_revocations: Counter,
     signing: SigningTime,
@@ -143,6 +147,10 @@ impl Metrics {
             "Whether any name with any password logs in as the built-in user",
             self.builtin_users.clone(),
         );
+    }
+
+    /// For a server with a users file. What is not there is not shown: a 0 would say that it is broken.
+    pub(crate) fn register_users_file(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_users",
             "Users in the users file",
@@ -153,9 +161,13 @@ impl Metrics {
             "Whether the users file could be used at the last look",
             self.users_file_usable.clone(),
         );
+    }
+
+    /// For a server with TLS.
+    pub(crate) fn register_tls(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_tls_certificate_not_after_seconds",
-            "When the TLS certificate that is shown ends, in seconds since 1970; 0 without TLS",
+            "When the TLS certificate that is shown ends, in seconds since 1970",
             self.tls_certificate_not_after.clone(),
         );
         registry.register(
@@ -165,12 +177,16 @@ impl Metrics {
         );
         registry.register(
             "postern_auth_server_tls_files_usable",
-            "Whether the TLS certificate's files could be used at the last look; 0 without TLS",
+            "Whether the TLS certificate's files could be used at the last look",
             self.tls_files_usable.clone(),
         );
+    }
+
+    /// For a server that registers itself.
+    pub(crate) fn register_registration(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_registry_registered",
-            "Whether the registry listed this server at the last look; 0 without a registry",
+            "Whether the registry listed this server at the last look",
             self.registry_registered.clone(),
         );
     }
@@ -203,12 +219,7 @@ impl Metrics {
 
     /// The keys of this moment, and what led to them.
     pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
-        self.listed_keys.clear();
-        for id in ring.verification_keys().map(VerificationKey::id) {
-            let role = ring.role_of(id.as_str()).map_or("", Role::as_str);
-            let kid = id.to_string();
-            self.listed_keys.get_or_create(&Key { kid, role }).set(1);
-        }
+        self.show_keys(listed(ring));
         for event in events {
             match event.kind {
                 KeyEventKind::Promoted => drop(self.key_rotations.inc()),
@@ -216,6 +227,21 @@ impl Metrics {
                 _ => {}
             }
         }
+    }
+
+    /// What stays is left alone: a scrape in between must not see a server without keys.
+    fn show_keys(&self, listed: HashSet<Key>) {
+        let mut shown = self
+            .shown_keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for new in listed.difference(&shown) {
+            self.listed_keys.get_or_create(new).set(1);
+        }
+        for gone in shown.difference(&listed) {
+            self.listed_keys.remove(gone);
+        }
+        *shown = listed;
     }
 
     pub(crate) fn builtin_users(&self) {
@@ -248,11 +274,18 @@ impl Metrics {
     }
 }
 
+fn listed(ring: &KeyRing) -> HashSet<Key> {
+    let ids = ring.verification_keys().map(VerificationKey::id);
+    ids.map(|id| Key {
+        kid: id.to_string(),
+        role: ring.role_of(id.as_str()).map_or("", Role::as_str),
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
-
     use contract::signing_type::SigningType;
 
     use super::*;
@@ -263,6 +296,9 @@ mod tests {
         let metrics = Metrics::default();
         let mut registry = Registry::default();
         metrics.register(&mut registry);
+        metrics.register_users_file(&mut registry);
+        metrics.register_tls(&mut registry);
+        metrics.register_registration(&mut registry);
         metrics.login(OK);
         metrics.key_retrieval(Some("orders".to_owned()), OK);
         metrics.key_retrieval(None, "application_unknown");
@@ -286,8 +322,7 @@ mod tests {
         metrics.tls_certificate(8, Some(Seen::Replaced));
         metrics.registered(true);
 
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let text = shown(&registry);
         for line in [
             r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
@@ -317,5 +352,43 @@ mod tests {
                 "{line} is not in\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_not_configured_is_not_said_to_be_broken() {
+        let metrics = Metrics::default();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let text = shown(&registry);
+        for name in ["tls", "users ", "users_file", "registry_registered"] {
+            let name = format!("postern_auth_server_{name}");
+            assert!(!text.contains(&name), "{name}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_stays_is_shown_all_the_while() {
+        let metrics = Metrics::default();
+        let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
+        let kid = start.current().id().to_string();
+        metrics.keys(&start, &[]);
+        let key = |role: Role| Key {
+            kid: kid.clone(),
+            role: role.as_str(),
+        };
+        let shown = metrics.listed_keys.get_or_create_owned(&key(Role::Current));
+        shown.set(7);
+        metrics.keys(&start, &[]);
+        assert_eq!(shown.get(), 7);
+
+        let other = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
+        metrics.keys(&other, &[]);
+        assert!(metrics.listed_keys.get(&key(Role::Current)).is_none());
+    }
+
+    fn shown(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
     }
 }

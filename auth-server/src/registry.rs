@@ -11,9 +11,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::path_patterns::ContextPath;
-use http::uri::Authority;
 use process::exit::Failure;
-use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings};
+use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings, host_and_port};
 
 use crate::cli::ServeArgs;
 
@@ -102,19 +101,7 @@ impl Advertised {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Self::reachable(address.to_string(), None);
         }
-        let malformed = |_| InvalidAdvertised::Malformed;
-        let authority: Authority = text.parse().map_err(malformed)?;
-        let host = authority.host();
-        let port = match text.get(host.len()..).unwrap_or_default() {
-            "" => None,
-            port => {
-                let port = port.strip_prefix(':').ok_or(InvalidAdvertised::Malformed)?;
-                Some(
-                    port.parse::<u16>()
-                        .map_err(|_| InvalidAdvertised::Malformed)?,
-                )
-            }
-        };
+        let (host, port) = host_and_port(text).ok_or(InvalidAdvertised::Malformed)?;
         Self::reachable(host.to_owned(), port.filter(|port| *port != 0))
     }
 

@@ -38,6 +38,9 @@ pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// user alike, after the same work.
     fn authenticate(&self, request: &LoginRequest) -> Option<User>;
 
+    /// Whether there is such an account. For logs: no answer to a stranger may depend on it.
+    fn knows(&self, account: &str) -> bool;
+
     /// Whether passwords mean anything here: then they can be guessed, and checking one takes long.
     fn checks_passwords(&self) -> bool;
 }

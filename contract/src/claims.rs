@@ -73,10 +73,10 @@ pub struct ExtraInfo {
     /// User type, such as `member`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_type: Option<String>,
-    /// Tenant.
+    /// The tenant's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
-    /// Grade.
+    /// As the users file has it; the contract gives it no meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grade: Option<String>,
 }

@@ -312,8 +312,9 @@ pub fn parse_moment(text: &str) -> Result<i64, &'static str> {
     })
 }
 
-/// RFC 3339 in UTC.
-fn moment(seconds: i64) -> String {
+/// A time for people and programs to read, RFC 3339 in UTC; the number itself where it is none that a
+/// calendar has.
+pub fn moment(seconds: i64) -> String {
     OffsetDateTime::from_unix_timestamp(seconds)
         .ok()
         .and_then(|time| time.format(&Rfc3339).ok())

@@ -91,7 +91,7 @@ impl fmt::Debug for AccessTokenInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct UserInfo {
-    /// Tenant.
+    /// The tenant's id; null for the built-in user, as every member but two.
     pub tenant_id: Option<String>,
     /// Telephone number.
     pub telephone: Option<String>,
@@ -101,7 +101,7 @@ pub struct UserInfo {
     pub avatar: Option<String>,
     /// Name to show.
     pub nick_name: Option<String>,
-    /// Grade.
+    /// As the users file has it; the contract gives it no meaning.
     pub grade: Option<String>,
 }
 

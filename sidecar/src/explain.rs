@@ -18,12 +18,12 @@ use contract::keys::{KeySet, VerificationKey};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use process::admin_client;
+use process::clock::unix_seconds;
 use process::exit::Failure;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::{Admission, AdmissionRules, RequestHead, Wire};
 use crate::cli::explain_args::ExplainArgs;
-use crate::clock::unix_seconds;
 use crate::config;
 use crate::fields::nominated;
 use crate::forwarded::Client;

@@ -9,7 +9,6 @@ mod bypass;
 mod cli;
 mod client_stream;
 mod client_tls;
-mod clock;
 mod config;
 mod connections;
 mod conversation;
@@ -120,6 +119,7 @@ fn log_filter(asked: &str) -> String {
 
 fn check(args: &ServeArgs) -> Result<(), Failure> {
     install_tls_provider()?;
+    telemetry::check(&log_filter(&args.logs.log_level))?;
     let config = Config::new(args)?;
     let warnings: String = config
         .warnings()

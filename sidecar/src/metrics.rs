@@ -207,7 +207,6 @@ impl Metrics {
             self.key_refreshes.clone(),
         );
         register_token_cache(&mut registry, keys.token_cache().counters.clone());
-        self.tls.register(&mut registry);
         registry.register(
             "build",
             "The running version",
@@ -313,6 +312,25 @@ fn register_token_cache(registry: &mut Registry, counters: Counters) {
 }
 
 impl Metrics {
+    /// For a port with TLS. Without it they are not shown: a 0 would say that it is broken.
+    pub(crate) fn register_tls(&self, registry: &mut Registry) {
+        registry.register(
+            "tls_certificate_not_after_seconds",
+            "When the TLS certificate that is shown ends, in seconds since 1970",
+            self.tls.not_after.clone(),
+        );
+        registry.register(
+            "tls_certificate_reloads",
+            "Changes of the TLS certificate's files by outcome (replaced, refused)",
+            self.tls.reloads.clone(),
+        );
+        registry.register(
+            "tls_files_usable",
+            "Whether the TLS certificate's files could be used at the last look",
+            self.tls.usable.clone(),
+        );
+    }
+
     /// The certificate of the start, or what a look into its files saw.
     pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
         self.tls.not_after.set(not_after);
@@ -326,26 +344,6 @@ impl Metrics {
             .reloads
             .get_or_create(&ReloadLabels { outcome })
             .inc();
-    }
-}
-
-impl TlsMetrics {
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "tls_certificate_not_after_seconds",
-            "When the TLS certificate that is shown ends, in seconds since 1970; 0 without TLS",
-            self.not_after.clone(),
-        );
-        registry.register(
-            "tls_certificate_reloads",
-            "Changes of the TLS certificate's files by outcome (replaced, refused)",
-            self.reloads.clone(),
-        );
-        registry.register(
-            "tls_files_usable",
-            "Whether the TLS certificate's files could be used at the last look; 0 without TLS",
-            self.usable.clone(),
-        );
     }
 }
 
@@ -469,6 +467,21 @@ mod tests {
         assert_eq!(metrics.in_flight(), 1);
         drop(guard);
         assert_eq!(metrics.in_flight(), 0);
+    }
+
+    #[test]
+    fn without_tls_none_is_said_to_be_broken() {
+        let (metrics, mut registry) = Metrics::new(Arc::default());
+        assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
+        metrics.register_tls(&mut registry);
+        metrics.tls_certificate(7, None);
+        let text = exposition(&registry);
+        for line in [
+            "postern_sidecar_tls_certificate_not_after_seconds 7\n",
+            "postern_sidecar_tls_files_usable 1\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
     }
 
     #[test]

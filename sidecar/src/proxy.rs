@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -15,13 +15,13 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
+use process::clock::unix_now;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward, RequestHead, Wire};
 use crate::answer::Answer;
 use crate::client_stream::ClientStream;
-use crate::clock::unix_seconds;
 use crate::conversation::Conversation;
 use crate::forwarded::Client;
 use crate::keys::current::CurrentKeys;
@@ -110,8 +110,7 @@ impl AuthProxy {
         };
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
-        self.rules
-            .admit(head, keys, unix_seconds(SystemTime::now()))
+        self.rules.admit(head, keys, unix_now())
     }
 
     /// Has a stream end when its token does.
@@ -119,7 +118,7 @@ impl AuthProxy {
         let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
             return;
         };
-        let left = ends_at.saturating_sub(unix_seconds(SystemTime::now()));
+        let left = ends_at.saturating_sub(unix_now());
         stream_end::end_in(Duration::from_secs(u64::try_from(left).unwrap_or_default()));
     }
 

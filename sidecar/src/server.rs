@@ -111,7 +111,10 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
 fn shared(config: &Config) -> (Shared, Registry) {
     let keys =
         Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
-    let (metrics, registry) = Metrics::new(Arc::clone(&keys));
+    let (metrics, mut registry) = Metrics::new(Arc::clone(&keys));
+    if config.tls.is_some() {
+        metrics.register_tls(&mut registry);
+    }
     let reports = Reports {
         metrics: metrics.clone(),
         access_log: config.access_log,

@@ -1,6 +1,7 @@
 //! What may be done to a registered application: decisions on its record, for the store to swap in.
 
 use super::secret_hash::SecretHashes;
+use super::{AppId, Applications};
 
 /// One step of an application's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +15,9 @@ pub(crate) enum Change<'a> {
     Ensure { secret: &'a str },
     /// Ends the validity of all secrets but the newest.
     DropOld,
-    /// Takes its registration away.
-    Remove,
+    /// Takes its registration away; that of the last one only where this is said: from then on any
+    /// pair is accepted.
+    Remove { last: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +26,11 @@ pub(crate) enum Refused {
     Registered,
     #[error("no such application is registered")]
     NotRegistered,
+    #[error(
+        "without it every appId with any appSecret gets the key (register the next one first, or say --last): \
+         no other application is registered"
+    )]
+    Last,
 }
 
 impl Change<'_> {
@@ -44,13 +51,31 @@ impl Change<'_> {
             (_, None) => Err(Refused::NotRegistered),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
-            (Self::Remove, Some(_)) => Ok(SecretHashes::none()),
+            (Self::Remove { .. }, Some(_)) => Ok(SecretHashes::none()),
         }
+    }
+
+    /// The registration that has to stand unchanged while this one changes: of two that are removed
+    /// at the same moment each is the other's.
+    ///
+    /// # Errors
+    /// [`Refused::Last`] where there is none and one is needed.
+    pub(crate) fn relies_on<'t>(
+        self,
+        id: &AppId,
+        there: &'t Applications,
+    ) -> Result<Option<(&'t AppId, &'t SecretHashes)>, Refused> {
+        if self != (Self::Remove { last: false }) {
+            return Ok(None);
+        }
+        let other = there.registered().find(|(other, _)| *other != id);
+        other.map(Some).ok_or(Refused::Last)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
@@ -77,15 +102,43 @@ mod tests {
             (Change::DropOld, Some(&two), Ok(&SecretHashes::of("b"))),
             (Change::DropOld, Some(&one), Ok(&one)),
             (Change::DropOld, None, Err(Refused::NotRegistered)),
-            (Change::Remove, Some(&two), Ok(&removed)),
-            (Change::Remove, Some(&removed), Err(Refused::NotRegistered)),
-            (Change::Remove, None, Err(Refused::NotRegistered)),
+            (Change::Remove { last: true }, Some(&two), Ok(&removed)),
+            (
+                Change::Remove { last: true },
+                Some(&removed),
+                Err(Refused::NotRegistered),
+            ),
+            (
+                Change::Remove { last: true },
+                None,
+                Err(Refused::NotRegistered),
+            ),
         ] {
             assert_eq!(
                 change.apply(record).as_ref(),
                 expected.as_ref().copied(),
                 "{change:?}"
             );
+        }
+    }
+
+    #[test]
+    fn only_the_removal_of_one_of_several_relies_on_another() {
+        let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+        let (mut one, removed) = (Applications::default(), SecretHashes::none());
+        one.put(orders.clone(), SecretHashes::of("a"));
+        one.put(stock.clone(), removed);
+        let mut two = one.clone();
+        two.put(stock.clone(), SecretHashes::of("b"));
+        for (change, there, expected) in [
+            (Change::Remove { last: false }, &one, Err(Refused::Last)),
+            (Change::Remove { last: false }, &two, Ok(Some(&stock))),
+            (Change::Remove { last: true }, &one, Ok(None)),
+            (Change::DropOld, &one, Ok(None)),
+        ] {
+            let relies_on = change.relies_on(&orders, there);
+            let relies_on = relies_on.map(|other| other.map(|(id, _)| id));
+            assert_eq!(relies_on, expected, "{change:?}");
         }
     }
 }

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use serde::Serialize;
 use zeroize::Zeroizing;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct StoreArgs {
     /// Where the keys live: file:DIR for one server; for several redis://[USER@]HOST[:PORT][/DB],
     /// redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or redis+cluster://[USER@]HOST,HOST, each with
@@ -19,13 +21,16 @@ pub(crate) struct StoreArgs {
         value_name = "STORE",
         default_value = "file:./data"
     )]
+    #[serde(skip)]
     pub(crate) store: String,
     /// File holding the password of the redis store
     #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_password_file: Option<PathBuf>,
     /// File of the certificate authorities that a rediss store is trusted by: PEM [default: the
     /// system's]
     #[arg(long, env = "POSTERN_STORE_CA", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_ca: Option<PathBuf>,
     /// File of the certificate to show to a rediss store: PEM, its issuers after it
     #[arg(
@@ -34,6 +39,7 @@ pub(crate) struct StoreArgs {
         value_name = "FILE",
         requires = "store_client_key"
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_client_cert: Option<PathBuf>,
     /// File of that certificate's private key: PEM, not encrypted
     #[arg(
@@ -42,9 +48,11 @@ pub(crate) struct StoreArgs {
         value_name = "FILE",
         requires = "store_client_cert"
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_client_key: Option<PathBuf>,
     /// User at the Sentinels themselves; the one in the address is for the servers they watch
     #[arg(long, env = "POSTERN_STORE_SENTINEL_USER", value_name = "USER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_sentinel_user: Option<String>,
     /// File holding the password at the Sentinels themselves
     #[arg(
@@ -52,12 +60,15 @@ pub(crate) struct StoreArgs {
         env = "POSTERN_STORE_SENTINEL_PASSWORD_FILE",
         value_name = "FILE"
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_sentinel_password_file: Option<PathBuf>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) encryption: EncryptionArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct EncryptionArgs {
     /// Key that private keys are encrypted with in the store: 32 random bytes in base64 or hex, as
     /// openssl rand -base64 32 prints them
@@ -70,9 +81,11 @@ pub(crate) struct EncryptionArgs {
         value_name = "KEY",
         conflicts_with = "key_encryption_key_file"
     )]
+    #[serde(skip)]
     pub(crate) key_encryption_key: Option<Secret>,
     /// File that holds the key-encryption key
     #[arg(long, env = "POSTERN_KEY_ENCRYPTION_KEY_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_encryption_key_file: Option<PathBuf>,
     /// Former key-encryption key: still reads what it encrypted
     #[arg(
@@ -84,6 +97,7 @@ pub(crate) struct EncryptionArgs {
         value_name = "KEY",
         conflicts_with = "key_encryption_key_previous_file"
     )]
+    #[serde(skip)]
     pub(crate) key_encryption_key_previous: Option<Secret>,
     /// File that holds the former key-encryption key
     #[arg(
@@ -91,6 +105,7 @@ pub(crate) struct EncryptionArgs {
         env = "POSTERN_KEY_ENCRYPTION_KEY_PREVIOUS_FILE",
         value_name = "FILE"
     )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_encryption_key_previous_file: Option<PathBuf>,
     /// Refuse private keys that stand in the store in clear: who can write there cannot plant one
     #[arg(long, env = "POSTERN_REQUIRE_ENCRYPTED_KEYS")]

@@ -3,7 +3,7 @@
 use process::exit::Failure;
 use process::secret_file;
 
-use super::{print, store_failure};
+use super::{print, remark};
 use crate::applications::change::{Change, Refused};
 use crate::applications::{AppId, Applications};
 use crate::cli::application::{
@@ -63,22 +63,15 @@ async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
     let location = store_location(&args.store)?;
-    let applications = applications(&*location.open()).await?;
-    let others = applications
-        .registered()
-        .filter(|(id, _)| **id != args.app_id);
-    if others.count() == 0 && !args.last {
-        return Err(Failure::Usage(format!(
-            "--app-id {}: no other application is registered in {location}, and without any every appId with any \
-             appSecret gets the key: register the next one first, or say --last",
-            args.app_id
-        )));
-    }
-    change(&location, &args.app_id, Change::Remove).await
+    change(&location, &args.app_id, Change::Remove { last: args.last }).await
 }
 
 async fn list(args: &StoreArgs) -> Result<(), Failure> {
-    let applications = applications(&*store_location(args)?.open()).await?;
+    let location = store_location(args)?;
+    if location.is_absent() {
+        remark(&format!("{location}: is not there yet"));
+    }
+    let applications = applications(&*location.open()).await?;
     for (id, secrets) in applications.registered() {
         print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;
     }
@@ -90,9 +83,7 @@ fn new_secret() -> Result<zeroize::Zeroizing<String>, Failure> {
 }
 
 async fn applications(store: &dyn KeyStore) -> Result<Applications, Failure> {
-    within_timeout(store.applications())
-        .await
-        .map_err(store_failure)
+    Ok(within_timeout(store.applications()).await?)
 }
 
 /// Reads, decides and swaps, until nobody came in between.
@@ -101,11 +92,11 @@ async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Res
     for _ in 0..TRIES {
         let there = applications(&*store).await?;
         let record = there.record(id.as_str());
-        let changed = change
-            .apply(record)
-            .map_err(|refused| refusal(refused, id, location))?;
-        let swap = store.swap_application(id, record, &changed);
-        if within_timeout(swap).await.map_err(store_failure)? {
+        let refused = |refused| refusal(refused, id, location);
+        let changed = change.apply(record).map_err(refused)?;
+        let beside = change.relies_on(id, &there).map_err(refused)?;
+        let swap = store.swap_application(id, record, &changed, beside);
+        if within_timeout(swap).await? {
             return Ok(());
         }
     }
@@ -125,6 +116,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
+    use futures_util::future::join_all;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -184,6 +176,27 @@ mod tests {
                 "{words:?}"
             );
             assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_all_that_are_removed_at_the_same_moment_one_stays() {
+        for _ in 0..20 {
+            let desk = Desk(tempfile::tempdir().unwrap());
+            let ids = ["orders", "stock", "bills"];
+            for id in ids {
+                desk.run(&["add", "--app-id", id]).await.unwrap();
+            }
+            let removals = ids.map(|id| ["remove", "--app-id", id]);
+            let outcomes = join_all(removals.iter().map(|words| desk.run(words))).await;
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 2);
+            let refused = outcomes.into_iter().find_map(Result::err).unwrap();
+            assert_eq!(refused.code(), 64, "{refused}");
+            let mut left = 0;
+            for id in ids {
+                left += desk.secrets(id).await;
+            }
+            assert_eq!(left, 1);
         }
     }
 

@@ -2,7 +2,7 @@
 //! `serve` would start.
 
 use process::exit::Failure;
-use toml::{Table, Value};
+use toml::Table;
 
 use super::print;
 use crate::cli::ServeArgs;
@@ -11,124 +11,35 @@ use crate::registry;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::from_args(args)?;
-    print(effective(args, &config).to_string().trim_end())
+    let settings = effective(args, &config).map_err(|error| {
+        Failure::Software(format!("the configuration cannot be shown: {error}"))
+    })?;
+    print(settings.to_string().trim_end())
 }
 
 /// One key per setting, under the name of its flag.
-fn effective(args: &ServeArgs, config: &Config) -> Table {
-    let mut settings = Table::new();
-    let mut set = |name: &str, value: Value| {
-        settings.insert(name.to_owned(), value);
-    };
-    set("listen", args.listen.to_string().into());
-    let store = &args.store;
-    let encryption = &store.encryption;
-    for (name, file) in [
-        ("tls-cert", &args.tls.tls_cert),
-        ("tls-key", &args.tls.tls_key),
-        ("store-password-file", &store.store_password_file),
-        ("store-ca", &store.store_ca),
-        ("store-client-cert", &store.store_client_cert),
-        ("store-client-key", &store.store_client_key),
-        (
-            "store-sentinel-password-file",
-            &store.store_sentinel_password_file,
-        ),
-        (
-            "key-encryption-key-file",
-            &encryption.key_encryption_key_file,
-        ),
-        (
-            "key-encryption-key-previous-file",
-            &encryption.key_encryption_key_previous_file,
-        ),
-    ] {
-        if let Some(file) = file {
-            set(name, file.display().to_string().into());
-        }
-    }
-    set("admin-listen", args.admin_listen.to_string().into());
-    set("context-path", args.context_path.as_str().into());
-    set("store", config.store.to_string().into());
-    if let Some(user) = &store.store_sentinel_user {
-        set("store-sentinel-user", user.as_str().into());
-    }
-    set(
-        "require-encrypted-keys",
-        encryption.require_encrypted_keys.into(),
-    );
-    set("signing-type", config.signing_type.as_str().into());
-    set("store-reread", args.store_reread.into());
-    set("rotation-lead", args.lead.rotation_lead.into());
-    set("rotate-every", args.rotate_every.to_string().into());
-    set("token-lifetime", args.token_lifetime.into());
-    set("issuer", args.issuer.as_str().into());
-    set("leeway", args.leeway.into());
-    set("oauth-response", args.oauth_response.into());
-    set(
-        "pass",
-        args.pass
-            .iter()
-            .map(|pattern| Value::from(pattern.as_str()))
-            .collect::<Vec<_>>()
-            .into(),
-    );
-    if let Some(root) = &config.static_root {
-        set("static-dir", root.display().to_string().into());
-    }
-    set("request-timeout", args.request_timeout.into());
-    set("lame-duck", args.lame_duck.into());
-    set("max-connections", args.max_connections.into());
-    set("users", args.users.to_string().into());
-    set("login-rate", config.login_rate.into());
-    set(
-        "trusted-proxy",
-        args.trusted_proxy
-            .iter()
-            .map(|network| Value::from(network.to_string()))
-            .collect::<Vec<_>>()
-            .into(),
-    );
-    set("registry", registry::shown(config.registry.as_ref()).into());
+fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Error> {
+    let mut settings = Table::try_from(args)?;
+    let shown = [
+        // Without a password that stands in the address.
+        ("store", config.store.to_string().into()),
+        ("registry", registry::shown(config.registry.as_ref()).into()),
+        // The default depends on who may log in.
+        ("login-rate", config.login_rate.into()),
+    ];
+    settings.extend(shown.map(|(name, value)| (name.to_owned(), value)));
     if let Some(registry) = &config.registry {
-        set("advertise", registry.advertised.to_string().into());
+        let advertised = registry.advertised.to_string();
+        settings.insert("advertise".to_owned(), advertised.into());
     }
-    let registry = &args.registry_args;
-    set(
-        "registry-namespace",
-        registry.registry_namespace.as_str().into(),
-    );
-    set("registry-group", registry.registry_group.as_str().into());
-    set(
-        "registry-service",
-        registry.registry_service.as_str().into(),
-    );
-    if let Some(file) = &registry.registry_password_file {
-        set("registry-password-file", file.display().to_string().into());
-    }
-    for (name, origins) in [
-        ("cors-origin", &args.cors_origin),
-        ("console-target", &args.console_target),
-    ] {
-        let origins = origins.iter().map(|origin| Value::from(origin.as_str()));
-        set(name, origins.collect::<Vec<_>>().into());
-    }
-    set("request-id", args.request_id.into());
-    set(
-        "access-log",
-        format!("{:?}", args.access_log).to_lowercase().into(),
-    );
-    set(
-        "log-format",
-        format!("{:?}", args.logs.log_format).to_lowercase().into(),
-    );
-    set("log-level", args.logs.log_level.as_str().into());
-    settings
+    Ok(settings)
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use ::tests::certificates::write_private;
+    use ::tests::tls::Authority;
     use clap::{CommandFactory, Parser};
 
     use super::*;
@@ -139,37 +50,102 @@ mod tests {
         let Command::Check(args) = cli.command else {
             unreachable!("check was asked for")
         };
-        effective(&args, &Config::from_args(&args).unwrap())
+        effective(&args, &Config::from_args(&args).unwrap()).unwrap()
+    }
+
+    /// Neither secret has a key in a file.
+    const SECRETS: [&str; 2] = ["key-encryption-key", "key-encryption-key-previous"];
+
+    /// A value for every flag, files for those that name one.
+    fn everything(authority: &Authority) -> Vec<String> {
+        let directory = authority.file().parent().unwrap().to_owned();
+        let file = |name: &str, text: &str| {
+            let path = directory.join(name);
+            write_private(&path, text);
+            path.display().to_string()
+        };
+        std::fs::create_dir(directory.join("static")).unwrap();
+        let kek: String = (0..32).map(|byte| format!("{byte:02x}")).collect();
+        let former: String = kek.chars().rev().collect();
+        let certificate = authority.issue("certificate");
+        let [cert, key] =
+            [certificate.cert, certificate.key].map(|path| path.display().to_string());
+        [
+            ("--tls-cert", cert.clone()),
+            ("--tls-key", key.clone()),
+            (
+                "--store",
+                "rediss+sentinel://me:hush@store:1/master".to_owned(),
+            ),
+            ("--store-password-file", file("store", "hush")),
+            ("--store-ca", authority.file().display().to_string()),
+            ("--store-client-cert", cert),
+            ("--store-client-key", key),
+            ("--store-sentinel-user", "sentinel".to_owned()),
+            ("--store-sentinel-password-file", file("sentinel", "hush")),
+            ("--key-encryption-key-file", file("kek", &kek)),
+            (
+                "--key-encryption-key-previous-file",
+                file("former", &former),
+            ),
+            ("--static-dir", directory.display().to_string()),
+            ("--registry", "nacos://me@nacos".to_owned()),
+            ("--registry-password-file", file("registry", "hush")),
+            ("--advertise", "auth:9000".to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect()
     }
 
     #[test]
-    fn every_flag_of_serve_is_shown() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir(directory.path().join("static")).unwrap();
-        let shown = effective_of(&[
-            "--static-dir",
-            directory.path().to_str().unwrap(),
-            "--pass",
-            "/a/**",
-            "--registry",
-            "nacos://me:hush@nacos",
-            "--advertise",
-            "auth:9000",
-        ]);
+    fn every_flag_of_serve_is_shown_and_no_secret() {
+        let authority = Authority::new();
+        let flags = everything(&authority);
+        let shown = effective_of(&flags.iter().map(String::as_str).collect::<Vec<_>>());
         let command = Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
-        for flag in serve
-            .get_arguments()
-            .filter_map(|argument| argument.get_long())
-        {
-            let optional = flag.ends_with("-password-file")
-                || ["tls-", "store-", "key-encryption-"]
-                    .iter()
-                    .any(|prefix| flag.starts_with(prefix));
-            assert!(
-                optional || shown.contains_key(flag),
-                "--{flag} is not shown"
-            );
+        let settings = serve.get_arguments().filter_map(|flag| flag.get_long());
+        for flag in settings {
+            let expected = !SECRETS.contains(&flag);
+            assert_eq!(shown.contains_key(flag), expected, "--{flag}");
+        }
+        let text = shown.to_string();
+        assert!(
+            !text.contains("hush") && !text.contains("0001020304"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn values_are_shown_as_the_flags_take_them() {
+        let shown = effective_of(&[
+            "--pass=/a/**,/b",
+            "--rotate-every=86400",
+            "--trusted-proxy=10.0.0.0/8",
+            "--cors-origin=https://app.example",
+            "--users=builtin",
+            "--signing-type=ecdsa",
+            "--access-log=all",
+            "--log-format=json",
+            "--context-path=",
+        ]);
+        let text = shown.to_string();
+        for line in [
+            r#"pass = ["/a/**", "/b"]"#,
+            r#"rotate-every = "86400""#,
+            r#"trusted-proxy = ["10.0.0.0/8"]"#,
+            r#"cors-origin = ["https://app.example"]"#,
+            r#"users = "builtin""#,
+            r#"signing-type = "ecdsa""#,
+            r#"access-log = "all""#,
+            r#"log-format = "json""#,
+            r#"context-path = """#,
+            "store-reread = 30",
+            "oauth-response = false",
+            "login-rate = 0",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
         }
     }
 

@@ -4,14 +4,15 @@ mod listing;
 
 use std::sync::Arc;
 
+use contract::explanation::moment;
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
+use process::clock::unix_now;
 use process::exit::Failure;
 
-use self::listing::{Listing, rfc_3339};
-use super::{print, store_failure};
+use self::listing::Listing;
+use super::print;
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
-use crate::clock::unix_now;
 use crate::config::store_location;
 use crate::keys::StoredKeys;
 use crate::keys::key_pair::SigningKeyPair;
@@ -27,11 +28,19 @@ pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
         KeysCommand::Rotate(args) => rotate(args).await,
         KeysCommand::Revoke(args) => revoke(args).await,
         KeysCommand::Reencrypt(args) => reencrypt(args).await,
-        KeysCommand::ExportPublic(args) => {
-            let ring = KeysInStore::open(args)?.load().await?;
-            print(ring.current().public_key_string().trim_end())
-        }
+        KeysCommand::ExportPublic(args) => export_public(args).await,
     }
+}
+
+async fn export_public(args: &KeyArgs) -> Result<(), Failure> {
+    if args.signing.signing_type == SigningType::Hmac {
+        return Err(Failure::Usage(
+            "--signing-type hmac: a shared secret has no public half; applications fetch it with their secret"
+                .to_owned(),
+        ));
+    }
+    let ring = KeysInStore::open(args)?.load().await?;
+    print(ring.current().public_key_string().trim_end())
 }
 
 async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
@@ -66,11 +75,7 @@ async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
         })
         .await?;
     print(&match ring.next() {
-        Some(next) => format!(
-            "{} signs from {}",
-            next.pair.id(),
-            rfc_3339(next.signs_from)
-        ),
+        Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
         None => format!("{} signs already", ring.current().id()),
     })
 }
@@ -136,9 +141,7 @@ impl KeysInStore {
 
     pub(super) async fn load(&self) -> Result<KeyRing, Failure> {
         let stored = within_timeout(self.store.load()).await;
-        stored
-            .and_then(|stored| self.parse(&stored))
-            .map_err(store_failure)
+        Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
     async fn update(
@@ -148,10 +151,7 @@ impl KeysInStore {
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             Ok(decide(self.parse(stored)?, fresh))
         });
-        updated
-            .await
-            .map(|updated| updated.ring)
-            .map_err(store_failure)
+        Ok(updated.await?.ring)
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

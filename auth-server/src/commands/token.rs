@@ -11,14 +11,17 @@ use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use process::clock::unix_now;
 use process::exit::Failure;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
 use super::print;
 use crate::cli::token::{TokenCommand, TokenInspectArgs};
-use crate::clock::unix_now;
-use crate::config::MAX_AUTHORIZATION_BYTES;
+use crate::config::{MAX_AUTHORIZATION_BYTES, verification_policy};
+
+/// So that a token that is too long for a server is still judged and shown.
+const MAX_INPUT_BYTES: u64 = 2 * MAX_AUTHORIZATION_BYTES as u64;
 
 pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
     let TokenCommand::Inspect(args) = command;
@@ -36,11 +39,15 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
 /// With or without the word before it.
 fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
     let mut text = Zeroizing::new(String::new());
-    let limit = u64::try_from(MAX_AUTHORIZATION_BYTES).unwrap_or(u64::MAX) * 2;
     input
-        .take(limit)
+        .take(MAX_INPUT_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
+    if text.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Failure::Usage(format!(
+            "standard input: longer than {MAX_INPUT_BYTES} bytes"
+        )));
+    }
     let text = text.trim();
     let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
     let after_scheme = text.strip_prefix("Bearer");
@@ -57,7 +64,7 @@ fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
 async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
     let Some(file) = &args.key_file else {
         let ring = KeysInStore::open(&args.keys)?.load().await?;
-        return Ok(KeySet::named(ring.verification_keys().cloned().collect()));
+        return Ok(ring.verification_key_set(args.keys.signing.signing_type));
     };
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
@@ -68,13 +75,7 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
 }
 
 fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
-    let policy = VerificationPolicy {
-        issuer: Some(args.issuer.clone()),
-        audience: None,
-        leeway_seconds: args.leeway,
-        require_expiry: true,
-        mapping: None,
-    };
+    let policy = verification_policy(&args.issuer, args.leeway);
     let mut explanation = Explanation {
         at: now,
         ..Explanation::default()
@@ -108,7 +109,18 @@ fn judge(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    use contract::signing_type::SigningType;
+    use jsonwebtoken::signature::Signer;
+
     use super::*;
+    use crate::keys::key_pair::SigningKeyPair;
+    use crate::keys::key_pair::tests::pair;
+    use crate::keys::ring::KeyRing;
+    use crate::token_issuer::TokenIssuer;
+    use crate::users::builtin::tests::builtin_user;
 
     #[test]
     fn the_token_may_come_with_the_words_before_it() {
@@ -123,5 +135,49 @@ mod tests {
         for text in ["", "\n", "Bearer "] {
             assert!(read(text.as_bytes()).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn no_token_is_cut_off() {
+        let longest = "x".repeat(16 * 1024);
+        assert_eq!(*read(longest.as_bytes()).unwrap(), longest);
+        let failure = read(format!("{longest}x").as_bytes()).unwrap_err();
+        assert!(failure.to_string().contains("longer than 16384 bytes"));
+        assert_eq!(failure.code(), 64);
+    }
+
+    #[test]
+    fn a_shared_secret_is_tried_whatever_name_a_token_gives_it_as_the_server_does() {
+        let ours = Arc::new(pair(SigningType::Hmac));
+        let named_otherwise = renamed(&token_of(&ours), &ours);
+        let revoked = token_of(&pair(SigningType::Hmac));
+        let keys = KeyRing::of(ours).verification_key_set(SigningType::Hmac);
+        let policy = verification_policy("auth", 30);
+        for (token, expected) in [
+            (named_otherwise, Ok(())),
+            (revoked, Err(Rejection::TokenSignature)),
+        ] {
+            let judged = judge(&policy, &token, &keys, 0, &mut Explanation::default());
+            assert_eq!(judged, expected);
+        }
+    }
+
+    fn token_of(pair: &SigningKeyPair) -> String {
+        let issuer = TokenIssuer {
+            issuer: "auth".to_owned(),
+            lifetime: 60,
+        };
+        issuer
+            .issue(pair, &builtin_user(), 0, "id".to_owned())
+            .unwrap()
+    }
+
+    /// The same token under another `kid`.
+    fn renamed(token: &str, pair: &SigningKeyPair) -> String {
+        let claims = token.split('.').nth(1).unwrap();
+        let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","kid":"other"}"#);
+        let message = format!("{header}.{claims}");
+        let signature = pair.signing_key().try_sign(message.as_bytes()).unwrap();
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 }

@@ -9,7 +9,7 @@ use process::exit::Failure;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
-use super::print;
+use super::{print, remark};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UsersFileArgs,
 };
@@ -19,8 +19,9 @@ use crate::users::edit::{EditError, with_disabled, with_password, with_user, wit
 use crate::users::users_file;
 use crate::users::{UsersLocation, password};
 
-/// A line longer than this is no password.
-const MAX_PASSWORD_BYTES: u64 = 4096;
+/// What is longer is no password but the wrong file.
+const MAX_PASSWORD_BYTES: usize = 4096;
+const LINE_END_BYTES: usize = "\r\n".len();
 const NEW_FILE_MODE: u32 = 0o600;
 
 pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
@@ -79,7 +80,11 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
 }
 
 fn list(args: &UsersFileArgs) -> Result<(), Failure> {
-    for user in document(&path(args)?)?.users {
+    let path = path(args)?;
+    if !path.exists() {
+        remark(&format!("{}: is not there yet", path.display()));
+    }
+    for user in document(&path)?.users {
         let state = if user.disabled { "disabled" } else { "enabled" };
         let nick_name = user.nick_name.as_deref().unwrap_or(&user.account);
         print(&format!(
@@ -183,14 +188,20 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
 
 fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, Failure> {
     let unreadable = |error| Failure::Usage(format!("--password-stdin: {error}"));
-    let mut line = Zeroizing::new(String::with_capacity(MAX_PASSWORD_BYTES as usize));
+    // Enough to see that there is more, and never moved while it grows.
+    let limit = MAX_PASSWORD_BYTES + LINE_END_BYTES + 1;
+    let mut line = Zeroizing::new(String::with_capacity(limit));
     input
-        .take(MAX_PASSWORD_BYTES)
+        .take(limit as u64)
         .read_line(&mut line)
         .map_err(unreadable)?;
-    Ok(Zeroizing::new(
-        line.trim_end_matches(['\r', '\n']).to_owned(),
-    ))
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.len() > MAX_PASSWORD_BYTES {
+        return Err(Failure::Usage(format!(
+            "--password-stdin: longer than {MAX_PASSWORD_BYTES} bytes"
+        )));
+    }
+    Ok(Zeroizing::new(password.to_owned()))
 }
 
 fn asked_twice() -> Result<Zeroizing<String>, Failure> {
@@ -215,16 +226,7 @@ fn asked_twice() -> Result<Zeroizing<String>, Failure> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::users::password::tests::cheap;
-
-    fn entry(account: &str) -> UserEntry {
-        UserEntry {
-            account: account.into(),
-            password: cheap("p"),
-            id: account.into(),
-            ..UserEntry::default()
-        }
-    }
+    use crate::users::document::tests::entry;
 
     fn args(path: &Path) -> UsersFileArgs {
         UsersFileArgs {
@@ -289,6 +291,18 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(first_line(input.as_bytes()).unwrap().as_str(), password);
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_cut_off() {
+        let longest = "p".repeat(4096);
+        for end in ["", "\n", "\r\n", "\r\nmore"] {
+            let input = format!("{longest}{end}");
+            assert_eq!(*first_line(input.as_bytes()).unwrap(), longest);
+            let failure = first_line(format!("p{input}").as_bytes()).unwrap_err();
+            assert!(failure.to_string().contains("longer than 4096 bytes"));
+            assert_eq!(failure.code(), 64);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use process::exit::Failure;
 use process::secret_file;
-use process::tls::{ServerCertificate, trusted};
+use process::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};
@@ -45,7 +45,7 @@ fn client_certificate(args: &StoreArgs) -> Result<Option<ClientCertificate>, Fai
     let (Some(cert), Some(key)) = (&args.store_client_cert, &args.store_client_key) else {
         return Ok(None);
     };
-    ServerCertificate::open(cert.clone(), key.clone()).map_err(|fault| {
+    let files = CertificateFiles::read(cert, key).map_err(|fault| {
         let flag = if fault.path() == key {
             "--store-client-key"
         } else {
@@ -53,9 +53,10 @@ fn client_certificate(args: &StoreArgs) -> Result<Option<ClientCertificate>, Fai
         };
         refused(flag, &fault)
     })?;
-    let chain = trusted(cert).map_err(|fault| refused("--store-client-cert", &fault))?;
-    let key = secret("--store-client-key", Some(key))?;
-    Ok(key.map(|key| ClientCertificate { chain, key }))
+    Ok(Some(ClientCertificate {
+        chain: files.chain,
+        key: files.key,
+    }))
 }
 
 fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, Failure> {

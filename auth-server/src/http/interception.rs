@@ -14,12 +14,12 @@ use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::{HeaderName, Version, header};
 use process::access_log::LoggedPath;
+use process::clock::unix_now;
 use tracing::debug;
 
 use super::answer;
 use super::jwks::JWKS_PATH;
 use super::secret_key::SECRET_KEY_PATH;
-use crate::clock::unix_now;
 use crate::keys::current::CurrentKey;
 
 /// What this server knows at all, for what it refuses on every path (TRACE, CONNECT).

@@ -11,6 +11,7 @@ use contract::envelope::MSG_LOGIN_SUCCEEDED;
 use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
+use process::clock::unix_now;
 use tracing::error;
 
 use super::answer::Refusal;
@@ -18,7 +19,6 @@ use super::client_address::TrustedProxies;
 use super::{answer, body};
 use crate::attempts::{AddressLimit, TooSoon};
 use crate::audit::{self, LoginEvent};
-use crate::clock::unix_now;
 use crate::keys::current::CurrentKey;
 use crate::metrics::{Metrics, OK};
 use crate::random;
@@ -64,7 +64,7 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
     let event = outcome
         .as_ref()
         .map_or_else(NoToken::event, |_| LoginEvent::Succeeded);
-    audit::login(event, &username, client, code);
+    audit::login(event, login.users.shown(&username), client, code);
     match outcome {
         Ok(token) => answer::ok(MSG_LOGIN_SUCCEEDED, token),
         Err(no_token) => answer::refusal(no_token.refusal()),

@@ -34,12 +34,7 @@ impl PublishedKeys {
     pub(crate) fn new(signing_type: SigningType, ring: KeyRing) -> serde_json::Result<Self> {
         let is_shared_secret = signing_type == SigningType::Hmac;
         Ok(Self {
-            verification_keys: if is_shared_secret {
-                // Told without a name, so that any name a token gives it is as good.
-                KeySet::nameless(ring.current().verification_key().clone())
-            } else {
-                KeySet::named(ring.verification_keys().cloned().collect())
-            },
+            verification_keys: ring.verification_key_set(signing_type),
             key_answer: key_answer(&ring)?,
             jwk_set: if is_shared_secret {
                 None

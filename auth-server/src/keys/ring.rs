@@ -6,7 +6,7 @@ pub(crate) mod record;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use contract::keys::{KeyError, KeyId, VerificationKey};
+use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 
 use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord};
@@ -130,6 +130,16 @@ impl KeyRing {
         signing
             .map(|pair| pair.verification_key())
             .chain(self.retired().iter().map(|retired| &retired.key))
+    }
+
+    /// What tokens are verified with.
+    pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
+        if signing_type == SigningType::Hmac {
+            // Told without a name, so that any name a token gives it is as good.
+            KeySet::nameless(self.current.verification_key().clone())
+        } else {
+            KeySet::named(self.verification_keys().cloned().collect())
+        }
     }
 
     pub(crate) fn is_listed(&self, id: &KeyId) -> bool {

@@ -17,6 +17,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use process::exit::Failure;
 
 use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;
@@ -44,12 +45,14 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
     async fn applications(&self) -> Result<Applications, StoreError>;
 
     /// Puts `record` in the place of `expected` (`None`: of no record at all) in one indivisible
-    /// step. `false` where something else is there, which then stays.
+    /// step. `false` where something else is there, which then stays; and where `beside`, the record
+    /// of another application, is not there unchanged.
     async fn swap_application(
         &self,
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError>;
 
     /// The place of a value, with what an operator needs to look at it; never a secret.
@@ -77,6 +80,16 @@ pub(crate) enum StoreError {
     /// look at it.
     #[error("{0}")]
     Unusable(String),
+}
+
+/// An unusable store is for the operator to repair, an absent one to wait for.
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(line) => Self::Unavailable(line),
+            StoreError::Unusable(line) => Self::Config(line),
+        }
+    }
 }
 
 /// Stored applications that cannot be read, said with their place.

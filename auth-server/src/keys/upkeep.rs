@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::signing_type::SigningType;
+use process::clock::{unix_now, until};
 use process::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
@@ -21,17 +22,22 @@ use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use super::update::{not_written, unusable_keys, update};
 use crate::applications::registrations::Registrations;
 use crate::audit;
-use crate::clock::{unix_now, until};
 use crate::metrics::Metrics;
+
+/// What is kept in step, for whoever serves it.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) current: Arc<CurrentKey>,
+    pub(crate) registrations: Arc<Registrations>,
+    pub(crate) metrics: Metrics,
+}
 
 /// The loop's state.
 pub(crate) struct Upkeep {
     store: Arc<dyn KeyStore>,
     signing_type: SigningType,
     policy: RotationPolicy,
-    current: Arc<CurrentKey>,
-    registrations: Arc<Registrations>,
-    metrics: Metrics,
+    shared: Shared,
     key_condition: Condition,
     store_condition: Condition,
     /// Looks that failed in a row.
@@ -45,18 +51,14 @@ impl Upkeep {
         store: Arc<dyn KeyStore>,
         signing_type: SigningType,
         policy: RotationPolicy,
-        current: Arc<CurrentKey>,
-        registrations: Arc<Registrations>,
-        metrics: Metrics,
+        shared: Shared,
         health: &Health,
     ) -> Self {
         Self {
             store,
             signing_type,
             policy,
-            current,
-            registrations,
-            metrics,
+            shared,
             key_condition: health.condition("signing_key", "the store was not read yet"),
             store_condition: health.condition("store", "the store was not read yet"),
             failures: 0,
@@ -99,14 +101,14 @@ impl Upkeep {
     }
 
     fn next_due(&self) -> Option<i64> {
-        let keys = self.current.published()?;
+        let keys = self.shared.current.published()?;
         keys.ring().next_due(&self.policy)
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         // Before the key: a key is never there while it is unknown who may have it.
         self.synchronize_applications().await?;
-        let keys = self.current.published();
+        let keys = self.shared.current.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
         let reconciliation = Reconciliation {
             signing_type: self.signing_type,
@@ -128,7 +130,7 @@ impl Upkeep {
     /// What becomes due while the store is away happens in memory: the next key is in the store
     /// already, and everybody expects it to sign from now on.
     fn advance_alone(&self, now: i64) -> Result<(), StoreError> {
-        let Some(keys) = self.current.published() else {
+        let Some(keys) = self.shared.current.published() else {
             return Ok(());
         };
         let advanced = keys.ring().clone().advance(now, &self.policy);
@@ -147,29 +149,29 @@ impl Upkeep {
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys =
             PublishedKeys::new(self.signing_type, ring).map_err(|error| not_written(&error))?;
-        if memory.is_none() && self.registrations.is_empty() {
+        if memory.is_none() && self.shared.registrations.is_empty() {
             warn!(
                 "no application is registered: any appId with any appSecret may fetch the verification key"
             );
         }
         events.iter().for_each(audit::key);
-        self.metrics.keys(keys.ring(), &events);
-        self.current.replace(keys);
+        self.shared.metrics.keys(keys.ring(), &events);
+        self.shared.current.replace(keys);
         Ok(())
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
-        let reconciled = self.registrations.reconcile(stored);
+        let reconciled = self.shared.registrations.reconcile(stored);
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
         for (id, secrets) in &reconciled.lost {
             // Where another server was quicker, its record counts from the next look on.
-            within_timeout(self.store.swap_application(id, None, secrets)).await?;
+            within_timeout(self.store.swap_application(id, None, secrets, None)).await?;
             info!(app_id = %id, "the application was put back into the store");
         }
-        if self.registrations.are_missing() {
+        if self.shared.registrations.are_missing() {
             return Err(StoreError::Unusable(format!(
                 "--signing-type {} hands the signing secret to whoever may fetch the key, and no application is \
                  registered yet: run auth-server application add --store {} --app-id ID",
@@ -181,7 +183,7 @@ impl Upkeep {
     }
 
     fn report(&mut self, outcome: Result<(), StoreError>) {
-        self.metrics.store_up(outcome.is_ok());
+        self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
             Ok(()) => self.report_success(),
             Err(failure) => self.report_failure(failure),
@@ -200,7 +202,7 @@ impl Upkeep {
 
     fn report_failure(&mut self, failure: StoreError) {
         self.failures = self.failures.saturating_add(1);
-        let has_key = self.current.load().is_some();
+        let has_key = self.shared.current.load().is_some();
         if !has_key {
             self.key_condition.unmet(failure.to_string());
         }

@@ -109,17 +109,19 @@ impl Worker {
             tokio::time::sleep(KEY_PAUSE).await;
         }
         let client = client.get_or_init(|| connected(&self.settings)).await;
-        let mut pause = FIRST_PAUSE;
+        let mut after_failure = FIRST_PAUSE;
         loop {
             let found = match self.state.listed {
                 // An entry of this address may be a former process's, and go with its connection.
                 None => client.register(&self.own).await,
                 Some(_) => self.look(client).await,
             };
-            pause = match found {
-                Ok(()) => LOOK_EVERY,
-                Err(_) if self.state.listed == Some(true) => FIRST_PAUSE,
-                Err(_) => LOOK_EVERY.min(pause * 2),
+            let pause = if found.is_ok() {
+                after_failure = FIRST_PAUSE;
+                LOOK_EVERY
+            } else {
+                let longer = LOOK_EVERY.min(after_failure * 2);
+                std::mem::replace(&mut after_failure, longer)
             };
             self.state.saw(&found, &self.own, registry);
             tokio::time::sleep(pause).await;

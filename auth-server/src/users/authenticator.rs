@@ -51,6 +51,15 @@ impl Authenticator {
         }
     }
 
+    /// What a log may show of what was typed as an account: a password typed there by mistake is none.
+    pub(crate) fn shown<'t>(&self, typed: &'t str) -> &'t str {
+        if typed.is_empty() || self.users.knows(typed) {
+            typed
+        } else {
+            "[unknown]"
+        }
+    }
+
     pub(crate) async fn authenticate(
         &self,
         request: LoginRequest,
@@ -65,8 +74,9 @@ impl Authenticator {
         let turn = self.work.turn().await?;
         // Others of the same account may have failed while this one waited: many attempts at once
         // are no way around the lock.
-        self.locks
-            .check(&request.username, client, Instant::now())?;
+        let attempt = self
+            .locks
+            .begin(&request.username, client, Instant::now())?;
 
         let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
         // Counted in there: a stranger who hangs up before the answer has failed all the same.
@@ -74,8 +84,8 @@ impl Authenticator {
             let _turn = turn;
             let user = users.authenticate(&request);
             match user {
-                Some(_) => locks.succeeded(&request.username, client),
-                None => locks.failed(&request.username, client, Instant::now()),
+                Some(_) => locks.succeeded(&attempt),
+                None => locks.failed(&attempt, Instant::now()),
             }
             user
         });
@@ -90,6 +100,7 @@ impl Authenticator {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     use futures_util::future::join_all;
 
@@ -153,10 +164,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn after_a_failure_many_guesses_at_once_are_one() {
+        let users = of_a_file(&["ada"]);
+        let first = log_in(&users, "ada", "x").await;
+        assert_eq!(first, Err(NotAuthenticated::Failed));
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+        let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
+        let judged = |outcome: &&Result<_, _>| **outcome == Err(NotAuthenticated::Failed);
+        assert_eq!(outcomes.iter().filter(judged).count(), 1);
+    }
+
+    #[tokio::test]
     async fn many_right_ones_at_once_are_all_let_in() {
         let users = of_a_file(&["ada"]);
         let logins = (0..100).map(|_| log_in(&users, "ada", "ada's"));
         assert!(join_all(logins).await.iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn of_what_is_typed_as_an_account_only_accounts_are_shown() {
+        let users = of_a_file(&["ada"]);
+        for (typed, shown) in [("ada", "ada"), ("hush hush", "[unknown]"), ("", "")] {
+            assert_eq!(users.shown(typed), shown);
+        }
+        let anybody = Authenticator::new(Arc::new(BuiltinUser));
+        assert_eq!(anybody.shown("ada"), "ada");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! The file of users as it is written: TOML, one `[[user]]` table each.
 
+use process::toml_fault::TomlFault;
 use serde::{Deserialize, Serialize};
 
 use super::users_file::InvalidUsersFile;
@@ -49,15 +50,22 @@ impl std::fmt::Debug for UserEntry {
 
 impl UsersDocument {
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidUsersFile> {
-        toml::from_str(text).map_err(|error| toml_fault(&error, text))
+        Ok(toml::from_str(text).map_err(|error| TomlFault::new(&error, text))?)
     }
 }
 
-/// The parser's own text quotes the faulty line, which may hold a hash.
-fn toml_fault(error: &toml::de::Error, text: &str) -> InvalidUsersFile {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    InvalidUsersFile::Toml {
-        line: before.unwrap_or_default().matches('\n').count() + 1,
-        cause: error.message().to_owned(),
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::password::tests::cheap;
+    use super::*;
+
+    pub(crate) fn entry(account: &str) -> UserEntry {
+        UserEntry {
+            account: account.into(),
+            password: cheap("p"),
+            id: format!("id of {account}"),
+            nick_name: Some("N \"quoted\"".into()),
+            ..UserEntry::default()
+        }
     }
 }

@@ -140,19 +140,10 @@ fn position(text: &str, account: &str) -> Result<Option<usize>, EditError> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::super::document::tests::entry;
     use super::super::password::tests::cheap;
     use super::super::users_file::tests::entry as table;
     use super::*;
-
-    fn entry(account: &str) -> UserEntry {
-        UserEntry {
-            account: account.into(),
-            password: cheap("p"),
-            id: format!("id of {account}"),
-            nick_name: Some("N \"quoted\"".into()),
-            ..UserEntry::default()
-        }
-    }
 
     fn accounts(text: &str) -> Vec<String> {
         let users = UsersDocument::parse(text).unwrap().users;

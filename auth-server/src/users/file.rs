@@ -90,6 +90,10 @@ impl UserStore for FileUsers {
             .authenticate(&request.username, &request.password)
     }
 
+    fn knows(&self, account: &str) -> bool {
+        self.loaded.load().users.knows(account)
+    }
+
     fn checks_passwords(&self) -> bool {
         true
     }

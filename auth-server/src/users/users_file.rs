@@ -5,6 +5,7 @@ use std::path::Path;
 
 use contract::claims::ExtraInfo;
 use process::secret_file::{self, SecretFileError};
+use process::toml_fault::TomlFault;
 use zeroize::Zeroizing;
 
 use super::document::{UserEntry, UsersDocument};
@@ -15,6 +16,12 @@ use super::{MEMBER, User};
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// Longer names only serve to fill tokens and logs.
 const MAX_CHARACTERS: usize = 128;
+
+/// What a token says of a user, as JSON. In base64, with the claims that every token has and the longest
+/// signature, it stays below [`MAX_AUTHORIZATION_BYTES`]: who gets a token can use it here.
+///
+/// [`MAX_AUTHORIZATION_BYTES`]: crate::config::MAX_AUTHORIZATION_BYTES
+const MAX_CLAIM_BYTES: usize = 4096;
 
 /// The users of a file, ready to be asked.
 #[derive(Debug)]
@@ -34,8 +41,8 @@ struct KnownUser {
 /// What is wrong with a file. The texts hold no password, hashed or not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidUsersFile {
-    #[error("line {line}: {cause}")]
-    Toml { line: usize, cause: String },
+    #[error(transparent)]
+    Toml(#[from] TomlFault),
     #[error("user {account:?}: {cause}")]
     User { account: String, cause: UserFault },
 }
@@ -48,6 +55,8 @@ pub(crate) enum UserFault {
     AccountTwice,
     #[error("another user has this id")]
     IdTwice,
+    #[error("a token would say {0} bytes of JSON about this user; at most {MAX_CLAIM_BYTES} fit")]
+    TooMuch(usize),
     #[error("password: {0}")]
     Password(#[from] InvalidPassword),
 }
@@ -93,6 +102,10 @@ impl Users {
         self.by_account.len()
     }
 
+    pub(crate) fn knows(&self, account: &str) -> bool {
+        self.by_account.contains_key(account)
+    }
+
     /// The user of this account and password. An account that is not there and a disabled one cost
     /// the same work as a wrong password.
     pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
@@ -115,7 +128,7 @@ impl TryFrom<UserEntry> for KnownUser {
         {
             return Err(UserFault::Name);
         }
-        Ok(Self {
+        let known = Self {
             password: HashedPassword::parse(&entry.password)?,
             disabled: entry.disabled,
             user: User {
@@ -130,8 +143,22 @@ impl TryFrom<UserEntry> for KnownUser {
                     grade: entry.grade,
                 },
             },
-        })
+        };
+        match claim_bytes(&known.user) {
+            ..=MAX_CLAIM_BYTES => Ok(known),
+            too_many => Err(UserFault::TooMuch(too_many)),
+        }
     }
+}
+
+/// The id stands in `sub` and in `userId`.
+fn claim_bytes(user: &User) -> usize {
+    let claims = (
+        (&user.id, &user.id),
+        (&user.account, &user.nick_name),
+        &user.extra_info,
+    );
+    serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len())
 }
 
 fn is_name(text: &str) -> bool {
@@ -155,8 +182,13 @@ fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> Hashe
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::signing_type::SigningType;
+
     use super::super::password::tests::cheap;
     use super::*;
+    use crate::config::MAX_AUTHORIZATION_BYTES;
+    use crate::keys::key_pair::tests::pair;
+    use crate::token_issuer::TokenIssuer;
 
     pub(crate) fn entry(account: &str, password: &str) -> String {
         let hash = cheap(password);
@@ -258,6 +290,32 @@ pub(crate) mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn whoever_gets_a_token_can_use_it() {
+        let with_avatar = |avatar: &str| {
+            let text = format!("{}avatar = {avatar:?}\n", entry("ada", "p"));
+            let users = Users::parse(&text)?;
+            Ok::<_, InvalidUsersFile>(users.authenticate("ada", "p").unwrap())
+        };
+        let pair = pair(SigningType::Rsa);
+        for piece in ["x", "\"", "\u{1}", "😀"] {
+            let lengths: Vec<_> = (0..=MAX_CLAIM_BYTES).collect();
+            let fits = |n: &usize| with_avatar(&piece.repeat(*n)).is_ok();
+            let too_long = lengths.partition_point(fits);
+            let user = with_avatar(&piece.repeat(too_long - 1)).unwrap();
+            let issuer = TokenIssuer {
+                issuer: "x".repeat(MAX_CHARACTERS),
+                lifetime: u32::MAX,
+            };
+            let jti = "x".repeat(MAX_CHARACTERS);
+            let token = issuer.issue(&pair, &user, i64::MAX / 2, jti).unwrap();
+            let field = "Bearer ".len() + token.len();
+            assert!(field <= MAX_AUTHORIZATION_BYTES, "{piece:?}: {field}");
+        }
+        let line = with_avatar(&"x".repeat(9000)).unwrap_err().to_string();
+        assert!(line.contains("at most 4096 fit"), "{line}");
     }
 
     #[test]

@@ -52,10 +52,10 @@ pub fn ask(
     send(admin, method, path, b"\r\n", timeout)
 }
 
-/// The same with a body.
+/// Sends `body` to the admin port.
 ///
 /// # Errors
-/// The same.
+/// As [`ask`].
 pub fn post(
     admin: SocketAddr,
     path: &str,

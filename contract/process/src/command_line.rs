@@ -20,6 +20,7 @@ use crate::exit::Failure;
 mod config_file;
 mod from_file;
 mod refusal;
+pub mod shown;
 
 const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";

@@ -6,6 +6,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod admin_client;
+pub mod clock;
 pub mod command_line;
 pub mod exit;
 pub mod health;
@@ -17,3 +18,4 @@ pub mod secret_file;
 pub mod signals;
 pub mod telemetry;
 pub mod tls;
+pub mod toml_fault;

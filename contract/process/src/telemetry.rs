@@ -69,9 +69,7 @@ const CAPPED_AT_INFO: [&str; 9] = [
 /// [`Failure::Config`] for directives that cannot be read, [`Failure::Software`] when a subscriber
 /// is already there.
 pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
-    let filter = EnvFilter::builder()
-        .parse(directives)
-        .map_err(|error| Failure::Config(format!("--log-level: {error}")))?;
+    let filter = filter(directives)?;
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry();
     let (lines, end) = LogLines::to(std::io::stderr())
@@ -87,6 +85,20 @@ pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
     };
     installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
     Ok(end)
+}
+
+/// Whether [`init`] could read the directives.
+///
+/// # Errors
+/// [`Failure::Config`] where it could not.
+pub fn check(directives: &str) -> Result<(), Failure> {
+    filter(directives).map(drop)
+}
+
+fn filter(directives: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::builder()
+        .parse(directives)
+        .map_err(|error| Failure::Config(format!("--log-level: {error}")))
 }
 
 /// A layer that obeys the directives and, above them, the cap.
@@ -138,7 +150,7 @@ mod tests {
         let lines = fmt::layer()
             .with_ansi(false)
             .with_writer(move || writer.clone());
-        let filter = EnvFilter::builder().parse(directives).unwrap();
+        let filter = filter(directives).unwrap();
         let subscriber = tracing_subscriber::registry().with(guarded(lines, filter));
         tracing::subscriber::with_default(subscriber, body);
         String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()

@@ -9,7 +9,6 @@ mod following;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use clap::Args;
 use rustls::ServerConfig;
@@ -17,7 +16,7 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
 use serde::Serialize;
 
-pub use self::certificate::{CertificateFault, ServerCertificate, trusted};
+pub use self::certificate::{CertificateFault, CertificateFiles, ServerCertificate, trusted};
 pub use self::following::{Seen, follow};
 use crate::exit::Failure;
 
@@ -86,13 +85,4 @@ pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, F
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.ticketer = Ticketer::new().map_err(refused)?;
     Ok(Arc::new(config))
-}
-
-/// Seconds since 1970.
-fn unix_now() -> i64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_secs()).ok())
-        .unwrap_or_default()
 }

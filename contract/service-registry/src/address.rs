@@ -123,24 +123,30 @@ impl RegistryAddress {
     }
 }
 
-fn server(text: &str) -> Result<Server, InvalidAddress> {
-    let authority: Authority = text.parse().map_err(|_| InvalidAddress::Malformed)?;
-    if authority.host().is_empty() {
-        return Err(InvalidAddress::Malformed);
+/// `HOST` or `HOST:PORT`, an IPv6 address in brackets; `None` for anything else.
+#[must_use]
+pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let authority: Authority = text.parse().ok()?;
+    let (host, port) = text.split_at_checked(authority.host().len())?;
+    if host.is_empty() {
+        return None;
     }
-    // `port()` is `None` for one that is no number, too.
-    let port = match text.get(authority.host().len()..).unwrap_or_default() {
-        "" => DEFAULT_PORT,
-        port => port
-            .strip_prefix(':')
-            .and_then(|port| port.parse().ok())
-            .ok_or(InvalidAddress::Malformed)?,
-    };
+    // `Authority::port` is `None` for one that is no number, too.
+    match port.strip_prefix(':') {
+        Some(port) => Some((host, Some(port.parse().ok()?))),
+        None if port.is_empty() => Some((host, None)),
+        None => None,
+    }
+}
+
+fn server(text: &str) -> Result<Server, InvalidAddress> {
+    let (host, port) = host_and_port(text).ok_or(InvalidAddress::Malformed)?;
+    let port = port.unwrap_or(DEFAULT_PORT);
     if !(1..=LARGEST_PORT).contains(&port) {
         return Err(InvalidAddress::Port);
     }
     Ok(Server {
-        host: authority.host().to_owned(),
+        host: host.to_owned(),
         port,
     })
 }

@@ -77,7 +77,7 @@ impl RegistryClient {
             .await
     }
 
-    /// The opposite.
+    /// Takes `own` off the list.
     ///
     /// # Errors
     /// [`RegistryError`]; the end of the process does the same then.

@@ -17,7 +17,7 @@ pub enum UnusableEnvironment {
     /// It would be taken for a part of the environment.
     #[error("the registry client would read {} into the environment: start in another directory", .0.display())]
     DotEnv(PathBuf),
-    /// As above.
+    /// It would set variables, as a file `.env` would.
     #[error(
         "{PROPERTIES_FILE} is set: the registry client would read that file into the environment"
     )]

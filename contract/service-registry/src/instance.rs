@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// One of them.
+/// Where a service answers, and what the registry and its owner say about it there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
     /// Address or name, as its owner wrote it; an IPv6 address without brackets.

@@ -63,7 +63,7 @@ impl Rejection {
             ),
             Self::AuthorizationTooLarge => (
                 "The `Authorization` field is longer than allowed (8 KiB by default).",
-                "Put less into the token. For an issuer whose tokens are that large, raise `--max-authorization-bytes`.",
+                "Put less into the token. For an issuer whose tokens are that large, raise the sidecar's `--max-authorization-bytes`.",
             ),
             Self::AuthorizationScheme => (
                 "The `Authorization` field has another scheme than `Bearer`.",
@@ -163,7 +163,7 @@ impl Rejection {
             ),
             Self::LoginFailed => (
                 "The account is unknown or disabled, or the password is wrong; which of them is not told.",
-                "Try again with the right password. For operators: `auth-server user list` shows the accounts; the audit line `login_failed` names the account that was typed.",
+                "Try again with the right password. For operators: `auth-server user list` shows the accounts; the audit line `login_failed` names the account, or says that there is none.",
             ),
             Self::TooManyAttempts => (
                 "Too many failed attempts on this account or with this application, or too many logins from this address.",

@@ -2,9 +2,9 @@
 //! needs no others.
 
 use clap::{ArgAction, Args};
+use process::command_line::shown::word;
 use serde::Serialize;
 
-use super::serve_args::word;
 use crate::forwarded::ForwardedPolicy;
 
 /// What the judge and the last hand on a request are told.

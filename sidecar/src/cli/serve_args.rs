@@ -2,16 +2,17 @@
 //! configuration file.
 
 use std::convert::Infallible;
-use std::fmt::{self, Display};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::ArgPredicate;
-use clap::{ArgAction, ArgGroup, Args, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args};
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::signing_type::SigningType;
 use http::uri::Authority;
+use process::command_line::shown::{displayed_if_any, each_displayed, word};
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
 use serde::{Serialize, Serializer};
@@ -478,32 +479,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn displayed_if_any<T: Display, S: Serializer>(
-    value: &Option<T>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => serializer.collect_str(value),
-        None => serializer.serialize_none(),
-    }
-}
-
-fn each_displayed<T: Display, S: Serializer>(
-    values: &[T],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(values.iter().map(ToString::to_string))
-}
-
 fn shown_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     displayed_if_any(&text.as_deref().map(without_credentials), serializer)
-}
-
-/// The word by which the flag takes the value.
-pub(super) fn word<T: ValueEnum, S: Serializer>(
-    value: &T,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let possible = value.to_possible_value();
-    serializer.serialize_str(possible.as_ref().map_or("", |value| value.get_name()))
 }

@@ -39,6 +39,24 @@ fn check(verdicts: &mut Verdicts, name: &str, end: &Finished, codes: &[i32], men
 }
 
 #[test]
+fn a_list_of_what_is_not_there_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = format!("file:{}/nowhere", directory.path().display());
+    for words in [
+        ["user", "list", "--users", &nowhere],
+        ["application", "list", "--store", &nowhere],
+    ] {
+        let end = run(Program::AuthServer, &words);
+        assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
+        assert!(
+            end.stderr.contains("nowhere: is not there yet"),
+            "{}",
+            end.stderr
+        );
+    }
+}
+
+#[test]
 fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
     let mut verdicts = Verdicts::default();
     for (arguments, codes, mentions) in [

@@ -103,6 +103,15 @@ fn sign_in_call_see_the_user_and_see_a_refusal_with_its_reason() {
     browser.until("#call-result", "\"order\": 42");
     let _ = browser.complaints();
 
+    for elsewhere in ["//elsewhere.example/x", "/\\elsewhere.example/x"] {
+        browser.clear("#path");
+        browser.write("#path", elsewhere);
+        browser.click("#call button[type=submit]");
+        let line = "Not sent: this path leads to http://elsewhere.example";
+        browser.until("#call-result", line);
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+
     browser.open(&format!("http://{}/", sidecar.admin()));
     browser.until("h1", "/orders");
     browser.until(".state", "Ready");

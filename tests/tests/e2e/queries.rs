@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::SocketAddr;
 
 use serde_json::Value;
-use tests::auth_server::admin_get;
+use tests::auth_server::{AuthServerPlan, admin_get};
+use tests::certificates::write_private;
 use tests::programs::repository;
+use tests::sidecar::SidecarPlan;
 use tests::stack::Stack;
+use tests::tls::Authority;
 
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["job", "instance"];
@@ -18,16 +22,44 @@ fn exported() -> BTreeMap<String, BTreeSet<String>> {
     stack.sidecar.bearing(&token).get("/42");
     stack.sidecar.anonymous().get("/42");
     stack.auth_server.anonymous().get("/nowhere");
-    let mut exported: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut exported = BTreeMap::new();
     for admin in [stack.auth_server.admin(), stack.sidecar.admin()] {
-        let text = admin_get(admin, "/metrics").text();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let end = line.find(['{', ' ']).unwrap();
-            let labels = exported.entry(line[..end].to_owned()).or_default();
-            labels.extend(labels_of(&line[end..]));
-        }
+        collect(admin, &mut exported);
     }
+    collect_what_is_configured(&stack, &mut exported);
     exported
+}
+
+/// Some metrics are there only with TLS, a file of users, a registry.
+fn collect_what_is_configured(stack: &Stack, exported: &mut BTreeMap<String, BTreeSet<String>>) {
+    let home = tempfile::tempdir().unwrap();
+    let users = home.path().join("users.toml");
+    write_private(&users, "# no users\n");
+    let authority = Authority::new();
+    let certificate = authority.issue("both");
+    let auth_server = AuthServerPlan::new()
+        .tls(&authority, &certificate)
+        .flags(["--users", &format!("file:{}", users.display())])
+        .flags(["--registry", "nacos://127.0.0.1:1"])
+        .flags(["--advertise", "127.0.0.1:9000"])
+        .start()
+        .ready();
+    let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
+        .flags(certificate.flags().iter().map(String::as_str))
+        .start()
+        .ready();
+    for admin in [auth_server.admin(), sidecar.admin()] {
+        collect(admin, exported);
+    }
+}
+
+fn collect(admin: SocketAddr, exported: &mut BTreeMap<String, BTreeSet<String>>) {
+    let text = admin_get(admin, "/metrics").text();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let end = line.find(['{', ' ']).unwrap();
+        let labels = exported.entry(line[..end].to_owned()).or_default();
+        labels.extend(labels_of(&line[end..]));
+    }
 }
 
 /// `{a="x",b=~"y"} …` → a, b.

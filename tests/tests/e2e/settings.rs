@@ -113,6 +113,21 @@ fn an_unknown_key_of_the_file_is_fatal_and_named_with_the_file() {
 }
 
 #[test]
+fn what_stops_serve_stops_check() {
+    for (program, serve) in [
+        (Program::AuthServer, &["serve"][..]),
+        (Program::Sidecar, &SIDECAR),
+    ] {
+        let flags = [&serve[1..], &["--log-level", "foo=bar=baz,,=="]].concat();
+        for command in ["serve", "check"] {
+            let end = run(program, &[&[command], &flags[..]].concat());
+            assert_eq!(end.code, Some(CONFIG), "{command}: {}", end.stderr);
+            assert!(end.stderr.contains("--log-level"), "{}", end.stderr);
+        }
+    }
+}
+
+#[test]
 fn an_unknown_variable_is_warned_about_and_stops_nothing() {
     let plan = AuthServerPlan::new()
         .environment("POSTERN_TOKEN_LIFETYME", "60")

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use contract::explanation::moment;
 use contract::signing_type::SigningType;
 use serde::Serialize;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::keys::ring::KeyRing;
 use crate::keys::rotation::Role;
@@ -49,15 +48,15 @@ impl Key {
 impl Listing {
     pub(super) fn of(signing_type: SigningType, store: &StoreLocation, ring: &KeyRing) -> Self {
         let current = Key {
-            signs_since: ring.current_since().map(rfc_3339),
+            signs_since: ring.current_since().map(moment),
             ..Key::new(ring.current().id(), Role::Current)
         };
         let next = ring.next().map(|next| Key {
-            signs_from: Some(rfc_3339(next.signs_from)),
+            signs_from: Some(moment(next.signs_from)),
             ..Key::new(next.pair.id(), Role::Next)
         });
         let retired = ring.retired().iter().map(|retired| Key {
-            listed_until: Some(rfc_3339(retired.until)),
+            listed_until: Some(moment(retired.until)),
             ..Key::new(retired.key.id(), Role::Retired)
         });
         Self {
@@ -93,12 +92,4 @@ impl fmt::Display for Listing {
         }
         Ok(())
     }
-}
-
-/// A time in UTC; the number itself where it is none that a calendar has.
-pub(super) fn rfc_3339(seconds: i64) -> String {
-    OffsetDateTime::from_unix_timestamp(seconds)
-        .ok()
-        .and_then(|time| time.format(&Rfc3339).ok())
-        .unwrap_or_else(|| seconds.to_string())
 }

@@ -138,9 +138,16 @@ async function copy() {
 
 function call(event) {
   event.preventDefault();
+  const target = $("target").value;
+  const url = new URL($("path").value, target);
+  // To a browser "//elsewhere" is another host: the token goes to the target or nowhere.
+  if (url.origin !== target) {
+    $("call-result").replaceChildren(element("p", "Not sent: this path leads to " + url.origin, "state bad"));
+    return undefined;
+  }
   const headers = { Accept: "application/json" };
   if (token !== null && $("with-token").checked) headers.Authorization = "Bearer " + token;
-  return ask($("call-result"), new URL($("path").value, $("target").value), { method: $("method").value, headers });
+  return ask($("call-result"), url, { method: $("method").value, headers });
 }
 
 // The first segment is the application's context path.

@@ -60,6 +60,8 @@ for_every_store!(
     an_application_is_replaced_only_by_who_knows_what_is_there,
     a_record_that_others_wrote_in_their_way_is_replaced_all_the_same,
     of_many_who_replace_an_application_at_once_one_does,
+    an_application_is_replaced_only_while_the_one_beside_it_stands,
+    of_two_that_rely_on_each_other_one_is_replaced,
     unreadable_applications_are_unusable_and_named,
     every_place_has_its_own_name,
 );
@@ -283,7 +285,7 @@ async fn applications_are_kept_with_the_key(installation: &dyn Installation) {
     server.compare_and_swap(&NOTHING, &keys("a")).await.unwrap();
     for (id, secret) in [("orders", "first"), ("größe", "s")] {
         let (id, record) = (id.parse().unwrap(), SecretHashes::of(secret));
-        let added = command.swap_application(&id, None, &record).await;
+        let added = command.swap_application(&id, None, &record, None).await;
         assert_eq!(added, Ok(true));
     }
     let applications = server.applications().await.unwrap();
@@ -310,7 +312,7 @@ async fn an_application_is_replaced_only_by_who_knows_what_is_there(
         (None, &one, false),
         (Some(&removed), &one, true),
     ] {
-        let outcome = store.swap_application(&id, expected, record).await;
+        let outcome = store.swap_application(&id, expected, record, None).await;
         assert_eq!(outcome, Ok(swapped), "{expected:?} by {record:?}");
     }
     let there = store.applications().await.unwrap();
@@ -326,7 +328,7 @@ async fn a_record_that_others_wrote_in_their_way_is_replaced_all_the_same(
         .await;
     let (id, one) = ("orders".parse().unwrap(), SecretHashes::of("first"));
     let none = SecretHashes::none();
-    let swapped = store.swap_application(&id, Some(&none), &one).await;
+    let swapped = store.swap_application(&id, Some(&none), &one, None).await;
     assert_eq!(swapped, Ok(true));
     assert!(
         store
@@ -343,10 +345,70 @@ async fn of_many_who_replace_an_application_at_once_one_does(installation: &dyn 
     for n in 0..8 {
         let (store, id) = (installation.open(), id.clone());
         let record = SecretHashes::of(&n.to_string());
-        racing.spawn(async move { store.swap_application(&id, None, &record).await.unwrap() });
+        racing.spawn(async move {
+            store
+                .swap_application(&id, None, &record, None)
+                .await
+                .unwrap()
+        });
     }
     let winners = racing.join_all().await.into_iter().filter(|won| *won);
     assert_eq!(winners.count(), 1);
+}
+
+async fn an_application_is_replaced_only_while_the_one_beside_it_stands(
+    installation: &dyn Installation,
+) {
+    let store = installation.open();
+    let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+    let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());
+    for id in [&orders, &stock] {
+        let added = store.swap_application(id, None, &one, None).await;
+        assert_eq!(added, Ok(true));
+    }
+    let nobody = "nobody".parse().unwrap();
+    for (beside, swapped) in [
+        ((&nobody, &one), false),
+        ((&stock, &removed), false),
+        ((&stock, &one), true),
+    ] {
+        let outcome = store
+            .swap_application(&orders, Some(&one), &removed, Some(beside))
+            .await;
+        assert_eq!(outcome, Ok(swapped), "{beside:?}");
+    }
+    let there = store.applications().await.unwrap();
+    assert_eq!(there.record("orders"), Some(&removed));
+    assert_eq!(there.record("stock"), Some(&one));
+}
+
+async fn of_two_that_rely_on_each_other_one_is_replaced(installation: &dyn Installation) {
+    let (one, removed) = (SecretHashes::of("first"), SecretHashes::none());
+    let ids: [AppId; 2] = ["orders", "stock"].map(|id| id.parse().unwrap());
+    for round in 0..20 {
+        let store = installation.open();
+        for id in &ids {
+            let there = store.applications().await.unwrap();
+            let record = there.record(id.as_str());
+            store
+                .swap_application(id, record, &one, None)
+                .await
+                .unwrap();
+        }
+        let mut racing = JoinSet::new();
+        for (mine, other) in [(0, 1), (1, 0)] {
+            let (store, ids) = (installation.open(), ids.clone());
+            let (one, removed) = (one.clone(), removed.clone());
+            racing.spawn(async move {
+                store
+                    .swap_application(&ids[mine], Some(&one), &removed, Some((&ids[other], &one)))
+                    .await
+                    .unwrap()
+            });
+        }
+        let winners = racing.join_all().await.into_iter().filter(|won| *won);
+        assert_eq!(winners.count(), 1, "round {round}");
+    }
 }
 
 async fn unreadable_applications_are_unusable_and_named(installation: &dyn Installation) {

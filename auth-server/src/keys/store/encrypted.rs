@@ -212,8 +212,11 @@ impl KeyStore for EncryptedStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
-        self.store.swap_application(id, expected, record).await
+        self.store
+            .swap_application(id, expected, record, beside)
+            .await
     }
 
     fn whereabouts(&self, entry: Entry) -> String {

@@ -134,12 +134,19 @@ impl KeyStore for FileStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         let (id, expected, record) = (id.clone(), expected.cloned(), record.clone());
+        let beside = beside.map(|(id, record)| (id.clone(), record.clone()));
         self.blocking(move |store| {
             let _locked = store.write_lock()?;
             let mut applications = store.read_applications()?;
             if applications.record(id.as_str()) != expected.as_ref() {
+                return Ok(false);
+            }
+            if let Some((other, record)) = beside
+                && applications.record(other.as_str()) != Some(&record)
+            {
                 return Ok(false);
             }
             applications.put(id, record);
@@ -225,7 +232,10 @@ mod tests {
         let (files, store) = installed().await;
         let id = "orders".parse().unwrap();
         let secrets = SecretHashes::of("s");
-        store.swap_application(&id, None, &secrets).await.unwrap();
+        store
+            .swap_application(&id, None, &secrets, None)
+            .await
+            .unwrap();
         assert_eq!(mode(&files.directory()), 0o700);
         let modes: Vec<_> = fs::read_dir(files.directory())
             .unwrap()

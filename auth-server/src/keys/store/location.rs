@@ -106,6 +106,22 @@ impl StoreLocation {
         )
     }
 
+    /// Whether there is no such directory: mistyped, or nothing was ever stored in it.
+    pub(crate) fn is_absent(&self) -> bool {
+        match &self.place {
+            Place::File(directory) => !directory.exists(),
+            Place::Redis(_) => false,
+        }
+    }
+
+    /// Whether what is sent to the store leaves this host unencrypted.
+    pub(crate) fn is_in_clear(&self) -> bool {
+        match &self.place {
+            Place::File(_) => false,
+            Place::Redis(store) => store.is_in_clear(),
+        }
+    }
+
     fn encrypted(&self, store: Arc<dyn KeyStore>) -> Arc<dyn KeyStore> {
         Arc::new(EncryptedStore::new(store, Arc::clone(&self.encryption)))
     }
@@ -178,6 +194,27 @@ mod tests {
             let location = parse(text).unwrap();
             assert_eq!(location.to_string(), shown);
             assert!(!format!("{location:?}").contains("hush"));
+        }
+    }
+
+    #[test]
+    fn what_leaves_this_host_without_tls_is_in_clear() {
+        for (text, is_in_clear) in [
+            ("redis://store", true),
+            ("redis://192.0.2.1:7000/2", true),
+            ("redis+sentinel://localhost,two/main", true),
+            ("redis+cluster://[2001:db8::1]", true),
+            ("rediss://store", false),
+            ("rediss+sentinel://one,two/main", false),
+            ("rediss+cluster://one", false),
+            ("redis://localhost", false),
+            ("redis://127.0.0.1", false),
+            ("redis://[::1]:7000", false),
+            ("redis+sentinel://localhost,127.0.0.1:1/main", false),
+            ("redis+unix:///run/redis.sock", false),
+            ("file:./data", false),
+        ] {
+            assert_eq!(parse(text).unwrap().is_in_clear(), is_in_clear, "{text}");
         }
     }
 

@@ -79,7 +79,11 @@ impl PrivateDirectory {
             }
             Ok(_) => {}
         }
-        let file = File::open(&path).map_err(|error| refused(&path, &error))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(careful_flags())
+            .open(&path)
+            .map_err(|error| refused(&path, &error))?;
         // Asked of the open file, so that it cannot be exchanged between check and use.
         let metadata = file.metadata().map_err(|error| refused(&path, &error))?;
         if metadata.mode() & 0o077 != 0 {
@@ -164,14 +168,12 @@ impl PrivateDirectory {
 
     fn open_lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.0.join(name);
-        // A link would create a file elsewhere, and opening a pipe waits for its other end.
-        let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(FILE_MODE)
-            .custom_flags(careful.bits().cast_signed())
+            .custom_flags(careful_flags())
             .open(&path)
             .map_err(|error| refused(&path, &error))?;
         match file.metadata() {
@@ -185,6 +187,11 @@ impl PrivateDirectory {
     fn sync(&self) -> std::io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
+}
+
+/// A link leads elsewhere, or would create a file there, and opening a pipe waits for its other end.
+fn careful_flags() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()
 }
 
 /// What may be over at the next look is no reason to give up a store that was good until now.

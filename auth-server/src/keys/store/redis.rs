@@ -70,12 +70,17 @@ end
 return held
 ";
 
-/// Replaces one application's record if it still is what was read; without a third argument, if
-/// there is none.
+/// Replaces one application's record if it, and the record of another one if there is one to look at,
+/// still are what was read.
+///
+/// `ARGV`: the id and its new record, then the ids looked at, each with what was read as [`argument`]
+/// writes it.
 const SWAP_APPLICATION: &str = r"
-local there = redis.call('HGET', KEYS[1], ARGV[1])
-if there ~= (ARGV[3] or false) then
-  return 0
+for i = 3, #ARGV, 2 do
+  local there = redis.call('HGET', KEYS[1], ARGV[i])
+  if (there and '+' .. there or '-') ~= ARGV[i + 1] then
+    return 0
+  end
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
@@ -87,6 +92,7 @@ pub(crate) struct RedisStore {
     endpoint: Endpoint,
     /// The address without user and password.
     shown: String,
+    is_in_clear: bool,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -101,8 +107,21 @@ impl RedisStore {
     /// # Errors
     /// What is wrong with the address, without repeating it: it may hold a password.
     pub(super) fn new(address: &str, access: &StoreAccess) -> Result<Self, String> {
-        let Address { endpoint, shown } = Address::parse(address, access, TIMEOUT)?;
-        Ok(Self { endpoint, shown })
+        let Address {
+            endpoint,
+            shown,
+            is_in_clear,
+        } = Address::parse(address, access, TIMEOUT)?;
+        Ok(Self {
+            endpoint,
+            shown,
+            is_in_clear,
+        })
+    }
+
+    /// Whether what is sent leaves this host unencrypted.
+    pub(super) const fn is_in_clear(&self) -> bool {
+        self.is_in_clear
     }
 
     /// The address without user and password.
@@ -132,6 +151,19 @@ impl RedisStore {
     async fn call_once<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         let mut connection = Connection::open(&self.endpoint, TIMEOUT).await?;
         connection.query(command).await
+    }
+
+    /// An application's record, as it was written.
+    async fn record(
+        &self,
+        connection: &mut Connection,
+        id: &AppId,
+    ) -> Result<Option<String>, StoreError> {
+        let mut read = redis::cmd("HGET");
+        connection
+            .query(read.arg(APPLICATIONS).arg(id.as_str()))
+            .await
+            .map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {
@@ -181,26 +213,26 @@ impl KeyStore for RedisStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         let json =
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
         let mut connection = self.connect().await?;
-        let mut read = redis::cmd("HGET");
-        let there: Option<String> = connection
-            .query(read.arg(APPLICATIONS).arg(id.as_str()))
-            .await
-            .map_err(|error| self.failed(&error))?;
-        let parsed = there
-            .as_deref()
-            .map(serde_json::from_str::<SecretHashes>)
-            .transpose()
-            .map_err(|error| unusable_applications(self, &error))?;
-        if parsed.as_ref() != expected {
-            return Ok(false);
-        }
         // Compared as text once more, by the store: it may have been written otherwise than by us.
         let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
-        swap.arg(id.as_str()).arg(json).arg(there);
+        swap.arg(id.as_str()).arg(json);
+        let beside = beside.map(|(id, record)| (id, Some(record)));
+        for (id, expected) in std::iter::once((id, expected)).chain(beside) {
+            let there = self.record(&mut connection, id).await?;
+            let parsed = there.as_deref().map(serde_json::from_str).transpose();
+            let parsed: Option<SecretHashes> =
+                parsed.map_err(|error| unusable_applications(self, &error))?;
+            if parsed.as_ref() != expected {
+                return Ok(false);
+            }
+            swap.arg(id.as_str())
+                .arg(argument(there.as_deref()).as_str());
+        }
         connection
             .query(&swap)
             .await
@@ -269,12 +301,16 @@ fn is_worth_repeating(error: &RedisError) -> bool {
 /// over) may be over at the next attempt.
 fn is_lasting(error: &RedisError) -> bool {
     const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
+    // The client's own words around a refused SELECT, which it tells without the code. Redis takes that
+    // command even while it loads or has lost its master.
+    const REFUSED_DATABASE: &str = "refused to switch database";
     match error.kind() {
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::Parse
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
+        _ if error.to_string().contains(REFUSED_DATABASE) => true,
         // Up to Redis 6, a script's error hides the code of the command that failed in its text.
         _ => CODES.iter().any(|code| {
             error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))
@@ -334,6 +370,29 @@ mod tests {
         }
         let nothing = Ok(StoredKeys::default());
         assert_eq!(redis.open_with(Some("hush")).load().await, nothing);
+    }
+
+    #[tokio::test]
+    async fn a_database_that_the_user_may_not_choose_is_unusable_and_the_right_is_named() {
+        let Some(redis) = Redis::start() else { return };
+        let rights = "+eval +get +set +del +hget +hset +hgetall";
+        let user = "ACL SETUSER postern on >hush ~{auth:user-token}:*";
+        let words: Vec<_> = user.split(' ').chain(rights.split(' ')).collect();
+        redis.command(&words).await;
+        let address = |database| format!("{}?db={database}&user=postern", redis.address());
+        let open = |database| redis.open_at(&address(database), Some("hush"));
+        let nothing = Ok(StoredKeys::default());
+        assert_eq!(open(0).load().await, nothing);
+
+        let error = open(2).load().await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
+        assert!(error.to_string().contains("'select'"), "{error}");
+        redis
+            .command(&["ACL", "SETUSER", "postern", "+select"])
+            .await;
+        assert_eq!(open(2).load().await, nothing);
+        let error = open(99).load().await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
     }
 
     #[tokio::test]

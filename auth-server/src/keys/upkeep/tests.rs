@@ -33,9 +33,11 @@ impl Server {
             Arc::clone(&store) as Arc<dyn KeyStore>,
             signing_type,
             POLICY,
-            Arc::clone(&current),
-            Arc::clone(&registrations),
-            Metrics::default(),
+            Shared {
+                current: Arc::clone(&current),
+                registrations: Arc::clone(&registrations),
+                metrics: Metrics::default(),
+            },
             &health,
         );
         Self {

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction};
 use toml::{Table, Value};
 
 use crate::exit::Failure;
+use crate::toml_fault::TomlFault;
 
 /// A file that was read and is TOML.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl ConfigFile {
         let text = std::fs::read_to_string(path).map_err(|error| refuse(&error.to_string()))?;
         let values = text
             .parse()
-            .map_err(|error| refuse(&without_snippet(&error, &text)))?;
+            .map_err(|error| refuse(&TomlFault::new(&error, &text).to_string()))?;
         Ok(Self {
             path: path.to_owned(),
             values,
@@ -113,17 +114,4 @@ impl Kind {
             Self::TextOrInteger => "a string or an integer",
         }
     }
-}
-
-/// The parser's own text quotes the faulty line, which may hold a secret in the wrong place.
-fn without_snippet(error: &toml::de::Error, text: &str) -> String {
-    let before = error
-        .span()
-        .and_then(|span| text.get(..span.start))
-        .unwrap_or_default();
-    format!(
-        "line {}: {}",
-        before.matches('\n').count() + 1,
-        error.message()
-    )
 }

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::parse_x509_certificate;
+use zeroize::Zeroizing;
 
 use crate::secret_file::{self, SecretFileError};
 
@@ -129,18 +130,50 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
+/// A chain and its key as they stand in their files, found to belong together.
+pub struct CertificateFiles {
+    /// PEM, the certificate itself first.
+    pub chain: Vec<u8>,
+    /// PEM.
+    pub key: Zeroizing<String>,
+}
+
+impl CertificateFiles {
+    /// Reads both files, for a client that shows the certificate.
+    ///
+    /// # Errors
+    /// As [`ServerCertificate::open`].
+    pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+        let (files, _) = Self::parsed(cert, key)?;
+        Ok(files)
+    }
+
+    fn parsed(cert: &Path, key: &Path) -> Result<(Self, Shown), CertificateFault> {
+        let files = Self {
+            chain: trusted(cert)?,
+            key: secret_file::read(key)?,
+        };
+        let shown = Shown::of(&files, cert, key)?;
+        Ok((files, shown))
+    }
+}
+
 impl Shown {
     fn read(cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
-        let (chain, not_after) = read_chain(cert).map_err(|problem| {
+        let (_, shown) = CertificateFiles::parsed(cert, key)?;
+        Ok(shown)
+    }
+
+    fn of(files: &CertificateFiles, cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+        let (chain, not_after) = parse_chain(&files.chain).map_err(|problem| {
             let path = cert.to_owned();
             CertificateFault::Certificate { path, problem }
         })?;
-        let text = secret_file::read(key)?;
         let problem = |problem: String| CertificateFault::Key {
             path: key.to_owned(),
             problem,
         };
-        let der = PrivateKeyDer::from_pem_slice(text.as_bytes())
+        let der = PrivateKeyDer::from_pem_slice(files.key.as_bytes())
             .map_err(|_| problem("holds no private key in PEM without encryption".to_owned()))?;
         let certified = CertifiedKey::from_der(chain, der, &default_provider())
             .map_err(|error| problem(mismatch(&error, cert)))?;
@@ -167,8 +200,8 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
 /// # Errors
 /// [`CertificateFault::Certificate`] for anything else.
 pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateFault> {
-    read_chain(path)
-        .and_then(|_| read_bounded(path))
+    read_bounded(path)
+        .and_then(|pem| parse_chain(&pem).map(|_| pem))
         .map_err(|problem| {
             let path = path.to_owned();
             CertificateFault::Certificate { path, problem }
@@ -176,9 +209,8 @@ pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateFault> {
 }
 
 /// The chain, and when its first certificate ends.
-fn read_chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
-    let pem = read_bounded(path)?;
-    let chain = CertificateDer::pem_slice_iter(&pem)
+fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
+    let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| "is not PEM".to_owned())?;
     let ends = chain

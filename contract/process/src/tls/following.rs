@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
 use super::certificate::ServerCertificate;
-use super::unix_now;
+use crate::clock::unix_now;
 
 /// Soon enough for somebody who waits for it, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);

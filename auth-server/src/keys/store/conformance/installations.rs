@@ -195,12 +195,16 @@ impl Redis {
     }
 
     pub(crate) fn open_with(&self, password: Option<&str>) -> Arc<dyn KeyStore> {
+        self.open_at(&self.address(), password)
+    }
+
+    pub(crate) fn open_at(&self, address: &str, password: Option<&str>) -> Arc<dyn KeyStore> {
         let access = StoreAccess {
             password: password.map(|text| Zeroizing::new(text.to_owned())),
             encryption: encryption(self.is_encrypted),
             ..StoreAccess::default()
         };
-        store(&self.address(), access)
+        store(address, access)
     }
 
     pub(crate) fn process_id(&self) -> u32 {

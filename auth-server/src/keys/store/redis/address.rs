@@ -3,6 +3,7 @@
 //! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`, `redis+cluster://HOST,HOST`; the TCP
 //! ones with `rediss` instead of `redis` for TLS.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
@@ -44,6 +45,8 @@ pub(super) struct Sentinels {
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
     pub(super) shown: String,
+    /// Whether what is sent leaves this host unencrypted.
+    pub(super) is_in_clear: bool,
 }
 
 impl Address {
@@ -145,12 +148,16 @@ fn one(
             info.redis_settings().db()
         ),
     };
+    let is_in_clear = is_in_clear(info.addr());
     let client = match tls.flatten() {
         Some(certificates) => Client::build_with_tls(info, certificates)?,
         None => Client::open(info)?,
     };
-    let endpoint = Endpoint::One(Box::new(client));
-    Ok(Address { endpoint, shown })
+    Ok(Address {
+        endpoint: Endpoint::One(Box::new(client)),
+        shown,
+        is_in_clear,
+    })
 }
 
 fn sentinels(
@@ -172,6 +179,7 @@ fn sentinels(
         listed(&addresses),
         redis.db()
     );
+    let is_in_clear = addresses.iter().any(is_in_clear);
     let sentinels = Sentinels {
         addresses,
         master: master.to_owned(),
@@ -184,8 +192,11 @@ fn sentinels(
         tls,
     };
     sentinels.client()?;
-    let endpoint = Endpoint::Sentinels(Box::new(sentinels));
-    Ok(Address { endpoint, shown })
+    Ok(Address {
+        endpoint: Endpoint::Sentinels(Box::new(sentinels)),
+        shown,
+        is_in_clear,
+    })
 }
 
 fn cluster(
@@ -202,6 +213,7 @@ fn cluster(
     let infos = hosts.infos(transport, "", REDIS_PORT, access)?;
     let addresses: Vec<_> = infos.iter().map(|info| info.addr().clone()).collect();
     let shown = format!("{transport}+cluster://{}", listed(&addresses));
+    let is_in_clear = addresses.iter().any(is_in_clear);
     let mut builder = ClusterClientBuilder::new(infos)
         .connection_timeout(timeout)
         .response_timeout(timeout)
@@ -209,8 +221,11 @@ fn cluster(
     if let Some(certificates) = tls.flatten() {
         builder = builder.certs(certificates);
     }
-    let endpoint = Endpoint::Cluster(Box::new(builder.build()?));
-    Ok(Address { endpoint, shown })
+    Ok(Address {
+        endpoint: Endpoint::Cluster(Box::new(builder.build()?)),
+        shown,
+        is_in_clear,
+    })
 }
 
 /// `[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]/PATH`.
@@ -276,6 +291,14 @@ fn with_password(info: ConnectionInfo, access: &StoreAccess) -> ConnectionInfo {
 
 fn first(infos: &[ConnectionInfo]) -> Result<&ConnectionInfo, Refused> {
     infos.first().ok_or_else(|| "it has no host".into())
+}
+
+fn is_in_clear(address: &ConnectionAddr) -> bool {
+    let ConnectionAddr::Tcp(host, _) = address else {
+        return false;
+    };
+    let address = host.parse::<IpAddr>();
+    !host.eq_ignore_ascii_case("localhost") && !address.is_ok_and(|address| address.is_loopback())
 }
 
 fn listed(addresses: &[ConnectionAddr]) -> String {

@@ -89,10 +89,13 @@ impl KeyStore for MemoryStore {
         id: &AppId,
         expected: Option<&SecretHashes>,
         record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
         self.with(|contents| {
             let applications = &mut contents.applications;
-            let swapped = applications.record(id.as_str()) == expected;
+            let swapped = applications.record(id.as_str()) == expected
+                && beside
+                    .is_none_or(|(id, record)| applications.record(id.as_str()) == Some(record));
             if swapped {
                 applications.put(id.clone(), record.clone());
             }

@@ -1,0 +1,46 @@
+//! The machine's clock, which may stand on either side of the epoch. Decisions get the time as an
+//! argument.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Seconds since the epoch, now.
+#[must_use]
+pub fn unix_now() -> i64 {
+    unix_seconds(SystemTime::now())
+}
+
+/// Seconds since the epoch.
+#[must_use]
+pub fn unix_seconds(now: SystemTime) -> i64 {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match now.duration_since(UNIX_EPOCH) {
+        Ok(since) => seconds(since),
+        Err(before) => -seconds(before.duration()),
+    }
+}
+
+/// How long it is until `time`, in seconds since the epoch; zero where that is over.
+#[must_use]
+pub fn until(time: i64) -> Duration {
+    let time = Duration::from_secs(time.try_into().unwrap_or_default());
+    let until = SystemTime::UNIX_EPOCH
+        .checked_add(time)
+        .map(|time| time.duration_since(SystemTime::now()));
+    match until {
+        Some(until) => until.unwrap_or_default(),
+        None => Duration::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read_on_both_sides_of_the_epoch() {
+        let second = Duration::from_secs(1);
+        assert_eq!(unix_seconds(UNIX_EPOCH), 0);
+        assert_eq!(unix_seconds(UNIX_EPOCH + second), 1);
+        assert_eq!(unix_seconds(UNIX_EPOCH - second), -1);
+    }
+}

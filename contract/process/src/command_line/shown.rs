@@ -1,0 +1,48 @@
+//! How `check` writes settings that serde does not write as the command line takes them.
+
+use std::fmt::Display;
+
+use clap::ValueEnum;
+use serde::Serializer;
+
+/// As it is displayed.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn displayed<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// As it is displayed, or not at all.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn displayed_if_any<T: Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Each as it is displayed.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn each_displayed<T: Display, S: Serializer>(
+    values: &[T],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+/// The word by which the flag takes the value.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn word<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    let possible = value.to_possible_value();
+    serializer.serialize_str(possible.as_ref().map_or("", |value| value.get_name()))
+}
