@@ -17,3 +17,4 @@ pub mod secret_file;
 pub mod signals;
 pub mod telemetry;
 pub mod tls;
+pub mod write_deadline;
