@@ -8,7 +8,7 @@ use axum::Router;
 use contract::signing_type::SigningType;
 use process::exit::Failure;
 use process::health::{Condition, Health};
-use process::signals::{Termination, Terminations};
+use process::signals::{HangUps, Termination, Terminations};
 use process::{admin, listener, tls};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -39,10 +39,11 @@ use crate::users::reload::UsersReload;
 /// # Errors
 /// What stops a start; nothing does once the server listens.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    // First of all, because until then SIGHUP ends the process.
+    let hang_ups = HangUps::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     // Before anybody can learn the addresses: who does may end the process the next moment.
-    let terminations = Terminations::install()
-        .map_err(|error| Failure::Software(format!("signals cannot be received: {error}")))?;
+    let terminations = Terminations::install().map_err(no_signals)?;
     let shared = Shared {
         current: Arc::default(),
         registrations: Arc::new(Registrations::new(config.signing_type == SigningType::Hmac)),
@@ -73,6 +74,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     upkeep.start().await?;
     follow_users(&config, &shared.metrics)?;
     follow_certificate(&config, args.listen, &shared.metrics)?;
+    tokio::spawn(tell_of_hang_ups(hang_ups, followed(&config)));
     tokio::spawn(upkeep.run(config.store_reread));
     let lame_duck = Duration::from_secs(args.lame_duck.into());
     let end = end_of_service(
@@ -87,6 +89,30 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!("stopped");
     Ok(())
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::Software(format!("signals cannot be received: {error}"))
+}
+
+/// What SIGHUP has this server look at.
+fn followed(config: &Config) -> Vec<&'static str> {
+    let users = config.users.as_ref().map(|_| "users file");
+    let certificate = config.certificate.as_ref().map(|_| "TLS certificate");
+    users.into_iter().chain(certificate).collect()
+}
+
+/// Whoever sends it to all servers alike gets to know what it did here; those who follow a file look by
+/// themselves.
+async fn tell_of_hang_ups(mut hang_ups: HangUps, followed: Vec<&'static str>) {
+    loop {
+        hang_ups.next().await;
+        if followed.is_empty() {
+            info!("SIGHUP received: there is nothing to read again");
+        } else {
+            info!("SIGHUP received: looking at {}", followed.join(" and "));
+        }
+    }
 }
 
 fn warn_of_a_short_lead(args: &ServeArgs) {
@@ -152,9 +178,7 @@ fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
         return Ok(());
     };
     let reload = UsersReload::new(Arc::clone(users), metrics.clone());
-    let following = reload
-        .watch()
-        .map_err(|error| Failure::Software(format!("SIGHUP cannot be received: {error}")))?;
+    let following = reload.watch().map_err(no_signals)?;
     tokio::spawn(following);
     Ok(())
 }
@@ -179,9 +203,7 @@ fn follow_certificate(
     let following = tls::follow(Arc::clone(certificate), move |seen| {
         metrics.tls_certificate(shown.not_after(), Some(seen));
     });
-    let following = following
-        .map_err(|error| Failure::Software(format!("SIGHUP cannot be received: {error}")))?;
-    tokio::spawn(following);
+    tokio::spawn(following.map_err(no_signals)?);
     Ok(())
 }
 

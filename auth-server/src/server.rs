@@ -3,12 +3,14 @@
 mod automatic_answers;
 mod connection;
 mod connection_limit;
+mod request_heads;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use process::listener;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -22,8 +24,6 @@ use crate::http::reports::Reports;
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
 /// grant 10 to 30 seconds in all.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Accepting fails for want of file descriptors; trying again at once would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is served, and how.
 pub(crate) struct Served {
@@ -32,7 +32,7 @@ pub(crate) struct Served {
     pub(crate) reports: Reports,
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// For a TLS handshake, for a request's header, and again for its body.
+    /// For a TLS handshake, for a request's header, again for its body, and for a client to read on.
     pub(crate) request_timeout: Duration,
 }
 
@@ -55,19 +55,13 @@ pub(crate) async fn serve(
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, limit) => match accepted {
-                Ok((stream, peer, place)) => {
-                    let serving = serving.clone();
-                    tokio::spawn(async move {
-                        serving.serve(stream, peer).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    warn!(%error, "accept failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            (stream, peer, place) = accept(&listener, limit) => {
+                let serving = serving.clone();
+                tokio::spawn(async move {
+                    serving.serve(stream, peer).await;
+                    drop(place);
+                });
+            }
         }
     }
     drop((listener, serving));
@@ -85,10 +79,10 @@ pub(crate) async fn serve(
 async fn accept(
     listener: &TcpListener,
     limit: &ConnectionLimit,
-) -> std::io::Result<(TcpStream, IpAddr, Option<OwnedSemaphorePermit>)> {
+) -> (TcpStream, IpAddr, Option<OwnedSemaphorePermit>) {
     let place = limit.place().await;
-    let (stream, peer) = listener.accept().await?;
-    Ok((stream, peer.ip(), place))
+    let (stream, peer) = listener::accept(listener, "public port").await;
+    (stream, peer.ip(), place)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 pub mod algorithms;
 pub mod bearer;
+pub mod cgi_name;
 pub mod claim_mapping;
 pub mod claims;
 pub mod cors;
 pub mod decoded_token;
 pub mod envelope;
 pub mod explanation;
+pub mod framing;
 pub mod interceptor;
 pub mod keys;
 pub mod login;

@@ -89,7 +89,7 @@ impl<'a> RequestHead<'a> {
     fn checked_target(&self) -> Result<Target<'a>, Rejection> {
         match self.wire {
             Wire::Http1(raw) => {
-                framing::check(self.method, self.version, self.headers, raw)?;
+                framing::check(self.method, self.headers, raw)?;
                 Target::parse(raw, self.target_to_send)
             }
             Wire::Http2 { authority, .. } => {

@@ -6,10 +6,9 @@
 
 use std::net::IpAddr;
 
+use contract::cgi_name::cgi_equal;
 use http::{HeaderName, HeaderValue, header};
 use pingora::http::RequestHeader;
-
-use crate::user_header::cgi_equal;
 
 const FOR: &str = "X-Forwarded-For";
 const PROTO: &str = "X-Forwarded-Proto";

@@ -4,12 +4,12 @@
 //! The `h2` crate has resets for most of it; here it is held to the same rules as HTTP/1.1, with the
 //! same answers, whatever the library lets through.
 
+use contract::cgi_name::cgi_equal;
 use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, Method, header};
 
 use crate::host;
 use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
-use crate::user_header::cgi_equal;
 
 /// Twice ours: what is past ours gets our answer, what is past this the library's bare 431.
 pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;

@@ -7,11 +7,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use process::admin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// For the admin port, the key refresh, the sockets that listen, the runtimes, the standard streams.
-const RESERVED_DESCRIPTORS: u64 = 64;
+/// For the admin port, and as much again for the key refresh, the sockets that listen, the runtimes, the
+/// standard streams.
+const RESERVED_DESCRIPTORS: u64 = 2 * admin::MAX_CONNECTIONS as u64;
 /// What a process gets that may hardly open anything.
 const MIN_PLACES: usize = 16;
 /// More than one sidecar has to do with; each connection takes some 30 kB after its first request.

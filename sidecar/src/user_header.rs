@@ -6,6 +6,7 @@
 use std::io;
 
 use bytes::Bytes;
+use contract::cgi_name::cgi_equal;
 use contract::rejection::Rejection;
 use contract::user_details::CurrentUserDetails;
 use http::HeaderValue;
@@ -115,20 +116,6 @@ impl UserHeader {
 
     fn is_like(&self, name: &HeaderName) -> bool {
         cgi_equal(name.as_str(), self.name.as_str())
-    }
-}
-
-/// Whether both names become the same CGI variable (RFC 3875 §4.1.18 and how it is practised):
-/// letters regardless of case, everything else but digits as `_`.
-pub(crate) fn cgi_equal(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte))
-}
-
-fn cgi_byte(byte: u8) -> u8 {
-    if byte.is_ascii_alphanumeric() {
-        byte.to_ascii_lowercase()
-    } else {
-        b'_'
     }
 }
 

@@ -12,7 +12,7 @@ use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
-use http::{HeaderName, Version, header};
+use http::{Version, header};
 use process::access_log::LoggedPath;
 use process::clock::unix_now;
 use tracing::debug;
@@ -57,7 +57,7 @@ impl Interception {
     }
 
     fn admit(&self, request: &Request, now: i64) -> Result<Admitted, Rejection> {
-        check_message(request)?;
+        check_host(request)?;
         let path = request.uri().path();
         let origins = self.interceptor.allowed_origins();
         let is_preflight = origins.is_preflight(request.method(), request.headers());
@@ -109,24 +109,14 @@ enum Admitted {
     Preflight,
 }
 
-/// What a proxy in front could have read differently, as far as hyper lets it be seen: it removes a
-/// Content-Length beside a Transfer-Encoding by itself, as RFC 9112 §6.3 allows, and closes after it.
-fn check_message(request: &Request) -> Result<(), Rejection> {
-    let headers = request.headers();
-    let several = |name: HeaderName| headers.get_all(name).iter().count() > 1;
-    if several(header::HOST) {
-        return Err(Rejection::RequestMalformed);
+/// Whom the message is for. Where it ends was judged before anybody parsed it (`server::request_heads`).
+fn check_host(request: &Request) -> Result<(), Rejection> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    match hosts {
+        0 if request.version() == Version::HTTP_11 => Err(Rejection::HostMissing),
+        0 | 1 => Ok(()),
+        _ => Err(Rejection::RequestMalformed),
     }
-    if request.version() == Version::HTTP_11 && !headers.contains_key(header::HOST) {
-        return Err(Rejection::HostMissing);
-    }
-    let plain = headers
-        .get(header::TRANSFER_ENCODING)
-        .is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    if !plain || several(header::CONTENT_LENGTH) || several(header::TRANSFER_ENCODING) {
-        return Err(Rejection::RequestFraming);
-    }
-    Ok(())
 }
 
 /// The middleware in front of every route.

@@ -1,5 +1,8 @@
 //! hyper answers what it cannot parse by itself, with an empty body. This stream puts the envelope
 //! in its place: every failure of this server carries a reason.
+//!
+//! hyper also takes heads that two parsers could read differently. Such a head is held back, and hyper gets
+//! something in its place that it refuses: in its turn, after the answers to what came before.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +11,11 @@ use std::task::{Context, Poll, ready};
 use contract::rejection::Rejection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::request_heads::{Refused, RequestHeads};
 use crate::http::rejection_on_the_wire;
+
+/// No request for anybody, whatever part of a head precedes it.
+const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 
 /// The socket, or TLS on it, under hyper.
 pub(super) struct AutomaticAnswers<S, R> {
@@ -17,6 +24,15 @@ pub(super) struct AutomaticAnswers<S, R> {
     report: R,
     /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
     replacement: Option<Replacement>,
+    heads: RequestHeads,
+    held_back: Option<HeldBack>,
+}
+
+/// A head that hyper does not get to see.
+struct HeldBack {
+    rejection: Rejection,
+    /// What is left of [`NO_REQUEST`].
+    instead: &'static [u8],
 }
 
 struct Replacement {
@@ -30,6 +46,8 @@ impl<S, R> AutomaticAnswers<S, R> {
             stream,
             report,
             replacement: None,
+            heads: RequestHeads::new(),
+            held_back: None,
         }
     }
 
@@ -66,9 +84,12 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAn
             stream,
             report,
             replacement: pending,
+            held_back,
+            ..
         } = self.get_mut();
         if pending.is_none() {
             *pending = replacement(written).map(|rejection| {
+                let rejection = held_back.as_ref().map_or(rejection, |held| held.rejection);
                 report(rejection);
                 Replacement {
                     bytes: rejection_on_the_wire(rejection),
@@ -97,11 +118,31 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAn
 
 impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let this = self.get_mut();
+        if this.held_back.is_none() {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+            let received = buffer.filled().get(before..).unwrap_or_default();
+            let Err(Refused { passed, rejection }) = this.heads.follow(received) else {
+                return Poll::Ready(Ok(()));
+            };
+            buffer.set_filled(before + passed);
+            this.held_back = Some(HeldBack {
+                rejection,
+                instead: NO_REQUEST,
+            });
+        }
+        if let Some(held_back) = &mut this.held_back {
+            let length = held_back.instead.len().min(buffer.remaining());
+            let (now, later) = held_back.instead.split_at(length);
+            buffer.put_slice(now);
+            held_back.instead = later;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One HTTP/1.1 connection: its limits, its time-outs, and an end at which the client still gets to
 //! read the answer.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
@@ -9,10 +10,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use contract::rejection::Rejection;
+use http::{HeaderValue, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use process::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -34,6 +38,8 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 
+type Socket = WriteDeadline<TcpStream>;
+
 /// What every connection is served with.
 #[derive(Clone)]
 pub(super) struct Serving {
@@ -50,29 +56,52 @@ impl Serving {
     pub(super) async fn serve(self, stream: TcpStream, peer: IpAddr) {
         // An answer may be two writes; the second must not wait for the first one's acknowledgement.
         let _ = stream.set_nodelay(true);
+        let stream = WriteDeadline::new(stream, self.request_timeout);
         match self.tls.clone() {
             None => serve(stream, peer, self).await,
             Some(tls) => match self.handshake(&tls, stream).await {
-                Ok(stream) => serve(stream, peer, self).await,
+                Ok(Greeting::Tls(stream)) => serve(*stream, peer, self).await,
+                Ok(Greeting::Plain(stream)) => self.refuse_plain(stream, peer).await,
                 Err(error) => debug!(%error, %peer, "no TLS connection"),
             },
         }
     }
 
+    /// Who sent `http://` to this port learns it from the answer's remedy.
+    async fn refuse_plain(self, mut stream: Socket, peer: IpAddr) {
+        let rejection = Rejection::RequestMalformed;
+        self.reports.refused_unread(rejection, peer);
+        let _ = stream.write_all(&rejection_on_the_wire(rejection)).await;
+        linger(stream).await;
+    }
+
     /// As long as a header may take; who has not said anything of HTTP yet is not waited for at the end.
-    async fn handshake(
-        &self,
-        tls: &TlsAcceptor,
-        stream: TcpStream,
-    ) -> io::Result<TlsStream<TcpStream>> {
+    async fn handshake(&self, tls: &TlsAcceptor, stream: Socket) -> io::Result<Greeting> {
         let mut stop = self.stop.clone();
         tokio::select! {
-            handshake = tokio::time::timeout(self.request_timeout, tls.accept(stream)) => {
+            handshake = tokio::time::timeout(self.request_timeout, greet(tls, stream)) => {
                 handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }
             _ = stop.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
+}
+
+/// How a connection to a port that speaks TLS begins.
+enum Greeting {
+    Tls(Box<TlsStream<Socket>>),
+    /// As a method does, and no handshake.
+    Plain(Socket),
+}
+
+async fn greet(tls: &TlsAcceptor, stream: Socket) -> io::Result<Greeting> {
+    let mut first = [0];
+    stream.get_ref().peek(&mut first).await?;
+    if first.iter().all(u8::is_ascii_alphabetic) {
+        return Ok(Greeting::Plain(stream));
+    }
+    let stream = tls.accept(stream).await?;
+    Ok(Greeting::Tls(Box::new(stream)))
 }
 
 async fn serve<S>(stream: S, peer: IpAddr, serving: Serving)
@@ -89,7 +118,7 @@ where
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        Box::pin(router.clone().oneshot(request))
+        Box::pin(answer(router.clone(), request))
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -129,6 +158,17 @@ where
     linger(stream).await;
 }
 
+/// After chunks nobody looks at the next head as it arrives (`request_heads`), so there is none.
+async fn answer(router: Router, request: http::Request<Body>) -> Result<Response, Infallible> {
+    let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let mut response = router.oneshot(request).await?;
+    if is_last {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response)
+}
+
 /// What hyper gives up without a word. Half a header: the client waits for an answer; an idle
 /// connection just ends.
 fn unanswered(error: &hyper::Error, unread: &[u8]) -> Option<Rejection> {
@@ -142,12 +182,11 @@ fn unanswered(error: &hyper::Error, unread: &[u8]) -> Option<Rejection> {
 }
 
 /// Closes for writing and reads on for a moment: closing with unread bytes resets the connection,
-/// and the client loses an answer that it has not read yet.
+/// and the client loses an answer that it has not read yet. Of TLS the close itself is something to read.
 async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    if stream.shutdown().await.is_err() {
-        return;
-    }
-    let rest =
-        async { tokio::io::copy(&mut stream.take(LINGER_BYTES), &mut tokio::io::sink()).await };
-    let _ = tokio::time::timeout(LINGER, rest).await;
+    let parting = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(LINGER_BYTES), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(LINGER, parting).await;
 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use process::admin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
-/// For the admin port, the store, logs and files.
-const RESERVED_DESCRIPTORS: u64 = 64;
+/// For the admin port, and as much again for the store, logs and files.
+const RESERVED_DESCRIPTORS: u64 = 2 * admin::MAX_CONNECTIONS as u64;
 
 /// The places; a connection holds one to its end.
 pub(crate) struct ConnectionLimit(Arc<Semaphore>);

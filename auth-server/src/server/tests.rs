@@ -24,6 +24,7 @@ async fn running(request_timeout: Duration) -> Running {
     let router = Router::new()
         .route("/ok", get("fine"))
         .route("/echo", post(async |body: String| body))
+        .route("/large", get(async || vec![b'x'; LARGE]))
         .route("/refuses", post(StatusCode::PAYLOAD_TOO_LARGE));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -48,7 +49,12 @@ async fn running(request_timeout: Duration) -> Running {
     }
 }
 
+/// More than the buffers of both sockets hold.
+const LARGE: usize = 32 * 1024 * 1024;
+
 const LONG: Duration = Duration::from_secs(30);
+
+const CLOSING: &[u8] = b"GET /ok HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 /// Sends everything, then reads to the end.
 async fn exchange(server: &Running, sent: &[u8]) -> String {
@@ -78,7 +84,7 @@ async fn what_is_no_request_is_answered_with_the_envelope() {
         (
             "POST /echo HTTP/1.1\r\nContent-Length: x\r\n\r\n",
             "400 Bad Request",
-            "request_malformed",
+            "request_framing",
         ),
         (
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -111,6 +117,53 @@ async fn what_is_no_request_is_answered_with_the_envelope() {
             "{answer}"
         );
     }
+}
+
+#[tokio::test]
+async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
+    let server = running(LONG).await;
+    for fields in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+        "Content-Length: 4\r\nContent-Length: 4\r\n",
+        "Content-Length: 4, 4\r\n",
+        "Content_Length: 4\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Content-Length: 4\n",
+    ] {
+        let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let answer = exchange(&server, format!("{head}0\r\n\r\n").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{fields}: {answer}");
+        assert!(answer.contains("request_framing"), "{fields}: {answer}");
+
+        // Also where part of it was read before, and in its turn.
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let (begin, end) = head.split_at(20);
+        let before = "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\n\nabc";
+        stream
+            .write_all(format!("{before}{begin}").as_bytes())
+            .await
+            .unwrap();
+        let mut first = [0; 15];
+        stream.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200 OK", "{fields}");
+        stream.write_all(end.as_bytes()).await.unwrap();
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).await.unwrap();
+        let refused = rest.split_once("\nabcHTTP/1.1 400 ").unwrap();
+        assert!(refused.1.contains("request_framing"), "{rest}");
+        assert_eq!(rest.matches("HTTP/1.1").count(), 1, "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn after_chunks_the_connection_ends() {
+    let server = running(LONG).await;
+    let chunks = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\necho\r\n0\r\n\r\n";
+    let unseen = "POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
+    let answer = exchange(&server, format!("{chunks}{unseen}").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\necho"), "{answer}");
 }
 
 #[tokio::test]
@@ -177,4 +230,21 @@ async fn at_the_end_what_is_in_flight_is_finished_and_idle_connections_close() {
     assert!(answer.ends_with("echo"), "{answer}");
     drop(busy);
     server.server.await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_loses_its_place() {
+    let server = running(Duration::from_millis(200)).await;
+    let mut deaf = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream
+            .write_all(&b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50))
+            .await
+            .unwrap();
+        deaf.push(stream);
+    }
+    let answer = tokio::time::timeout(LONG, exchange(&server, CLOSING)).await;
+    let answer = answer.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }

@@ -3,6 +3,8 @@
 //! Served by hyper on whatever tokio runtime runs [`serve`]: the auth server's own, or the one of a
 //! Pingora background service.
 
+mod places;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +21,27 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
+use self::places::Places;
 use crate::health::Health;
+use crate::listener;
+use crate::write_deadline::WriteDeadline;
 
 /// What kubelet and Prometheus ask for, from outside the pod.
 const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// From the first byte of a connection, or the end of the last answer, to the end of a header.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// From the first byte of a connection to the end of a header, and for a peer to read on.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A slow reader of `/metrics` must not hold up the end of the process.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Accepting fails for the lack of file descriptors; trying again at once would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How many connections there are at a time, at the most. Whoever limits the connections of another port
+/// leaves descriptors for these.
+pub const MAX_CONNECTIONS: usize = MOST_OF_OTHERS + MOST_OF_LOOPBACK;
+/// A probe or a scrape is over within milliseconds.
+const MOST_OF_OTHERS: usize = 24;
+/// Kept for the operator at the machine and for `healthcheck`, whatever others do.
+const MOST_OF_LOOPBACK: usize = 8;
 
 /// Serves the admin port until `shutdown` resolves. `extra` adds routes for loopback peers.
 ///
@@ -46,19 +57,19 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, extra);
     let connections = GracefulShutdown::new();
+    let mut others = Places::new(MOST_OF_OTHERS);
+    let mut loopback = Places::new(MOST_OF_LOOPBACK);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    serve_connection(stream, peer, routes.clone(), &connections, HEADER_TIMEOUT);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "admin port: accept failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            (stream, peer) = listener::accept(&listener, "admin port") => {
+                let ip = peer.ip().to_canonical();
+                let places = if ip.is_loopback() { &mut loopback } else { &mut others };
+                places.make_room().await;
+                let served = serve_connection(stream, peer, routes.clone(), &connections, PATIENCE);
+                places.take(ip, served);
+            }
         }
     }
     // Whoever is still reading after that is cut off.
@@ -66,24 +77,27 @@ pub async fn serve(
     Ok(())
 }
 
+/// One request and its answer: who keeps a connection keeps a place.
 fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,
     connections: &GracefulShutdown,
-    header_timeout: Duration,
-) {
+    patience: Duration,
+) -> JoinHandle<()> {
     let service = routes.layer(axum::Extension(ConnectInfo(peer)));
+    let stream = WriteDeadline::new(stream, patience);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
+        .header_read_timeout(patience)
+        .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let connection = connections.watch(connection);
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, %peer, "admin port: connection ended");
         }
-    });
+    })
 }
 
 fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
@@ -184,11 +198,13 @@ mod tests {
     use axum::body::Body;
     use http::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
     use tokio::sync::oneshot;
-    use tokio::task::JoinHandle;
     use tower::ServiceExt;
 
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
 
     fn extra() -> Router {
         Router::new().route("/", get(async || "status page"))
@@ -315,7 +331,7 @@ mod tests {
         oneshot::Sender<()>,
         JoinHandle<std::io::Result<()>>,
     ) {
-        let listener = crate::listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async { _ = stopped.await };
@@ -357,11 +373,59 @@ mod tests {
             .unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
         let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(20));
-        serve_connection(stream, peer, extra(), &connections, brief);
+        let served = serve_connection(stream, peer, extra(), &connections, brief);
 
         client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
+        served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_is_given_up() {
+        let large = Router::new().route("/", get(async || vec![b'x'; 32 * 1024 * 1024]));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(200));
+        let served = serve_connection(stream, peer, large, &connections, brief);
+
+        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        tokio::time::timeout(LONG, served).await.unwrap().unwrap();
+    }
+
+    /// A connection from `peer`, an address of this machine.
+    async fn connect_from(peer: &str, address: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket
+            .bind(SocketAddr::new(peer.parse().unwrap(), 0))
+            .unwrap();
+        socket.connect(address).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn whoever_hoards_connections_loses_its_oldest_and_others_are_answered() {
+        let (address, _stop, _served) = running();
+        let mut patient = connect_from("127.0.0.3", address).await;
+        let mut hoarded = Vec::new();
+        for _ in 0..3 * MOST_OF_LOOPBACK {
+            hoarded.push(connect_from("127.0.0.2", address).await);
+        }
+        // All but those that have a place; nobody else's patience ends so soon.
+        for stream in hoarded.iter_mut().take(2 * MOST_OF_LOOPBACK + 1) {
+            let ended = tokio::time::timeout(PATIENCE / 2, stream.read(&mut [0; 1])).await;
+            assert!(!matches!(ended.unwrap(), Ok(1..)));
+        }
+        let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        for stream in [&mut patient, &mut connect_from("127.0.0.1", address).await] {
+            stream.write_all(probe).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
     }
 }

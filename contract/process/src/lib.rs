@@ -19,3 +19,4 @@ pub mod signals;
 pub mod telemetry;
 pub mod tls;
 pub mod toml_fault;
+pub mod write_deadline;

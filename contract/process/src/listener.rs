@@ -1,13 +1,18 @@
-//! Binding a port and saying which one it became.
+//! Binding a port, saying which one it became, and taking what comes in.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
 
 use crate::exit::Failure;
 
 /// Connections that wait to be accepted; the system may allow fewer. The standard library asks for 128: of a
 /// fleet that connects in the same moment, whom the queue has no place for tries again a second later.
 const BACKLOG: i32 = 16_384;
+/// Accepting fails for want of file descriptors; trying again at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening socket, already non-blocking as both tokio and Pingora want it.
 ///
@@ -36,6 +41,17 @@ pub fn announce(prefix: &str, listener: &TcpListener) -> Result<SocketAddr, Fail
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "{prefix}{address}").and_then(|()| stdout.flush());
     Ok(address)
+}
+
+/// The next connection on `port`, as the log calls it. A failure is logged, and tried again after a pause.
+pub async fn accept(listener: &tokio::net::TcpListener, port: &str) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => tracing::warn!(%error, "{port}: accept failed"),
+        }
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The two signals that ask a program to end.
+//! The two signals that ask a program to end, and the one that asks it to look again.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -43,6 +43,23 @@ impl Terminations {
     }
 }
 
+/// SIGHUP, received from the moment this is made: until then it ends the process at once.
+#[derive(Debug)]
+pub struct HangUps(Signal);
+
+impl HangUps {
+    /// # Errors
+    /// When a handler cannot be installed.
+    pub fn install() -> std::io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// The next one; several that nobody waited for are one.
+    pub async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
 /// Resolves at the first SIGTERM or SIGINT.
 ///
 /// When a handler cannot be installed it never resolves: the kernel's default action then still
@@ -78,15 +95,24 @@ mod tests {
                 _ = &mut end => unreachable!("no signal was sent"),
                 () = std::future::ready(()) => {}
             }
-            let kill = format!("kill -{name} {}", id());
-            assert!(
-                Command::new("sh")
-                    .args(["-c", &kill])
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+            send(name);
             assert_eq!(end.await, termination);
+        }
+    }
+
+    /// To this process.
+    fn send(name: &str) {
+        let kill = format!("kill -{name} {}", id());
+        let status = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(status.success());
+    }
+
+    #[tokio::test]
+    async fn a_hang_up_ends_nothing() {
+        let mut hang_ups = HangUps::install().unwrap();
+        for _ in 0..2 {
+            send("HUP");
+            hang_ups.next().await;
         }
     }
 }

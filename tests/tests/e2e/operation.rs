@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tests::auth_server::{AuthServerPlan, admin_get};
+use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
 use tests::client::Request;
 use tests::process::{CommandLine, Process};
 use tests::programs::Program;
@@ -132,6 +132,19 @@ fn lesson_a4_on_sigterm_readiness_falls_first_and_requests_go_on_meanwhile() {
         (admin_get(server.admin(), "/readyz").status() == 503).then_some(())
     });
     assert!(!server.login().is_empty(), "still accepting");
+}
+
+#[test]
+fn sighup_ends_no_auth_server_and_one_that_follows_no_file_says_so() {
+    let server = AuthServer::start().ready();
+    let client = server.anonymous();
+    let process = server.into_process();
+    process.signal("HUP");
+    wait::until("the line about SIGHUP", || {
+        let said = process.output().contains("there is nothing to read again");
+        said.then_some(())
+    });
+    assert_eq!(client.get("/static/nothing").status(), 404);
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! A socket whose peer has to read.
+//!
+//! Whoever asks for much and takes nothing would keep its connection, and with it a place and a file
+//! descriptor, for as long as it likes: HTTP servers bound how long a request may take to arrive, and leave
+//! the answer to the kernel.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Fails with [`io::ErrorKind::TimedOut`] once a write got rid of nothing for as long as the deadline. Put it
+/// directly around the socket, below TLS, so that every byte goes through it.
+#[derive(Debug)]
+pub struct WriteDeadline<S> {
+    stream: S,
+    deadline: Duration,
+    /// Set only while there is something to wait for: most answers are taken at once.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> WriteDeadline<S> {
+    /// `deadline` begins anew with every byte that the peer makes room for.
+    pub const fn new(stream: S, deadline: Duration) -> Self {
+        Self {
+            stream,
+            deadline,
+            timer: None,
+        }
+    }
+
+    /// The socket itself.
+    pub const fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    fn judge<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let deadline = self.deadline;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(deadline)));
+        timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.judge(written, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.judge(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    // Of a socket neither of the two ever waits, and neither says that the peer has read anything.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const BRIEF: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_nothing_is_given_up_and_stays_so() {
+        let (stream, _client) = tokio::io::duplex(4);
+        let mut stream = WriteDeadline::new(stream, BRIEF);
+        let started = tokio::time::Instant::now();
+        for _ in 0..2 {
+            let error = stream.write_all(b"more than fits").await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(started.elapsed().as_secs(), BRIEF.as_secs());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_slowly_but_reads_is_waited_for() {
+        let (stream, mut client) = tokio::io::duplex(4);
+        let mut stream = WriteDeadline::new(stream, BRIEF);
+        let writing = tokio::spawn(async move { stream.write_all(&[7; 40]).await });
+        for _ in 0..10 {
+            sleep(BRIEF * 9 / 10).await;
+            client.read_exact(&mut [0; 4]).await.unwrap();
+        }
+        writing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_between_two_answers_counts_for_nothing() {
+        let (stream, mut client) = tokio::io::duplex(4);
+        let mut stream = WriteDeadline::new(stream, BRIEF);
+        for _ in 0..3 {
+            stream.write_all(b"four").await.unwrap();
+            stream.flush().await.unwrap();
+            sleep(BRIEF * 2).await;
+            client.read_exact(&mut [0; 4]).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Which header names a CGI-style service cannot tell apart: PHP, WSGI and CGI make a variable of each.
+
+/// Whether both names become the same variable (RFC 3875 §4.1.18 and how it is practised): letters regardless
+/// of case, everything else but digits as `_`.
+#[must_use]
+pub fn cgi_equal(one: &str, other: &str) -> bool {
+    one.len() == other.len() && one.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte))
+}
+
+const fn cgi_byte(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() {
+        byte.to_ascii_lowercase()
+    } else {
+        b'_'
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_and_separators_make_no_difference() {
+        for (other, equal) in [
+            ("X-Current-User", true),
+            ("x_current.USER", true),
+            ("xcurrentuser", false),
+            ("x-current-users", false),
+            ("y-current-user", false),
+        ] {
+            assert_eq!(cgi_equal("x-current-user", other), equal, "{other}");
+        }
+    }
+}

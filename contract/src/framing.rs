@@ -1,0 +1,201 @@
+//! Refuses what two HTTP parsers could read differently: the seed of every request smuggling.
+//!
+//! It reads the header block of HTTP/1 as it arrived. Libraries tidy it up (drop `Content-Length` beside
+//! `Transfer-Encoding`, fold `3, 3` into `3`, take a bare LF for a line end), and whoever stands in front of
+//! us or behind us must not guess what was there.
+
+use memchr::{memchr, memchr_iter};
+
+use crate::cgi_name::cgi_equal;
+use crate::rejection::Rejection;
+
+/// How the end of a body is found, where the head leaves no doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// So many bytes; none where the head names no length.
+    Length(u64),
+    /// By the body itself.
+    Chunked,
+}
+
+/// Checks a header block, which ends in its final empty line.
+///
+/// # Errors
+/// [`Rejection::RequestFraming`].
+pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
+    if has_bare_line_feed(raw, 0) {
+        return Err(Rejection::RequestFraming);
+    }
+    let mut framed = None;
+    for (name, value) in fields(raw) {
+        let Some(framing) = Framing::named(name) else {
+            continue;
+        };
+        // At most one field says how long the body is, in the only spelling everybody agrees on.
+        let body = framing.read(name, value).filter(|_| framed.is_none());
+        framed = Some(body.ok_or(Rejection::RequestFraming)?);
+    }
+    match framed {
+        Some(Body::Chunked) if !is_http_1_1(raw) => Err(Rejection::RequestFraming),
+        framed => Ok(framed.unwrap_or(Body::Length(0))),
+    }
+}
+
+/// Whether a line ends in LF alone, at or after `from`. A head that arrives in pieces has to be asked each
+/// time: what is let through up to such a line is a whole request for some parsers.
+#[must_use]
+pub fn has_bare_line_feed(raw: &[u8], from: usize) -> bool {
+    memchr_iter(b'\n', raw.get(from..).unwrap_or_default())
+        .any(|at| !matches!(raw.get(..from + at), Some([.., b'\r'])))
+}
+
+/// HTTP/1.0 knows no transfer codings.
+fn is_http_1_1(raw: &[u8]) -> bool {
+    let request_line = lines(raw.trim_ascii_start()).next();
+    request_line.is_some_and(|line| line.trim_ascii_end().ends_with(b" HTTP/1.1"))
+}
+
+/// Name and trimmed value of each header line, after the request line.
+fn fields(raw: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    lines(raw.trim_ascii_start()).skip(1).filter_map(|line| {
+        let (name, value) = line.split_at(memchr(b':', line)?);
+        Some((
+            std::str::from_utf8(name).ok()?,
+            value.get(1..)?.trim_ascii(),
+        ))
+    })
+}
+
+/// What stands between the line feeds.
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(block);
+    std::iter::from_fn(move || {
+        let block = rest?;
+        let (line, tail) = match memchr(b'\n', block) {
+            Some(end) => (block.get(..end)?, block.get(end + 1..)),
+            None => (block, None),
+        };
+        rest = tail;
+        Some(line)
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Framing {
+    ContentLength,
+    TransferEncoding,
+}
+
+impl Framing {
+    /// Finds look-alikes too: `Content_Length` is `CONTENT_LENGTH` for whoever speaks CGI.
+    fn named(name: &str) -> Option<Self> {
+        [Self::ContentLength, Self::TransferEncoding]
+            .into_iter()
+            .find(|framing| cgi_equal(name, framing.name()))
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ContentLength => "content-length",
+            Self::TransferEncoding => "transfer-encoding",
+        }
+    }
+
+    fn read(self, name: &str, value: &[u8]) -> Option<Body> {
+        if !name.eq_ignore_ascii_case(self.name()) {
+            return None;
+        }
+        match self {
+            Self::ContentLength => length(value).map(Body::Length),
+            // Libraries forward `gzip, chunked` as `chunked`.
+            Self::TransferEncoding => value
+                .eq_ignore_ascii_case(b"chunked")
+                .then_some(Body::Chunked),
+        }
+    }
+}
+
+/// Digits alone: `parse` takes a sign as well.
+fn length(value: &[u8]) -> Option<u64> {
+    let digits = value.iter().all(u8::is_ascii_digit).then_some(value)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(fields: &str) -> String {
+        format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+    }
+
+    #[test]
+    fn one_plain_framing_field_is_fine_and_so_is_none() {
+        for (fields, body) in [
+            ("", Body::Length(0)),
+            ("Content-Length: 0\r\n", Body::Length(0)),
+            ("content-length:3 \r\n", Body::Length(3)),
+            (
+                "Content-Length: 0018446744073709551615\r\n",
+                Body::Length(u64::MAX),
+            ),
+            ("Transfer-Encoding: chunked\r\n", Body::Chunked),
+            ("TRANSFER-ENCODING: Chunked\r\n", Body::Chunked),
+            (
+                "Content-Type: a:b\r\nX-Content-Length: 3, 3\r\n",
+                Body::Length(0),
+            ),
+        ] {
+            assert_eq!(check(with(fields).as_bytes()), Ok(body), "{fields:?}");
+        }
+        let after_an_empty_line = b"\r\nPOST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(check(after_an_empty_line), Ok(Body::Chunked));
+    }
+
+    #[test]
+    fn ambiguous_framing_is_refused() {
+        for fields in [
+            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+            "Content-Length: 3\r\nContent-Length: 3\r\n",
+            "Content-Length: 3, 3\r\n",
+            "Content-Length: +3\r\n",
+            "Content-Length: 0x3\r\n",
+            "Content-Length: 18446744073709551616\r\n",
+            "Content-Length:\r\n",
+            "Content_Length: 3\r\n",
+            "content.length: 3\r\n",
+            "Transfer_Encoding: chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: identity\r\n",
+            "Transfer-Encoding: chunked, chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: \x0bchunked\r\n",
+            "X: a\nY: b\r\n",
+            "X: a\n",
+        ] {
+            let judged = check(with(fields).as_bytes());
+            assert_eq!(judged, Err(Rejection::RequestFraming), "{fields:?}");
+        }
+        for raw in [
+            "POST /a HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ] {
+            let judged = check(raw.as_bytes());
+            assert_eq!(judged, Err(Rejection::RequestFraming), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn a_piece_is_looked_at_together_with_what_came_before() {
+        for (raw, from, bare) in [
+            ("GET / HTTP/1.1\r\n", 15, false),
+            ("GET / HTTP/1.1\n", 14, true),
+            ("a\nb", 2, false),
+            ("\n", 0, true),
+            ("", 3, false),
+        ] {
+            assert_eq!(has_bare_line_feed(raw.as_bytes(), from), bare, "{raw:?}");
+        }
+    }
+}
