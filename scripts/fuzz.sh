@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 # Per target: the product's limits bound what a stranger can send, so nothing may take long or much.
 limits=(-max_len=4096 -timeout=10 -rss_limit_mb=1024)
 # A corpus that anybody can read through.
-kept_files=24
+kept_files=12
 # Each step forward, and words that nobody reads; fuzz/target/TARGET.log has them.
 chatter='^#[0-9]+[[:space:]]+(NEW|REDUCE)|NEW_FUNC|^"|^######'
 
@@ -52,6 +52,8 @@ minimise() {
   merged=$(mktemp -d)
   "$built/$target" -merge=1 "${limits[@]}" "$merged" "fuzz/corpus/$target" "fuzz/target/corpus/$target" 2>/dev/null
   echo "fuzz: $target: $(find "$merged" -type f | wc -l) files cover what is known"
+  # The hand-written ones have names, the others digests.
+  find "fuzz/corpus/$target" -regextype egrep -regex '.*/[0-9a-f]{40}' -delete
   find "$merged" -type f -size -2k | sort | awk -v most="$kept_files" \
     '{ files[NR] = $0 } END { step = NR > most ? NR / most : 1; for (i = 1; i <= NR; i += step) print files[int(i)] }' |
     xargs -I{} cp {} "fuzz/corpus/$target/"

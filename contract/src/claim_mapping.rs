@@ -142,8 +142,9 @@ impl ClaimName {
         match self {
             Self::TopLevel(name) => members.insert(name.clone(), value),
             Self::Nested { outer, pointer } => {
-                let names = pointer.split('/').skip(1);
-                let nested = names.rev().fold(value, |inner, name| {
+                let names = pointer.strip_prefix('/').into_iter();
+                let names = names.flat_map(|path| path.rsplit('/'));
+                let nested = names.fold(value, |inner, name| {
                     let name = name.replace("~1", "/").replace("~0", "~");
                     Value::Object(Map::from_iter([(name, inner)]))
                 });

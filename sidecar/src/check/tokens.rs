@@ -285,7 +285,7 @@ fn verification_key(key: &SigningKey) -> Result<VerificationKey, Failure> {
     let signing_type = key
         .signing_type()
         .name()
-        .parse()
+        .parse::<contract::signing_type::SigningType>()
         .map_err(|error| broken(&error))?;
     VerificationKey::parse(signing_type, &key.served()).map_err(|error| broken(&error))
 }
