@@ -118,7 +118,6 @@ fn a_token_with_any_byte_changed_is_refused() {
             for other in others.into_iter().filter(|other| *other != token[at]) {
                 let mut changed = token.clone();
                 changed[at] = other;
-                // A blank at the very end is no part of the field's value; parsers take it away.
                 assert!(
                     verify(&keys, &bearing(&changed)).is_err(),
                     "{signing_type:?}: {other:#04x} for {:#04x} at {at} of {}",
@@ -201,7 +200,8 @@ fn disguised() -> impl Strategy<Value = String> {
         "/orders/static/",
         "/orders/a/x.css",
     ]);
-    let escaping = vec(prop::sample::select(vec![0_u8, 0, 0, 0, 1, 2]), 20);
+    let escape = prop_oneof![40 => Just(0_u8), 1 => Just(1), 1 => Just(2)];
+    let escaping = vec(escape, 20);
     (
         open,
         escaping,
