@@ -37,6 +37,8 @@ tools-full:
 lint: cmake ## Formatting, clippy with warnings as errors, the purity of `contract`
 	cargo fmt --all --check
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir "$(or $(CARGO_TARGET_DIR),target)" -- -D warnings
 	scripts/contract-is-pure.sh
 
 .PHONY: fmt
@@ -91,7 +93,7 @@ restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside anothe
 	    cargo test $(LOCKED) -p tests --test e2e -- restarts --nocapture
 
 .PHONY: fuzz
-fuzz: ## Fuzz tokens and paths for FUZZ_SECONDS each, 60 unless told otherwise
+fuzz: cmake ## Fuzz tokens, paths and keys for FUZZ_SECONDS each, 60 unless told otherwise
 	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
 
 .PHONY: policy

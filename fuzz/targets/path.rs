@@ -67,7 +67,10 @@ fuzz_target!(|data: &[u8]| {
         let context = "/orders".parse().expect("a context path");
         let interceptor = Interceptor::new(context, list, 8192);
         let headers = HeaderMap::new();
-        matches!(interceptor.judge(&Method::GET, path, &headers), Judgement::Pass)
+        matches!(
+            interceptor.judge(&Method::GET, path, &headers),
+            Judgement::Pass
+        )
     };
     if judge(PassList::parse(["/static/**"]).expect("a pattern")) {
         let segments = resolved(&decoded(path));

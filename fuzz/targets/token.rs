@@ -38,7 +38,10 @@ fn field(data: &[u8]) -> Option<(HeaderValue, bool)> {
     }
     let mut parts = rest.splitn(2, |&byte| byte == 0);
     let token = signed(parts.next()?, parts.next()?);
-    Some((HeaderValue::from_str(&format!("Bearer {token}")).ok()?, true))
+    Some((
+        HeaderValue::from_str(&format!("Bearer {token}")).ok()?,
+        true,
+    ))
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -60,6 +63,7 @@ fuzz_target!(|data: &[u8]| {
         audience: None,
         leeway_seconds: 30,
         require_expiry: true,
+        mapping: None,
     };
     let Ok(claims) = policy.verify_at(&KeySet::nameless(key), token, NOW) else {
         return;

@@ -23,7 +23,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT
     Serve(Box<ServeArgs>),
-    /// Check the configuration and print what is in effect, secrets hidden
+    /// Check the configuration and print what is in effect, secrets hidden; then put forged tokens and
+    /// disguised paths before it, and tell what is not refused
     Check(Box<ServeArgs>),
     /// Ask a running sidecar whether it is ready
     Healthcheck(HealthcheckArgs),

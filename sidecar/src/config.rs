@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use contract::claim_mapping::ClaimMapping;
 use contract::cors::{AllowedOrigins, Origin};
-use contract::interceptor::{Interceptor, TokenSources, USER_DETAILS_PATH};
+use contract::interceptor::{Interceptor, TokenSources};
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
@@ -32,6 +32,9 @@ use crate::user_header::UserHeader;
 use crate::verified_tokens::TokenCache;
 
 mod key_source;
+mod open_paths;
+
+pub(crate) use open_paths::example;
 
 /// More would accept tokens long after they expired.
 const MAX_LEEWAY_SECONDS: u32 = 300;
@@ -43,9 +46,8 @@ pub(crate) struct Config {
     pub(crate) admin_listen: SocketAddr,
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<ClientTlsSettings>,
-    passes_everything: bool,
-    everything_is_optional: bool,
-    passes_user_details: bool,
+    /// About the lists of open paths.
+    second_thoughts: Vec<String>,
     /// Where the service is looked for on the pod's address, and whether it must not be found there.
     pub(crate) bypass: Option<(SocketAddr, bool)>,
     pub(crate) rules: Arc<AdmissionRules>,
@@ -81,7 +83,6 @@ impl Config {
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
         let key_source = key_source::settings(args)?;
-        let pass_list = pass_list(&args.rules)?;
         let upstream = upstream_address(args)?;
         let rules = AdmissionRules {
             carries_websockets: upstream.carries_websockets(),
@@ -91,12 +92,7 @@ impl Config {
             listen: args.listen,
             admin_listen: args.admin_listen,
             tls: client_tls(args)?,
-            passes_everything: matches_everything(&pass_list),
-            everything_is_optional: matches_everything(&patterns(
-                "optional",
-                &args.rules.optional,
-            )?),
-            passes_user_details: pass_list.matches(USER_DETAILS_PATH),
+            second_thoughts: open_paths::second_thoughts(&args.rules)?,
             bypass: bypass(args)?,
             rules: Arc::new(rules),
             upstream: UpstreamSettings {
@@ -136,7 +132,15 @@ impl Config {
     }
 
     /// What works but deserves a second thought.
-    pub(crate) fn warnings(&self) -> Vec<&'static str> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let settings = self.warnings_of_settings().into_iter();
+        settings
+            .map(ToOwned::to_owned)
+            .chain(self.second_thoughts.iter().cloned())
+            .collect()
+    }
+
+    fn warnings_of_settings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
         if !self.rules.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
@@ -160,16 +164,6 @@ impl Config {
         }
         if self.key_source.shows_password() {
             warnings.push("--auth-server: the registry's password travels there in plain HTTP");
-        }
-        if self.everything_is_optional {
-            warnings.push("--optional: a pattern matches every path, so no request needs a token");
-        }
-        if self.passes_everything {
-            warnings.push("--pass: a pattern matches every path, so no request needs a token");
-        } else if self.passes_user_details {
-            warnings.push(
-                "--pass: a pattern matches /current/user/details, which needs a token all the same",
-            );
         }
         warnings
     }
@@ -275,13 +269,6 @@ fn token_cookie(args: &RulesArgs) -> Result<Option<String>, Failure> {
         }
         name => Ok(name.map(ToOwned::to_owned)),
     }
-}
-
-/// Tried on paths that nobody lists on purpose.
-fn matches_everything(pass_list: &PassList) -> bool {
-    ["/postern-probe", "/postern-probe/2/3/4.x"]
-        .iter()
-        .all(|path| pass_list.matches(path))
 }
 
 /// The context path is the application's name (contract §1).
@@ -618,22 +605,6 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(config.warnings().len(), 3);
-    }
-
-    #[test]
-    fn a_pass_list_that_lists_everything_is_warned_about() {
-        for (pattern, warnings) in [
-            ("/**", 1),
-            ("/*/**,/a", 1),
-            ("/*,/*/**", 1),
-            ("/*", 0),
-            ("/static/**", 0),
-            ("/current/**", 1),
-            ("/**/*.js", 0),
-        ] {
-            let config = with(&["--pass", pattern]).unwrap();
-            assert_eq!(config.warnings().len(), warnings, "{pattern}");
-        }
     }
 
     #[test]

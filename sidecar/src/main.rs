@@ -6,6 +6,7 @@ mod admission;
 mod answer;
 mod background;
 mod bypass;
+mod check;
 mod cli;
 mod client_stream;
 mod client_tls;
@@ -45,7 +46,6 @@ mod user_header;
 mod verified_tokens;
 mod wait;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,7 +54,6 @@ use process::{command_line, healthcheck, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
-use crate::keys::source::KeySource;
 
 /// A request makes some eighty allocations, nearly all of them within Pingora. Tests have one that
 /// counts.
@@ -69,7 +68,11 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     match command_line::parse::<Cli>()?.command {
         Command::Serve(args) => serve(&args),
-        Command::Check(args) => check(&args),
+        Command::Check(args) => {
+            install_tls_provider()?;
+            telemetry::check(&log_filter(&args.logs.log_level))?;
+            check::run(&args)
+        }
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
         }
@@ -115,26 +118,4 @@ fn log_filter(asked: &str) -> String {
         "pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,hickory_net=error,\
          hickory_resolver=error,{registry},{asked}"
     )
-}
-
-fn check(args: &ServeArgs) -> Result<(), Failure> {
-    install_tls_provider()?;
-    telemetry::check(&log_filter(&args.logs.log_level))?;
-    let config = Config::new(args)?;
-    let warnings: String = config
-        .warnings()
-        .iter()
-        .map(|warning| format!("# warning: {warning}\n"))
-        .collect();
-    // Certificates and files of keys are part of the configuration.
-    KeySource::new(config.key_source)?;
-    let text = toml::to_string(args).map_err(|error| {
-        Failure::Software(format!("the configuration cannot be shown: {error}"))
-    })?;
-    // The file may not hold the secret itself: what is printed is to be a usable one.
-    let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
-    let text = warnings + &text + secret.unwrap_or_default();
-    // A reader who has seen enough may close the pipe.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
 }

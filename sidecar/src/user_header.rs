@@ -168,6 +168,8 @@ fn utf16_units(character: char) -> impl Iterator<Item = u16> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use proptest::prelude::*;
+
     use super::*;
 
     fn header() -> UserHeader {
@@ -210,6 +212,33 @@ mod tests {
             assert_eq!(header().user(&value).unwrap(), user(nick_name));
             let parsed: serde_json::Value = serde_json::from_slice(value.as_bytes()).unwrap();
             assert_eq!(parsed["nickName"], nick_name);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_a_user_s_fields_are_the_value_is_visible_ascii_and_reads_back(
+            fields in prop::collection::btree_map(
+                prop::sample::select(CurrentUserDetails::FIELDS),
+                prop_oneof![".{0,30}", "[\\x00-\\x1f\\x7f-\\u{a0}\\u{d7ff}\\u{e000}\\u{10ffff}\"\\\\]{0,30}"],
+                0..8,
+            ),
+            limit in 2..2000_usize,
+        ) {
+            let user: CurrentUserDetails =
+                serde_json::from_value(serde_json::to_value(&fields).unwrap()).unwrap();
+            let unlimited = UserHeader::new("X-Current-User", usize::MAX).unwrap();
+            let value = unlimited.value(&user).unwrap();
+            prop_assert!(value.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~')));
+            prop_assert_eq!(unlimited.user(&value).unwrap(), user.clone());
+            let limited = UserHeader::new("X-Current-User", limit).unwrap().value(&user);
+            if value.len() <= limit {
+                prop_assert_eq!(limited, Ok(value));
+            } else {
+                prop_assert_eq!(limited, Err(Rejection::IdentityTooLarge));
+            }
         }
     }
 

@@ -23,7 +23,6 @@ pub mod fake_auth_server;
 pub mod h2_client;
 pub mod h2_service;
 pub mod issuer;
-pub mod keys;
 pub mod loopback;
 pub mod message;
 pub mod openapi;
@@ -44,6 +43,7 @@ pub mod template;
 pub mod tls;
 pub mod tls_service;
 pub mod token_forge;
-pub mod token_rows;
 pub mod users_file;
 pub mod wait;
+
+pub use attacks::{keys, token_rows};

@@ -15,6 +15,7 @@ mod e2e {
     mod auth_server_paths;
     mod auth_server_tls;
     mod bodies;
+    mod check;
     mod client_tls;
     mod command_line;
     mod conformance;

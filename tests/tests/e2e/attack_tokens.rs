@@ -1,4 +1,4 @@
-//! `data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
+//! `contract/attacks/data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
 
 use contract::bearer;
 use contract::keys::{KeySet, VerificationKey};
@@ -10,7 +10,7 @@ use tests::clock::within_one_second;
 use tests::keys::{SigningKey, SigningType};
 use tests::message::Message;
 use tests::stack::ForgedStack;
-use tests::tables::{self, Verdicts};
+use tests::tables::Verdicts;
 use tests::token_forge::{Forge, encode, payload_of};
 use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
 
@@ -18,7 +18,7 @@ use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
 const AUTHORIZATION_CAP: usize = 8 * 1024;
 
 fn rows() -> Vec<TokenRow> {
-    tables::load::<TokenTable>("attack_tokens.toml").token
+    TokenTable::load().unwrap().token
 }
 
 #[test]

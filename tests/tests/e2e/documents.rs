@@ -1,5 +1,5 @@
 //! Documents that are held to the truth: the configuration reference to `--help`, the table of
-//! `README.md` to the tests that exist, the API document to the table of rejections, the OpenAPI document to its own schema rules.
+//! `README.md` and the threat model to the tests that exist, the API document to the table of rejections, the OpenAPI document to its own schema rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -158,15 +158,9 @@ fn every_flag_of_serve_has_its_environment_variable() {
 #[test]
 fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
     let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let sources: String = rust_files(&repository().join("tests/tests"))
-        .iter()
-        .map(|file| fs::read_to_string(file).unwrap())
-        .collect();
+    let sources = test_sources();
     let existing: Vec<&str> = test_names(&sources);
-    let named: Vec<&str> = readme
-        .split('`')
-        .filter(|word| is_test_name(word))
-        .collect();
+    let named = names_of_tests(&readme);
     for name in &named {
         assert!(
             existing.contains(name),
@@ -178,11 +172,69 @@ fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
     }
 }
 
-/// The functions behind `#[test]`.
+#[test]
+fn the_threat_model_names_only_tests_that_exist() {
+    let document = fs::read_to_string(repository().join("docs/security.md")).unwrap();
+    let sources = test_sources();
+    let existing: Vec<&str> = test_names(&sources);
+    let named = names_of_tests(&document);
+    assert!(named.len() > 40, "the document has lost its tests");
+    for name in named {
+        assert!(
+            existing.contains(&name),
+            "docs/security.md names {name}, which does not exist"
+        );
+    }
+}
+
+/// What is fuzzed is what is shipped: the packages of both have one version.
+#[test]
+fn the_fuzz_targets_are_locked_to_the_versions_of_the_product() {
+    let shipped = locked("Cargo.lock");
+    for (name, version) in locked("fuzz/Cargo.lock") {
+        let known: Vec<_> = shipped.iter().filter(|(other, _)| *other == name).collect();
+        let same = known.iter().any(|(_, other)| *other == version);
+        assert!(
+            known.is_empty() || same,
+            "fuzz/Cargo.lock has {name} {version}: see scripts/fuzz.sh"
+        );
+    }
+}
+
+/// Name and version of each package of a lock file.
+fn locked(file: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(repository().join(file)).unwrap();
+    let lock: toml::Table = toml::from_str(&text).unwrap();
+    let packages = lock["package"].as_array().unwrap();
+    let text = |value: &toml::Value| value.as_str().unwrap().to_owned();
+    packages
+        .iter()
+        .map(|package| (text(&package["name"]), text(&package["version"])))
+        .collect()
+}
+
+/// The end-to-end tests and the properties of the contract crate.
+fn test_sources() -> String {
+    ["tests/tests", "contract/tests"]
+        .iter()
+        .flat_map(|directory| rust_files(&repository().join(directory)))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect()
+}
+
+/// The functions behind `#[test]`, those within a macro too.
 fn test_names(source: &str) -> Vec<&str> {
     let after_attribute = source.split("#[test]\n").skip(1);
     after_attribute
-        .filter_map(|rest| rest.strip_prefix("fn ")?.split('(').next())
+        .filter_map(|rest| rest.trim_start().strip_prefix("fn ")?.split('(').next())
+        .collect()
+}
+
+/// What a document names in backquotes.
+fn names_of_tests(document: &str) -> Vec<&str> {
+    document
+        .split('`')
+        .filter(|word| is_test_name(word))
         .collect()
 }
 

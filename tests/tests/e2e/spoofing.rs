@@ -93,6 +93,35 @@ fn lesson_a2_and_a3_on_a_protected_path_the_service_sees_the_verified_user_and_n
     }
 }
 
+/// The forgeries that name `Connection` are left out: that field is the handshake's.
+#[test]
+fn lesson_c22_an_upgrade_carries_the_verified_user_and_nobody_else() {
+    let stack = stack();
+    let client = stack.sidecar.bearing(&stack.token());
+    let handshake = [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
+    let names_connection = |forgery: &&&[&str]| forgery[0].starts_with("Connection");
+    for forgery in FORGERIES
+        .iter()
+        .filter(|forgery| !names_connection(forgery))
+    {
+        let request = forged(forged(client.request("GET", "/ws"), forgery), &handshake);
+        let answer = client.send(&request);
+        assert_eq!(answer.status(), 200, "{forgery:?}");
+        let received = stack.service.last_request();
+        assert!(!received.header("Upgrade").is_empty(), "{forgery:?}");
+        let users = users_seen(&received);
+        assert!(
+            matches!(&users[..], [one] if one.contains("alice")),
+            "{forgery:?}: {users:?}"
+        );
+    }
+}
+
 #[test]
 fn lesson_c22_on_a_pass_listed_path_the_service_sees_no_user_at_all() {
     let stack = stack();

@@ -1,0 +1,109 @@
+//! Placeholders in the data tables: `{{name}}` and `{{name:argument}}`, replaced by bytes.
+
+/// Replaces every placeholder. `named` knows the table's own; the general ones are
+/// `{{repeat:COUNT:TEXT}}` and `{{hex:BYTES}}`. An unknown one stays as it is written, for the table's
+/// reader to find: a typing error must not pass.
+pub fn fill(template: &str, named: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut filled = Vec::new();
+    let mut rest = template;
+    while let Some((before, placeholder, after)) = next_placeholder(rest) {
+        filled.extend_from_slice(before.as_bytes());
+        let bytes = named(placeholder).or_else(|| general(placeholder));
+        filled.extend(bytes.unwrap_or_else(|| format!("{{{{{placeholder}}}}}").into_bytes()));
+        rest = after;
+    }
+    filled.extend_from_slice(rest.as_bytes());
+    filled
+}
+
+/// Whether a placeholder was left.
+pub fn is_unfilled(filled: &[u8]) -> bool {
+    filled.windows(2).any(|pair| pair == b"{{")
+}
+
+/// `{{now}}`, `{{now+60}}`, `{{now-60}}`.
+pub fn moment(placeholder: &str, now: i64) -> Option<Vec<u8>> {
+    number(placeholder, |name| (name == "now").then_some(now))
+        .map(|number| number.to_string().into_bytes())
+}
+
+/// A sum of numbers and names, such as `now-leeway+1`.
+pub fn number(sum: &str, named: impl Fn(&str) -> Option<i64>) -> Option<i64> {
+    if sum.is_empty() {
+        return None;
+    }
+    let term = |term: &str| named(term).or_else(|| term.parse().ok());
+    let mut terms = sum.split_inclusive(['+', '-']);
+    let (mut total, mut sign) = (0, '+');
+    terms.try_for_each(|part| {
+        let value = term(part.trim_end_matches(['+', '-']))?;
+        total += if sign == '-' { -value } else { value };
+        sign = part.chars().next_back()?;
+        Some(())
+    })?;
+    Some(total)
+}
+
+fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once("{{")?;
+    let (placeholder, after) = rest.split_once("}}")?;
+    Some((before, placeholder, after))
+}
+
+fn general(placeholder: &str) -> Option<Vec<u8>> {
+    let (kind, argument) = placeholder.split_once(':')?;
+    match kind {
+        "hex" => argument.as_bytes().chunks(2).map(hex_byte).collect(),
+        "repeat" => {
+            let (count, text) = argument.split_once(':')?;
+            Some(text.repeat(count.parse().ok()?).into_bytes())
+        }
+        _ => None,
+    }
+}
+
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fill, is_unfilled, moment, number};
+
+    #[test]
+    fn placeholders_become_bytes_and_json_braces_stay() {
+        let filled = fill(
+            r#"{"a":{"exp":{{now-5}}}} {{hex:00ff}} {{repeat:3:ab}} {}"#,
+            |name| moment(name, 100),
+        );
+        assert_eq!(filled, b"{\"a\":{\"exp\":95}} \x00\xff ababab {}");
+    }
+
+    #[test]
+    fn what_is_no_placeholder_is_found() {
+        for (template, unfilled) in [("{{nwo}}", true), ("{{x", true), ("{}{", false)] {
+            let filled = fill(template, |name| moment(name, 100));
+            assert_eq!(is_unfilled(&filled), unfilled, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_a_sum_of_names_and_numbers() {
+        let named = |name: &str| {
+            [("now", 100), ("leeway", 30)]
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| *value)
+        };
+        for (sum, expected) in [
+            ("now", Some(100)),
+            ("now-leeway+1", Some(71)),
+            ("now+60", Some(160)),
+            ("7", Some(7)),
+            ("", None),
+            ("then+1", None),
+        ] {
+            assert_eq!(number(sum, named), expected, "{sum}");
+        }
+    }
+}

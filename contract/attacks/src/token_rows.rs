@@ -1,0 +1,392 @@
+//! `attack_tokens.toml`: how each row's `Authorization` lines are made.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::keys::SigningType;
+use crate::template::{fill, number};
+use crate::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
+
+/// `attack_tokens.toml`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenTable {
+    /// Requests, each with its verdict.
+    pub token: Vec<TokenRow>,
+}
+
+impl TokenTable {
+    /// The table.
+    ///
+    /// # Errors
+    /// None in a program whose tests have passed.
+    pub fn load() -> Result<Self, toml::de::Error> {
+        toml::from_str(include_str!("../data/attack_tokens.toml"))
+    }
+}
+
+/// The settings of the verifier that a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// The defaults: `exp` required, 30 seconds of leeway.
+    #[default]
+    Default,
+    /// `--issuer auth`
+    Issuer,
+    /// `--audience orders`
+    Audience,
+    /// `--allow-no-exp`
+    NoExpiry,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Default, Self::Issuer, Self::Audience, Self::NoExpiry];
+
+    /// The sidecar's flags for it.
+    pub const fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Default => &[],
+            Self::Issuer => &["--issuer", "auth"],
+            Self::Audience => &["--audience", "orders"],
+            Self::NoExpiry => &["--allow-no-exp"],
+        }
+    }
+}
+
+/// How the trusted key is known to the verifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeySetShape {
+    /// One key without a name, as the contract's endpoint gives it.
+    #[default]
+    Nameless,
+    /// Keys that are selected by `kid`, as a JWKS gives them.
+    Named,
+}
+
+/// Whose claims a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// Those that every token has.
+    #[default]
+    Any,
+    /// Those of the contract, which tokens of other issuers do not have.
+    Contract,
+}
+
+/// The verifier as it is set, as far as rows depend on it.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The time of the request, in seconds since the epoch.
+    pub now: i64,
+    /// The name of the trusted key.
+    pub kid: String,
+    /// The issuer that is asked for, or one that nobody asked about.
+    pub issuer: String,
+    /// The audience that is asked for, or one that nobody asked about.
+    pub audience: String,
+    /// Seconds by which clocks may differ.
+    pub leeway: i64,
+    /// The longest `Authorization` value.
+    pub cap: i64,
+    /// Laid over the claims of a good token, for who wants more of one.
+    pub claims: Value,
+}
+
+impl Setting {
+    /// The defaults of the programs, for issuer and audience the values of [`Policy::flags`].
+    pub fn of_defaults(kid: &str, now: i64) -> Self {
+        Self {
+            now,
+            kid: kid.to_owned(),
+            issuer: "auth".to_owned(),
+            audience: "orders".to_owned(),
+            leeway: 30,
+            cap: 8192,
+            claims: Value::Null,
+        }
+    }
+
+    fn number(&self, sum: &str) -> Option<i64> {
+        number(sum, |name| match name {
+            "now" => Some(self.now),
+            "leeway" => Some(self.leeway),
+            "cap" => Some(self.cap),
+            _ => None,
+        })
+    }
+
+    /// What a placeholder stands for that every part of a row may have.
+    fn fill(&self, text: &str, named: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
+        fill(text, |placeholder| {
+            let repeated = || {
+                let (count, text) = placeholder.strip_prefix("repeat:")?.split_once(':')?;
+                let count = usize::try_from(self.number(count)?.max(0)).ok()?;
+                Some(text.repeat(count).into_bytes())
+            };
+            let known = match placeholder {
+                "kid" => Some(self.kid.as_bytes().to_vec()),
+                "issuer" => Some(json_text(&self.issuer)),
+                "issuer:swapped" => Some(json_text(&swapped_case(&self.issuer))),
+                "audience" => Some(json_text(&self.audience)),
+                sum => self
+                    .number(sum)
+                    .map(|number| number.to_string().into_bytes()),
+            };
+            named(placeholder).or(known).or_else(repeated)
+        })
+    }
+}
+
+/// As it stands between the quotes of a JSON string.
+fn json_text(text: &str) -> Vec<u8> {
+    let quoted = Value::from(text).to_string();
+    quoted.as_bytes()[1..quoted.len() - 1].to_vec()
+}
+
+/// Another text even where there is no letter.
+fn swapped_case(text: &str) -> String {
+    let swap = |c: char| {
+        if c.is_ascii_uppercase() {
+            c.to_ascii_lowercase()
+        } else {
+            c.to_ascii_uppercase()
+        }
+    };
+    let swapped: String = text.chars().map(swap).collect();
+    if swapped == text {
+        format!("{text} ")
+    } else {
+        swapped
+    }
+}
+
+/// One row, made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attack {
+    /// The request's credentials, as header lines.
+    pub lines: Vec<Vec<u8>>,
+    /// What the token says; `None` where it says nothing that could be read.
+    pub claims: Option<Value>,
+}
+
+/// One row.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRow {
+    /// The statement.
+    pub name: String,
+    /// Where it comes from: a lesson, an RFC, an advisory.
+    pub source: String,
+    /// The signing types it is tried with; all three where left out.
+    #[serde(default = "all_types")]
+    pub signing: Vec<SigningType>,
+    /// The verifier's settings.
+    #[serde(default)]
+    pub policy: Policy,
+    /// How the key is known. `named` rows are tried on the contract crate and on the auth server,
+    /// which knows its keys by name; the sidecar of the table is fed by a server without key set.
+    #[serde(default)]
+    pub keys: KeySetShape,
+    /// The JOSE header as text; `{"alg":"<the key's>","typ":"JWT"}` where left out.
+    header: Option<String>,
+    /// The payload as text; good claims where left out.
+    payload: Option<String>,
+    /// JSON laid over the good claims; a null removes one.
+    change: Option<String>,
+    /// How it is signed.
+    #[serde(default)]
+    signature: Signature,
+    /// The token's form; `{{header}}.{{payload}}.{{signature}}` where left out.
+    token: Option<String>,
+    /// Header lines; `Authorization: Bearer {{token}}` where left out.
+    lines: Option<Vec<String>>,
+    /// The query string of the request.
+    pub query: Option<String>,
+    /// The setting under which the row does not hold.
+    #[serde(default)]
+    pub unless: Option<Policy>,
+    /// Whose claims it is about.
+    #[serde(default)]
+    pub claims: Subject,
+    /// `accepted`, or status and reason code: `401 token_signature`.
+    pub expect: String,
+    /// The verdict where keys have names, if that is another.
+    expect_named: Option<String>,
+}
+
+impl TokenRow {
+    /// The request's credentials under the defaults, as header lines.
+    pub fn header_lines(&self, forge: &Forge, kid: &str, now: i64) -> Vec<Vec<u8>> {
+        self.attack(forge, &Setting::of_defaults(kid, now)).lines
+    }
+
+    /// The row made under `setting`.
+    pub fn attack(&self, forge: &Forge, setting: &Setting) -> Attack {
+        let payload = self.payload(setting);
+        let token = self.token(forge, setting, &payload);
+        let named = |name: &str| (name == "token").then(|| token.clone());
+        let lines = match &self.lines {
+            Some(lines) => lines.iter().map(|line| setting.fill(line, named)).collect(),
+            None => vec![setting.fill("Authorization: Bearer {{token}}", named)],
+        };
+        Attack {
+            lines,
+            claims: serde_json::from_slice(&payload).ok(),
+        }
+    }
+
+    /// Whether it is a token in the usual place, and nothing else about the request is odd.
+    pub const fn is_about_the_token(&self) -> bool {
+        self.lines.is_none()
+    }
+
+    /// Whether it sends a header field of this name.
+    pub fn sends(&self, name: &str) -> bool {
+        let is_named = |line: &String| line.split(':').next() == Some(name);
+        self.lines.iter().flatten().any(is_named)
+    }
+
+    /// The shapes in which the key is known that this row is about.
+    pub fn shapes(&self) -> Vec<KeySetShape> {
+        match (self.keys, &self.expect_named) {
+            (KeySetShape::Nameless, Some(_)) => vec![KeySetShape::Nameless, KeySetShape::Named],
+            (shape, _) => vec![shape],
+        }
+    }
+
+    /// `accepted`, or status and reason code, where keys are known so.
+    pub fn expected(&self, shape: KeySetShape) -> &str {
+        match (shape, &self.expect_named) {
+            (KeySetShape::Named, Some(expected)) => expected,
+            _ => &self.expect,
+        }
+    }
+
+    /// `None` when the row must be accepted, else status and reason code.
+    pub fn refusal(&self) -> Option<(u16, &str)> {
+        let (status, reason) = self.expect.split_once(' ')?;
+        Some((status.parse().ok()?, reason))
+    }
+
+    fn token(&self, forge: &Forge, setting: &Setting, payload: &[u8]) -> Vec<u8> {
+        let algorithm = forge.trusted().signing_type().algorithm();
+        let header = self.header.as_ref().map_or_else(
+            || forge.plain_header().into_bytes(),
+            |text| {
+                setting.fill(text, |name| match name {
+                    "alg" => Some(algorithm.as_bytes().to_vec()),
+                    "stranger" => Some(encode(&forge.stranger().public_der()).into_bytes()),
+                    _ => None,
+                })
+            },
+        );
+        let input = signing_input(&header, payload);
+        let signature = encode(&forge.sign(self.signature, &input));
+        let form = self
+            .token
+            .as_deref()
+            .unwrap_or("{{header}}.{{payload}}.{{signature}}");
+        setting.fill(form, |part| match part {
+            "header" => Some(encode(&header).into_bytes()),
+            "payload" => Some(encode(payload).into_bytes()),
+            "signature" => Some(signature.clone().into_bytes()),
+            _ => None,
+        })
+    }
+
+    fn payload(&self, setting: &Setting) -> Vec<u8> {
+        if let Some(text) = &self.payload {
+            return setting.fill(text, |_| None);
+        }
+        let mut good = json!({"iss": setting.issuer});
+        lay_over(&mut good, &setting.claims);
+        let mut claims = claims(setting.now, &good);
+        if let Some(change) = self.change(setting) {
+            lay_over(&mut claims, &change);
+        }
+        claims.to_string().into_bytes()
+    }
+
+    fn change(&self, setting: &Setting) -> Option<Value> {
+        let text = setting.fill(self.change.as_ref()?, |_| None);
+        serde_json::from_slice(&text).ok()
+    }
+}
+
+fn all_types() -> Vec<SigningType> {
+    SigningType::ALL.to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::template::is_unfilled;
+
+    #[test]
+    fn every_row_can_be_made_and_says_what_is_expected() {
+        let table = TokenTable::load().unwrap();
+        assert!(table.token.len() >= 200, "the table has lost rows");
+        for signing_type in SigningType::ALL {
+            let forge = Forge::new(signing_type);
+            let setting = Setting::of_defaults("kid", 1_800_000_000);
+            for row in &table.token {
+                let name = &row.name;
+                for line in row.attack(&forge, &setting).lines {
+                    assert!(!is_unfilled(&line), "{name}: {}", line.escape_ascii());
+                }
+                for text in [&row.header, &row.payload].into_iter().flatten() {
+                    let named = |name: &str| matches!(name, "alg" | "stranger").then(Vec::new);
+                    assert!(!is_unfilled(&setting.fill(text, named)), "{name}");
+                }
+                assert_eq!(
+                    row.change.is_some(),
+                    row.change(&setting).is_some(),
+                    "{name}"
+                );
+                for expected in [Some(&row.expect), row.expect_named.as_ref()]
+                    .into_iter()
+                    .flatten()
+                {
+                    let known = expected == "accepted" || expected.split_once(' ').is_some();
+                    assert!(known, "{name}: {expected}");
+                }
+                assert_eq!(row.expect != "accepted", row.refusal().is_some(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_follows_the_setting() {
+        let forge = Forge::new(SigningType::Hmac);
+        let setting = Setting {
+            issuer: "https://a\"b/".to_owned(),
+            leeway: 5,
+            cap: 100,
+            claims: json!({"aud": "shop"}),
+            ..Setting::of_defaults("kid", 1000)
+        };
+        let table = TokenTable::load().unwrap();
+        let made = |name: &str| {
+            let row = table.token.iter().find(|row| row.name == name).unwrap();
+            row.attack(&forge, &setting)
+        };
+        let claims = |name: &str| made(name).claims.unwrap();
+        assert_eq!(
+            claims("issuer asked for: the right one")["iss"],
+            setting.issuer
+        );
+        assert_eq!(
+            claims("issuer asked for: another case")["iss"],
+            "HTTPS://A\"B/"
+        );
+        assert_eq!(claims("exp at the edge of the leeway")["exp"], 995);
+        assert_eq!(claims("no extraInfo")["aud"], "shop");
+        let largest = &made("exactly the cap of 8 KiB").lines[0];
+        assert_eq!(largest.len(), "Authorization: ".len() + 100);
+    }
+}

@@ -1,0 +1,301 @@
+//! What holds for whatever arrives. The values are made up by `proptest`, which shows the smallest that fails.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use attacks::keys::SigningType;
+use attacks::token_forge::Forge;
+use contract::bearer;
+use contract::claims::Claims;
+use contract::interceptor::{Interceptor, Judgement};
+use contract::keys::{KeySet, VerificationKey};
+use contract::path_patterns::PassList;
+use contract::rejection::Rejection;
+use contract::request_path::RequestPath;
+use contract::verifier::VerificationPolicy;
+use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::json;
+
+const NOW: i64 = 1_800_000_000;
+/// The alphabet of `token68` (RFC 9110 §11.2).
+const TOKEN68: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=";
+
+fn key_set(forge: &Forge) -> KeySet {
+    let trusted = forge.trusted();
+    let signing_type = trusted.signing_type().name().parse().unwrap();
+    KeySet::nameless(VerificationKey::parse(signing_type, &trusted.served()).unwrap())
+}
+
+fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
+    let mut headers = HeaderMap::new();
+    let value = HeaderValue::from_bytes(value).map_err(|_| Rejection::RequestMalformed)?;
+    headers.insert(AUTHORIZATION, value);
+    let token = bearer::from_headers(&headers, 8192)?.ok_or(Rejection::TokenMissing)?;
+    let policy = VerificationPolicy {
+        issuer: None,
+        audience: None,
+        leeway_seconds: 30,
+        require_expiry: true,
+        mapping: None,
+    };
+    policy.verify_at(keys, token, NOW)
+}
+
+fn bearing(token: &[u8]) -> Vec<u8> {
+    [b"Bearer ", token].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_bytes_are_answered_and_never_verified(
+        bytes in vec(any::<u8>(), 0..300),
+        token in vec(prop::sample::select(TOKEN68), 0..300),
+        header in vec(any::<u8>(), 0..40),
+        payload in ".{0,60}",
+    ) {
+        let forge = Forge::new(SigningType::Hmac);
+        let keys = key_set(&forge);
+        let unsigned = attacks::token_forge::signing_input(&header, payload.as_bytes());
+        let unsigned = format!("{unsigned}.{}", String::from_utf8_lossy(&token));
+        for value in [bytes.clone(), bearing(&bytes), bearing(&token), bearing(unsigned.as_bytes())] {
+            prop_assert!(verify(&keys, &value).is_err());
+        }
+    }
+
+    #[test]
+    fn a_token_says_what_was_signed_whatever_that_is(
+        username in ".{1,40}", user_id in ".{1,40}", nick_name in ".{0,40}", grade in ".{0,40}",
+    ) {
+        let forge = Forge::new(SigningType::Ecdsa);
+        let changes = json!({
+            "username": username, "userId": user_id, "nickName": nick_name, "extraInfo": {"grade": grade},
+        });
+        let claims = verify(&key_set(&forge), &bearing(forge.token(NOW, &changes).as_bytes())).unwrap();
+        prop_assert_eq!(&claims.username, &username);
+        let user = claims.into_user_details();
+        prop_assert_eq!(user.id, Some(user_id));
+        prop_assert_eq!(user.account, Some(username));
+        prop_assert_eq!(user.nick_name, Some(nick_name));
+        prop_assert_eq!(user.grade, Some(grade));
+    }
+
+    #[test]
+    fn a_token_with_a_byte_more_or_less_is_refused(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let forge = Forge::new(SigningType::Hmac);
+        let (keys, token) = (key_set(&forge), forge.token(NOW, &json!({})).into_bytes());
+        let at = at.index(token.len());
+        let mut shorter = token.clone();
+        shorter.remove(at);
+        let mut longer = token;
+        longer.insert(at, byte);
+        // A space between scheme and token is no part of the token.
+        let only_a_space = at == 0 && byte == b' ';
+        prop_assert!(verify(&keys, &bearing(&shorter)).is_err());
+        prop_assert!(only_a_space || verify(&keys, &bearing(&longer)).is_err());
+    }
+}
+
+/// Every byte, whatever it is changed into. The last letter of a part may hold bits that no byte comes
+/// of: a decoder that drops them takes several spellings for one token. Here there is one, the others
+/// are malformed (RFC 7515 §2, RFC 4648 §3.5).
+#[test]
+fn a_token_with_any_byte_changed_is_refused() {
+    for signing_type in SigningType::ALL {
+        let forge = Forge::new(signing_type);
+        let (keys, token) = (key_set(&forge), forge.token(NOW, &json!({})).into_bytes());
+        assert!(verify(&keys, &bearing(&token)).is_ok());
+        let ends: Vec<usize> = (0..token.len())
+            .filter(|&at| token.get(at + 1).is_none_or(|&next| next == b'.'))
+            .collect();
+        for at in 0..token.len() {
+            // Elsewhere a neighbour in the alphabet, another case and what is no base64url stand for all.
+            let others: Vec<u8> = match token[at] {
+                _ if ends.contains(&at) => (0x20..=0xff).collect(),
+                byte => vec![byte ^ 1, byte ^ 0x20, b'=', b'.', b'+', 0x20, 0x80],
+            };
+            for other in others.into_iter().filter(|other| *other != token[at]) {
+                let mut changed = token.clone();
+                changed[at] = other;
+                assert!(
+                    verify(&keys, &bearing(&changed)).is_err(),
+                    "{signing_type:?}: {other:#04x} for {:#04x} at {at} of {}",
+                    token[at],
+                    token.len()
+                );
+            }
+        }
+    }
+}
+
+const CONTEXT: &str = "/orders";
+const OPEN: [&str; 2] = ["/static/**", "/a/*.css"];
+
+fn passes(path: &[u8]) -> Option<bool> {
+    let list = PassList::parse(OPEN).unwrap();
+    let interceptor = Interceptor::new(CONTEXT.parse().unwrap(), list, 8192);
+    match interceptor.judge(&Method::GET, path, &HeaderMap::new()) {
+        Judgement::Pass => Some(true),
+        Judgement::Reject(Rejection::TokenMissing) => Some(false),
+        _ => None,
+    }
+}
+
+/// Pieces of paths that mean something to somebody.
+fn piece() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "orders",
+        "static",
+        "a",
+        "x.css",
+        "admin",
+        "current",
+        "user",
+        "details",
+        "/",
+        "//",
+        "/",
+        ".",
+        "..",
+        ";",
+        ";a=b",
+        "..;",
+        "\\",
+        "%2e",
+        "%2E%2e",
+        "%2f",
+        "%2F",
+        "%5c",
+        "%252e",
+        "%252f",
+        "%25",
+        "%",
+        "%00",
+        "%20",
+        "%c3%a9",
+        "%c0%af",
+        "%c0%ae",
+        "%e0%80%af",
+        "%ef%bc%8f",
+        "%u002f",
+        "?",
+        "#",
+        "%23",
+        "%3f",
+        "%3b",
+        "%0a",
+        "...",
+        "%41",
+        "~",
+        "*",
+    ]);
+    prop_oneof![9 => known.prop_map(str::to_owned), 1 => ".{0,2}"]
+}
+
+/// A path that is open, its letters escaped here and there, and something put into it.
+fn disguised() -> impl Strategy<Value = String> {
+    let open = prop::sample::select(vec![
+        "/orders/static/x",
+        "/orders/static/",
+        "/orders/a/x.css",
+    ]);
+    let escape = prop_oneof![40 => Just(0_u8), 1 => Just(1), 1 => Just(2)];
+    let escaping = vec(escape, 20);
+    (
+        open,
+        escaping,
+        any::<prop::sample::Index>(),
+        vec(piece(), 0..4),
+    )
+        .prop_map(|(open, escaping, at, pieces)| {
+            let mut path: Vec<String> = open
+                .chars()
+                .zip(escaping)
+                .map(|(letter, escape)| match escape {
+                    0 => letter.to_string(),
+                    1 => format!("%{:02x}", u32::from(letter)),
+                    _ => format!("%25{:02X}", u32::from(letter)),
+                })
+                .collect();
+            path.insert(at.index(path.len()), pieces.concat());
+            path.concat()
+        })
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let anything = vec(piece(), 0..12).prop_map(|pieces| format!("/orders/{}", pieces.concat()));
+    prop_oneof![anything, disguised()]
+}
+
+/// As a service reads it that undoes escapes as long as there are any, takes backslashes for slashes, drops
+/// parameters and what stands behind a NUL, and then resolves dots.
+fn lenient(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut path = path.to_vec();
+    loop {
+        let next = unescaped(&path);
+        if next == path {
+            break;
+        }
+        path = next;
+    }
+    let text = String::from_utf8_lossy(&path).replace('\u{ff0f}', "/");
+    let end = text.find(['\0', '?', '#']).unwrap_or(text.len());
+    let mut segments: Vec<Vec<u8>> = Vec::new();
+    for segment in text[..end].split(['/', '\\']) {
+        match segment.split(';').next().unwrap_or_default().trim_end() {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            name => segments.push(name.as_bytes().to_vec()),
+        }
+    }
+    segments
+}
+
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let escape = digits
+            .filter(|_| first == b'%')
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escape.unwrap_or(first));
+        rest = if escape.is_some() { &tail[2..] } else { tail };
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_passes_is_decided_by_the_canonical_path_alone(path in path()) {
+        let list = PassList::parse(OPEN).unwrap();
+        let context: contract::path_patterns::ContextPath = CONTEXT.parse().unwrap();
+        let decision = passes(path.as_bytes());
+        match RequestPath::parse(path.as_bytes()) {
+            Err(_) => prop_assert_eq!(decision, None),
+            Ok(parsed) => {
+                let relative = parsed.canonical().and_then(|canonical| context.strip(canonical));
+                let listed = relative.is_some_and(|relative| list.matches(relative));
+                prop_assert_eq!(decision, Some(listed));
+            }
+        }
+    }
+
+    #[test]
+    fn no_encoding_of_a_path_opens_what_a_lenient_service_reads_differently(path in path()) {
+        if passes(path.as_bytes()) == Some(true) {
+            let read = lenient(path.as_bytes());
+            let below = |names: &[&str]| {
+                let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+                read.starts_with(&names)
+            };
+            let is_css = below(&["orders", "a"]) && read.len() == 3 && read[2].ends_with(b".css");
+            prop_assert!(is_css || below(&["orders", "static"]), "{path}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! `sidecar check`: the configuration that would be in effect, and what it withstands.
+//!
+//! The attacks are put before the very rules that `serve` would judge by, with keys made for the purpose;
+//! what should become of each is worked out from the settings, not asked of the rules.
+
+use std::io::Write;
+
+use process::clock::unix_now;
+use process::exit::Failure;
+
+use crate::cli::ServeArgs;
+use crate::config::Config;
+use crate::keys::source::KeySource;
+
+mod judge;
+mod paths;
+mod tokens;
+
+/// The command.
+///
+/// # Errors
+/// When the configuration cannot be used, or lets an attack through.
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let config = Config::new(args)?;
+    let warnings: String = config
+        .warnings()
+        .iter()
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
+    let report = attack(args, &config)?;
+    // Certificates and files of keys are part of the configuration.
+    KeySource::new(config.key_source)?;
+    let text = toml::to_string(args).map_err(|error| {
+        Failure::Software(format!("the configuration cannot be shown: {error}"))
+    })?;
+    // The file may not hold the secret itself: what is printed is to be a usable one.
+    let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
+    let text = warnings + &text + secret.unwrap_or_default() + &report.to_string();
+    // A reader who has seen enough may close the pipe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    report.verdict()
+}
+
+fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
+    let tokens = tokens::attack(args, config, unix_now())?;
+    let paths = paths::attack(&args.rules, &config.rules)?;
+    Ok(Report { tokens, paths })
+}
+
+/// What became of one kind of attack.
+#[derive(Debug, Default)]
+struct Outcome {
+    refused: usize,
+    accepted: usize,
+    /// One line for each that did not end as it should.
+    surprises: Vec<String>,
+}
+
+impl Outcome {
+    fn count(&mut self, was_refused: bool) {
+        if was_refused {
+            self.refused += 1;
+        } else {
+            self.accepted += 1;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Report {
+    /// `None` where the table has no tokens for the algorithms that are allowed.
+    tokens: Option<Outcome>,
+    paths: Outcome,
+}
+
+impl Report {
+    fn surprises(&self) -> impl Iterator<Item = &String> {
+        let tokens = self.tokens.iter().flat_map(|tokens| &tokens.surprises);
+        tokens.chain(&self.paths.surprises)
+    }
+
+    fn verdict(&self) -> Result<(), Failure> {
+        let Some(first) = self.surprises().next() else {
+            return Ok(());
+        };
+        let more = match self.surprises().count() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Err(Failure::Config(format!(
+            "attack not refused: {first}{more}"
+        )))
+    }
+}
+
+/// Comments of the configuration that is printed.
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for surprise in self.surprises() {
+            writeln!(f, "# attack not refused: {surprise}")?;
+        }
+        let paths = self.paths.refused;
+        match &self.tokens {
+            Some(tokens) => writeln!(
+                f,
+                "# attacks: {} tokens and {paths} paths refused as expected; {} good tokens accepted",
+                tokens.refused, tokens.accepted
+            ),
+            None => writeln!(
+                f,
+                "# attacks: {paths} paths refused as expected; of tokens, the table has none for these algorithms"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use contract::path_patterns::PassList;
+
+    use super::*;
+    use crate::admission::AdmissionRules;
+    use crate::cli::{Cli, Command};
+
+    const SOURCES: [&[&str]; 5] = [
+        &[
+            "--auth-server",
+            "http://127.0.0.1/auth",
+            "--app-id",
+            "a",
+            "--app-secret",
+            "b",
+        ],
+        &[
+            "--auth-server",
+            "http://127.0.0.1/auth",
+            "--app-id",
+            "a",
+            "--app-secret",
+            "b",
+            "--signing-type",
+            "ecdsa",
+        ],
+        &[
+            "--auth-server",
+            "http://127.0.0.1/auth",
+            "--app-id",
+            "a",
+            "--app-secret",
+            "b",
+            "--signing-type",
+            "hmac",
+            "--trust-shared-secret",
+        ],
+        &[
+            "--jwks-url",
+            "https://idp/keys",
+            "--issuer",
+            "https://idp/",
+            "--audience",
+            "orders",
+        ],
+        &[
+            "--jwks-url",
+            "https://idp/keys",
+            "--issuer",
+            "i",
+            "--audience",
+            "a",
+            "--algorithms",
+            "ES256,RS256",
+            "--claim",
+            "id=/user/id,account=login",
+        ],
+    ];
+
+    fn args(source: &[&str], flags: &[&str]) -> Box<ServeArgs> {
+        let line = [&["sidecar", "check"], source, flags].concat();
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Check(args) => args,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn report(args: &ServeArgs) -> Report {
+        attack(args, &Config::new(args).unwrap()).unwrap()
+    }
+
+    fn withstands(source: &[&str], flags: &[&str]) {
+        let report = report(&args(source, flags));
+        assert_eq!(report.verdict(), Ok(()), "{source:?} {flags:?}\n{report}");
+        let tokens = report.tokens.as_ref().map_or(0, |tokens| tokens.refused);
+        assert!(
+            tokens > 100 && report.paths.refused > 30,
+            "{flags:?}\n{report}"
+        );
+    }
+
+    #[test]
+    fn no_source_of_keys_lets_an_attack_through() {
+        for source in SOURCES {
+            withstands(source, &[]);
+        }
+    }
+
+    #[test]
+    fn no_rule_lets_an_attack_through() {
+        for flags in [
+            &[
+                "--app-name",
+                "orders",
+                "--pass",
+                "/static/**,/open/*.html,/a/?,/health,/",
+            ][..],
+            &[
+                "--pass",
+                "/**/*.js,/*/public/**",
+                "--optional",
+                "/feed/**,/b",
+            ],
+            &["--pass", "/**", "--leeway", "0", "--allow-no-exp"],
+            &[
+                "--issuer",
+                "I",
+                "--audience",
+                "\"a\"",
+                "--max-user-header-bytes",
+                "10",
+            ],
+            &[
+                "--token-cookie",
+                "access_token",
+                "--websocket-token",
+                "--max-authorization-bytes",
+                "700",
+            ],
+            &[
+                "--token-cache-bytes",
+                "0",
+                "--max-authorization-bytes",
+                "100000",
+            ],
+        ] {
+            // The quickest signatures.
+            withstands(SOURCES[1], flags);
+        }
+    }
+
+    #[test]
+    fn algorithms_without_a_table_are_said() {
+        let report = report(&args(SOURCES[3], &["--algorithms", "EdDSA"]));
+        assert!(report.tokens.is_none());
+        assert!(report.to_string().contains("none for these"), "{report}");
+    }
+
+    /// The report on rules that are not those of the settings.
+    fn report_on(change: impl Fn(&mut AdmissionRules)) -> Report {
+        let args = args(SOURCES[1], &["--pass", "/static/**", "--issuer", "auth"]);
+        let mut config = Config::new(&args).unwrap();
+        change(Arc::get_mut(&mut config.rules).unwrap());
+        attack(&args, &config).unwrap()
+    }
+
+    #[test]
+    fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
+        assert_eq!(report_on(|_| {}).verdict(), Ok(()));
+        type Loosen = fn(&mut AdmissionRules);
+        let rows: [(Loosen, &str); 4] = [
+            (|rules| rules.policy.require_expiry = false, "no exp"),
+            (
+                |rules| rules.policy.leeway_seconds = 31,
+                "exp at the edge of the leeway",
+            ),
+            (
+                |rules| rules.policy.issuer = None,
+                "issuer asked for: absent",
+            ),
+            (
+                |rules| {
+                    let open = PassList::parse(["/**"]).unwrap_or_default();
+                    rules.interceptor = rules.interceptor.clone().with_optional(open);
+                },
+                "no Authorization field",
+            ),
+        ];
+        for (change, row) in rows {
+            let report = report_on(change);
+            let failure = report.verdict().unwrap_err();
+            assert_eq!(failure.code(), 78);
+            assert!(
+                report.to_string().contains(&format!("not refused: {row}")),
+                "{row}\n{report}"
+            );
+        }
+    }
+}

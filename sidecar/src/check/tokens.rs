@@ -1,0 +1,318 @@
+//! The table of attack tokens, under the settings of this configuration.
+
+use std::time::Instant;
+
+use attacks::keys::{SigningKey, SigningType};
+use attacks::token_forge::Forge;
+use attacks::token_rows::{Attack, KeySetShape, Policy, Setting, Subject, TokenRow, TokenTable};
+use contract::interceptor::USER_DETAILS_PATH;
+use contract::keys::{Algorithm, KeySet, VerificationKey};
+use contract::rejection::Rejection;
+use process::exit::Failure;
+use serde_json::{Map, Value, json};
+
+use super::judge::Request;
+use super::{Outcome, paths};
+use crate::cli::ServeArgs;
+use crate::cli::rules_args::RulesArgs;
+use crate::config::Config;
+use crate::keys::current::{CurrentKeys, KeyState};
+use crate::keys::key_file::Format;
+use crate::keys::source::SourceSettings;
+use crate::verified_tokens::TokenCache;
+
+/// Puts every row that applies before the rules; `None` where none does.
+///
+/// # Errors
+/// [`Failure::Software`] where the table or a key of the forge is unusable.
+pub(super) fn attack(
+    args: &ServeArgs,
+    config: &Config,
+    now: i64,
+) -> Result<Option<Outcome>, Failure> {
+    let table = TokenTable::load().map_err(|error| broken(&error))?;
+    let types = signing_types(args, &config.key_source);
+    let mut outcome = Outcome::default();
+    for &signing_type in &types {
+        let forge = Forge::new(signing_type);
+        for &shape in shapes(&config.key_source, signing_type) {
+            let scene = Scene::new(args, config, &forge, shape, now)?;
+            for row in &table.token {
+                scene.play(row, &mut outcome);
+            }
+        }
+    }
+    Ok((!types.is_empty()).then_some(outcome))
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Software(format!("the attacks cannot be made: {error}"))
+}
+
+/// Those of which the table has tokens.
+fn signing_types(args: &ServeArgs, source: &SourceSettings) -> Vec<SigningType> {
+    if let SourceSettings::AuthServer(settings) = source {
+        return vec![match settings.signing_type {
+            contract::signing_type::SigningType::Rsa => SigningType::Rsa,
+            contract::signing_type::SigningType::Hmac => SigningType::Hmac,
+            contract::signing_type::SigningType::Ecdsa => SigningType::Ecdsa,
+        }];
+    }
+    let allowed = |algorithm| {
+        args.algorithms
+            .iter()
+            .any(|allowed| allowed.jws() == algorithm)
+    };
+    [
+        (Algorithm::RS256, SigningType::Rsa),
+        (Algorithm::ES256, SigningType::Ecdsa),
+    ]
+    .into_iter()
+    .filter_map(|(algorithm, signing_type)| allowed(algorithm).then_some(signing_type))
+    .collect()
+}
+
+/// How keys may be known that come from there.
+const fn shapes(source: &SourceSettings, signing_type: SigningType) -> &'static [KeySetShape] {
+    match (source, signing_type) {
+        // A shared secret is in no key set.
+        (SourceSettings::AuthServer(_), SigningType::Hmac) => &[KeySetShape::Nameless],
+        (SourceSettings::AuthServer(_), _) => &[KeySetShape::Nameless, KeySetShape::Named],
+        (SourceSettings::File(file), _) if matches!(file.format, Format::Pem) => {
+            &[KeySetShape::Nameless]
+        }
+        _ => &[KeySetShape::Named],
+    }
+}
+
+/// One key set in front of the rules.
+struct Scene<'s> {
+    rules: &'s RulesArgs,
+    config: &'s Config,
+    forge: &'s Forge,
+    shape: KeySetShape,
+    setting: Setting,
+    keys: CurrentKeys,
+    targets: Vec<String>,
+}
+
+impl<'s> Scene<'s> {
+    fn new(
+        args: &'s ServeArgs,
+        config: &'s Config,
+        forge: &'s Forge,
+        shape: KeySetShape,
+        now: i64,
+    ) -> Result<Self, Failure> {
+        let trusted = verification_key(forge.trusted())?;
+        let kid = trusted.id().as_str().to_owned();
+        let key_set = match shape {
+            KeySetShape::Nameless => KeySet::nameless(trusted),
+            KeySetShape::Named => {
+                let another = SigningKey::generate(forge.trusted().signing_type());
+                KeySet::named(vec![verification_key(&another)?, trusted])
+            }
+        };
+        let keys = CurrentKeys::new(TokenCache {
+            bytes: args.token_cache_bytes,
+            ..TokenCache::default()
+        });
+        keys.install(key_set, Instant::now());
+        Ok(Self {
+            setting: setting(&args.rules, config, &kid, now),
+            targets: targets(&args.rules)?,
+            rules: &args.rules,
+            config,
+            forge,
+            shape,
+            keys,
+        })
+    }
+
+    /// Wherever a token may stand and is asked for, twice: the second time what is remembered has a say.
+    fn play(&self, row: &TokenRow, outcome: &mut Outcome) {
+        if !self.applies(row) {
+            return;
+        }
+        let attack = row.attack(self.forge, &self.setting);
+        let keys = self.keys.load();
+        let query = row
+            .query
+            .as_ref()
+            .map_or_else(String::new, |query| format!("?{query}"));
+        for lines in self.places(row, &attack) {
+            for target in self.targets.iter().flat_map(|target| [target, target]) {
+                let expected = self.expected(row, &attack, &lines);
+                let verdict = self.verdict(&lines, &format!("{target}{query}"), keys.as_deref());
+                if let Some(difference) = difference(expected, verdict) {
+                    outcome
+                        .surprises
+                        .push(format!("{}: {difference}", row.name));
+                    return;
+                }
+            }
+        }
+        outcome.count(self.expected(row, &attack, &attack.lines).is_some());
+    }
+
+    fn applies(&self, row: &TokenRow) -> bool {
+        let holds = |policy| match policy {
+            Policy::Default => true,
+            Policy::Issuer => self.rules.issuer.is_some(),
+            Policy::Audience => self.rules.audience.is_some(),
+            Policy::NoExpiry => self.rules.allow_no_exp,
+        };
+        let mapped = self.config.rules.policy.mapping.is_some();
+        row.signing.contains(&self.forge.trusted().signing_type())
+            && row.shapes().contains(&self.shape)
+            && holds(row.policy)
+            && !row.unless.is_some_and(holds)
+            && !(mapped && row.claims == Subject::Contract)
+            && !(self.rules.token_cookie.is_some() && row.sends("Cookie"))
+    }
+
+    /// The header lines: those of the row, and where it is about the token alone, with the token in each
+    /// other place that is configured.
+    fn places(&self, row: &TokenRow, attack: &Attack) -> Vec<Vec<Vec<u8>>> {
+        let mut places = vec![attack.lines.clone()];
+        let token = match (&attack.lines[..], row.is_about_the_token()) {
+            ([line], true) => line
+                .strip_prefix(b"Authorization: Bearer ")
+                .map(<[u8]>::to_vec),
+            _ => None,
+        };
+        let Some(token) = token else { return places };
+        let with = |before: &str| vec![[before.as_bytes(), &token].concat()];
+        if let Some(cookie) = &self.rules.token_cookie {
+            places.push(with(&format!("Cookie: {cookie}=")));
+        }
+        if self.rules.websocket_token {
+            places.push(with("Sec-WebSocket-Protocol: bearer, "));
+        }
+        places
+    }
+
+    /// The reason of the refusal; `None` for a token that is accepted. Issuer and audience are asked for last.
+    fn expected<'r>(
+        &self,
+        row: &'r TokenRow,
+        attack: &Attack,
+        lines: &[Vec<u8>],
+    ) -> Option<&'r str> {
+        if let [line] = lines
+            && self.is_too_large(line)
+        {
+            return Some(Rejection::AuthorizationTooLarge.reason());
+        }
+        if let Some((_, reason)) = row.expected(self.shape).split_once(' ') {
+            return Some(reason);
+        }
+        let claims = attack.claims.as_ref().unwrap_or(&Value::Null);
+        if self
+            .rules
+            .issuer
+            .as_ref()
+            .is_some_and(|issuer| claims["iss"] != **issuer)
+        {
+            return Some(Rejection::TokenIssuer.reason());
+        }
+        let meant = |audience: &String| match &claims["aud"] {
+            Value::Array(several) => several.iter().any(|one| one == audience),
+            one => one == audience,
+        };
+        if self
+            .rules
+            .audience
+            .as_ref()
+            .is_some_and(|audience| !meant(audience))
+        {
+            return Some(Rejection::TokenAudience.reason());
+        }
+        None
+    }
+
+    fn is_too_large(&self, line: &[u8]) -> bool {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            return false;
+        };
+        let (name, value) = line.split_at(colon);
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        let counted = match name.to_ascii_lowercase().as_slice() {
+            b"authorization" => value.len(),
+            b"cookie" => value
+                .split(|&byte| byte == b'=')
+                .skip(1)
+                .map(<[u8]>::len)
+                .sum(),
+            b"sec-websocket-protocol" => value
+                .rsplit(|&byte| byte == b' ')
+                .next()
+                .map_or(0, <[u8]>::len),
+            _ => 0,
+        };
+        counted > self.rules.max_authorization_bytes
+    }
+
+    fn verdict(
+        &self,
+        lines: &[Vec<u8>],
+        target: &str,
+        keys: Option<&KeyState>,
+    ) -> Result<(), Rejection> {
+        let keys = keys.ok_or(Rejection::AuthKeysUnavailable);
+        let request = Request { target, lines };
+        let judged = request.judged(&self.config.rules, keys, self.setting.now);
+        match judged {
+            // A good token's user; how long a header may be is no question of trust.
+            Ok(_) | Err(Rejection::IdentityTooLarge) => Ok(()),
+            Err(rejection) => Err(rejection),
+        }
+    }
+}
+
+fn difference(expected: Option<&str>, verdict: Result<(), Rejection>) -> Option<String> {
+    // The limit of a whole head may come before that of one field.
+    let reason = match verdict {
+        Err(Rejection::RequestHeaderTooLarge) => Some(Rejection::AuthorizationTooLarge.reason()),
+        Err(rejection) => Some(rejection.reason()),
+        Ok(()) => None,
+    };
+    let said = |reason: Option<&str>| reason.unwrap_or("accepted").to_owned();
+    (reason != expected).then(|| format!("{}, not {}", said(reason), said(expected)))
+}
+
+fn verification_key(key: &SigningKey) -> Result<VerificationKey, Failure> {
+    let signing_type = key
+        .signing_type()
+        .name()
+        .parse::<contract::signing_type::SigningType>()
+        .map_err(|error| broken(&error))?;
+    VerificationKey::parse(signing_type, &key.served()).map_err(|error| broken(&error))
+}
+
+fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
+    let defaults = Setting::of_defaults(kid, now);
+    let mut claims = Map::new();
+    if let Some(audience) = &rules.audience {
+        claims.insert("aud".to_owned(), json!(audience));
+    }
+    if let Some(mapping) = &config.rules.policy.mapping {
+        mapping.name_user(&mut claims, "10001");
+    }
+    Setting {
+        issuer: rules.issuer.clone().unwrap_or(defaults.issuer),
+        audience: rules.audience.clone().unwrap_or(defaults.audience),
+        leeway: i64::from(rules.leeway),
+        cap: i64::try_from(rules.max_authorization_bytes).unwrap_or(i64::MAX),
+        claims: Value::Object(claims),
+        ..Setting::of_defaults(kid, now)
+    }
+}
+
+/// A path of the service that needs a token, if there is one, and the user-details path, which always does.
+fn targets(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
+    let open = paths::OpenPaths::new(rules)?;
+    let protected = [paths::PROBE].into_iter().filter(|path| !open.holds(path));
+    let paths = [USER_DETAILS_PATH].into_iter().chain(protected);
+    Ok(paths.map(|path| open.full(path)).collect())
+}

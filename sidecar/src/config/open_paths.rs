@@ -1,0 +1,153 @@
+//! Patterns of `--pass` and `--optional` that say more, or less, than they seem to. What could never match is
+//! refused when it is parsed; what is here works, and deserves a second thought.
+
+use contract::interceptor::USER_DETAILS_PATH;
+use contract::path_patterns::PassList;
+use process::exit::Failure;
+
+use super::{pass_list, patterns};
+use crate::cli::rules_args::RulesArgs;
+
+/// Paths that nobody lists on purpose.
+const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
+
+/// # Errors
+/// The first pattern that cannot be used.
+pub(super) fn second_thoughts(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
+    let pass = pass_list(rules)?;
+    let optional = patterns("optional", &rules.optional)?;
+    let mut thoughts: Vec<String> = Vec::new();
+    thoughts.extend(everything(&pass, "pass", "no request needs a token"));
+    thoughts.extend(everything(
+        &optional,
+        "optional",
+        "no request needs a token, only a bad one is refused",
+    ));
+    for (flag, list) in [("pass", &rules.pass), ("optional", &rules.optional)] {
+        let of_each = list
+            .iter()
+            .filter_map(|pattern| Some((pattern, of_pattern(pattern, &rules.app_name)?)));
+        thoughts
+            .extend(of_each.map(|(pattern, thought)| format!("--{flag} '{pattern}': {thought}")));
+    }
+    for pattern in rules
+        .optional
+        .iter()
+        .filter(|pattern| pass.matches(&example(pattern)))
+    {
+        thoughts.push(format!(
+            "--optional '{pattern}': --pass lists it too, so that a token is never read there"
+        ));
+    }
+    Ok(thoughts)
+}
+
+fn everything(list: &PassList, flag: &str, what: &str) -> Option<String> {
+    if UNLISTED.iter().all(|path| list.matches(path)) {
+        return Some(format!("--{flag}: a pattern matches every path, so {what}"));
+    }
+    list.matches(USER_DETAILS_PATH).then(|| {
+        format!("--{flag}: a pattern matches {USER_DETAILS_PATH}, which needs a token all the same")
+    })
+}
+
+/// What a single pattern makes one think of.
+fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
+    let below = |context: &str| {
+        let rest = pattern.strip_prefix(context);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if !app_name.is_empty() && below(&format!("/{app_name}")) {
+        return Some(format!(
+            "patterns are relative to the context path: this lists /{app_name}{pattern}"
+        ));
+    }
+    if pattern.starts_with("/**/") && !pattern.trim_start_matches("/**").is_empty() {
+        return Some(
+            "matches below every path, and some services ignore what stands behind one: /admin/x.js"
+                .to_owned(),
+        );
+    }
+    if pattern.len() > 1 && pattern.ends_with('/') {
+        return Some(
+            "matches only with the slash at the end, which many services drop; /** lists what is below"
+                .to_owned(),
+        );
+    }
+    None
+}
+
+/// A path that the pattern lists.
+pub(crate) fn example(pattern: &str) -> String {
+    pattern.replace("**", "x").replace(['*', '?'], "x")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn thoughts(flags: &[&str]) -> Vec<String> {
+        let source = ["sidecar", "check", "--auth-server", "http://127.0.0.1/auth"];
+        match Cli::try_parse_from([&source[..], flags].concat())
+            .unwrap()
+            .command
+        {
+            Command::Check(args) => second_thoughts(&args.rules).unwrap(),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn patterns_that_say_more_than_they_seem_to_are_named_once() {
+        for (flags, thought) in [
+            (
+                &["--pass", "/**"][..],
+                Some("--pass: a pattern matches every path"),
+            ),
+            (&["--pass", "/*/**,/a"], Some("every path")),
+            (&["--pass", "/*,/*/**"], Some("every path")),
+            (&["--pass", "/*"], None),
+            (&["--pass", "/static/**,/a/*/b,/"], None),
+            (
+                &["--pass", "/current/**"],
+                Some("needs a token all the same"),
+            ),
+            (
+                &["--pass", "/**/*.js"],
+                Some("--pass '/**/*.js': matches below every path"),
+            ),
+            (
+                &["--pass", "/docs/"],
+                Some("--pass '/docs/': matches only with the slash"),
+            ),
+            (
+                &["--pass", "/orders/a", "--app-name", "orders"],
+                Some("this lists /orders/orders/a"),
+            ),
+            (&["--pass", "/ordersx", "--app-name", "orders"], None),
+            (
+                &["--optional", "/**"],
+                Some("--optional: a pattern matches every path"),
+            ),
+            (&["--optional", "/**/x"], Some("--optional '/**/x'")),
+            (&["--optional", "/a/**", "--pass", "/b"], None),
+            (
+                &["--optional", "/a/*", "--pass", "/a/**"],
+                Some("--pass lists it too"),
+            ),
+        ] {
+            let said = thoughts(flags);
+            match thought {
+                None => assert!(said.is_empty(), "{flags:?}: {said:?}"),
+                Some(thought) => {
+                    assert_eq!(said.len(), 1, "{flags:?}: {said:?}");
+                    assert!(said[0].contains(thought), "{flags:?}: {said:?}");
+                }
+            }
+        }
+    }
+}

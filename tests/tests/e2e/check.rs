@@ -1,0 +1,112 @@
+//! `sidecar check`: what a configuration withstands, and what deserves a second thought.
+
+use tests::process::Finished;
+use tests::programs::Program;
+
+use super::command_line::{CONFIG, SIDECAR, run};
+
+fn check(flags: &[&str]) -> Finished {
+    run(
+        Program::Sidecar,
+        &[&["check"], &SIDECAR[1..], flags].concat(),
+    )
+}
+
+/// The numbers of the report: tokens and paths that were refused.
+fn refused(end: &Finished) -> Vec<usize> {
+    let report = end
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("# attacks: "));
+    let report = report.unwrap_or_else(|| panic!("no report: {}{}", end.stdout, end.stderr));
+    assert!(report.contains("refused as expected"), "{report}");
+    let numbers = report.split(' ').filter_map(|word| word.parse().ok());
+    numbers.take(2).collect()
+}
+
+#[test]
+fn check_attacks_its_own_configuration_and_counts_what_was_refused() {
+    let plain = check(&[]);
+    assert_eq!(plain.code, Some(0), "{}", plain.stderr);
+    let with_patterns = check(&["--pass", "/static/**,/health", "--optional", "/feed/**"]);
+    assert_eq!(with_patterns.code, Some(0), "{}", with_patterns.stderr);
+    let (few, many) = (refused(&plain), refused(&with_patterns));
+    assert!(few[0] >= 200 && many[0] >= 200, "{few:?} {many:?}");
+    assert!(many[1] > few[1] && many[1] >= 200, "{few:?} {many:?}");
+}
+
+#[test]
+fn check_attacks_with_keys_of_the_configured_kind_and_under_every_setting() {
+    for flags in [
+        &["--signing-type", "ecdsa", "--issuer", "me", "--leeway", "0"][..],
+        &["--signing-type", "hmac", "--trust-shared-secret"],
+        &[
+            "--audience",
+            "orders",
+            "--allow-no-exp",
+            "--token-cookie",
+            "t",
+            "--websocket-token",
+        ],
+        &[
+            "--app-name",
+            "orders",
+            "--max-authorization-bytes",
+            "2000",
+            "--pass",
+            "/**",
+        ],
+    ] {
+        let end = check(flags);
+        assert_eq!(end.code, Some(0), "{flags:?}: {}", end.stderr);
+        assert!(refused(&end)[0] >= 150, "{flags:?}: {}", end.stdout);
+    }
+}
+
+#[test]
+fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
+    for (flags, warning) in [
+        (
+            &["--pass", "/**"][..],
+            "--pass: a pattern matches every path",
+        ),
+        (
+            &["--pass", "/current/**"],
+            "/current/user/details, which needs a token all the same",
+        ),
+        (&["--pass", "/**/*.js"], "--pass '/**/*.js': "),
+        (&["--pass", "/docs/"], "--pass '/docs/': "),
+        (
+            &["--app-name", "orders", "--pass", "/orders/x"],
+            "/orders/orders/x",
+        ),
+        (
+            &["--optional", "/**"],
+            "--optional: a pattern matches every path",
+        ),
+    ] {
+        let end = check(flags);
+        assert_eq!(end.code, Some(0), "{flags:?}: {}", end.stderr);
+        let warned = end
+            .stdout
+            .lines()
+            .any(|line| line.starts_with("# warning: ") && line.contains(warning));
+        assert!(warned, "{flags:?}: {}", end.stdout);
+    }
+}
+
+#[test]
+fn a_pattern_that_changes_its_meaning_when_decoded_is_refused_before_any_attack() {
+    for pattern in ["/a//b", "/a;b/**", "/a%2f**", "/%61", "/a/../b", "/a%25b"] {
+        for flag in ["--pass", "--optional"] {
+            let end = check(&[flag, pattern]);
+            assert_eq!(end.code, Some(CONFIG), "{pattern}: {}", end.stdout);
+            assert!(
+                end.stderr.contains(flag) && end.stderr.contains(pattern),
+                "{}",
+                end.stderr
+            );
+            assert_eq!(end.stdout, "");
+        }
+    }
+}
