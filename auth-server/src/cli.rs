@@ -141,7 +141,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) static_dir: Option<PathBuf>,
-    /// Seconds for a TLS handshake, for a request's header to arrive, and again for its body
+    /// Seconds for a TLS handshake, a request's header, again its body, and a client to read on
     #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=300))]
     pub(crate) request_timeout: u32,
