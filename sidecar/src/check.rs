@@ -4,8 +4,9 @@
 //! what should become of each is worked out from the settings, not asked of the rules.
 
 use std::io::Write;
+use std::time::SystemTime;
 
-use process::clock::unix_now;
+use process::clock::unix_seconds;
 use process::exit::Failure;
 
 use crate::cli::ServeArgs;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
-    let tokens = tokens::attack(args, config, unix_now())?;
+    let tokens = tokens::attack(args, config, unix_seconds(SystemTime::now()))?;
     let paths = paths::attack(&args.rules, &config.rules)?;
     Ok(Report { tokens, paths })
 }
@@ -268,8 +269,7 @@ mod tests {
     #[test]
     fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
         assert_eq!(report_on(|_| {}).verdict(), Ok(()));
-        type Loosen = fn(&mut AdmissionRules);
-        let rows: [(Loosen, &str); 4] = [
+        let rows: [(fn(&mut AdmissionRules), &str); 4] = [
             (|rules| rules.policy.require_expiry = false, "no exp"),
             (
                 |rules| rules.policy.leeway_seconds = 31,

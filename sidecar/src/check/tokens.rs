@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::keys::key_file::Format;
 use crate::keys::source::SourceSettings;
+use crate::request_head::MAX_HEAD_BYTES;
 use crate::verified_tokens::TokenCache;
 
 /// Puts every row that applies before the rules; `None` where none does.
@@ -140,10 +141,11 @@ impl<'s> Scene<'s> {
             .query
             .as_ref()
             .map_or_else(String::new, |query| format!("?{query}"));
-        for lines in self.places(row, &attack) {
+        for place in self.places(row, &attack) {
             for target in self.targets.iter().flat_map(|target| [target, target]) {
-                let expected = self.expected(row, &attack, &lines);
-                let verdict = self.verdict(&lines, &format!("{target}{query}"), keys.as_deref());
+                let expected = self.expected(row, &attack, &place);
+                let verdict =
+                    self.verdict(&place.lines, &format!("{target}{query}"), keys.as_deref());
                 if let Some(difference) = difference(expected, verdict) {
                     outcome
                         .surprises
@@ -152,7 +154,8 @@ impl<'s> Scene<'s> {
                 }
             }
         }
-        outcome.count(self.expected(row, &attack, &attack.lines).is_some());
+        let expected = self.expected(row, &attack, &Place::of_row(&attack));
+        outcome.count(expected.is_some());
     }
 
     fn applies(&self, row: &TokenRow) -> bool {
@@ -164,44 +167,34 @@ impl<'s> Scene<'s> {
         };
         let mapped = self.config.rules.policy.mapping.is_some();
         row.signing.contains(&self.forge.trusted().signing_type())
-            && row.shapes().contains(&self.shape)
+            && (self.shape == KeySetShape::Named || row.keys == KeySetShape::Nameless)
             && holds(row.policy)
             && !row.unless.is_some_and(holds)
             && !(mapped && row.claims == Subject::Contract)
             && !(self.rules.token_cookie.is_some() && row.sends("Cookie"))
     }
 
-    /// The header lines: those of the row, and where it is about the token alone, with the token in each
-    /// other place that is configured.
-    fn places(&self, row: &TokenRow, attack: &Attack) -> Vec<Vec<Vec<u8>>> {
-        let mut places = vec![attack.lines.clone()];
-        let token = match (&attack.lines[..], row.is_about_the_token()) {
-            ([line], true) => line
-                .strip_prefix(b"Authorization: Bearer ")
-                .map(<[u8]>::to_vec),
-            _ => None,
+    /// The credentials of the row, and where it is about the token alone, with the token in each other place
+    /// that is configured.
+    fn places(&self, row: &TokenRow, attack: &Attack) -> Vec<Place> {
+        let own = Place::of_row(attack);
+        let token = attack.lines.first().filter(|_| row.is_about_the_token());
+        let token = token.and_then(|line| line.strip_prefix(b"Authorization: Bearer "));
+        let Some(token) = token else {
+            return vec![own];
         };
-        let Some(token) = token else { return places };
-        let with = |before: &str| vec![[before.as_bytes(), &token].concat()];
-        if let Some(cookie) = &self.rules.token_cookie {
-            places.push(with(&format!("Cookie: {cookie}=")));
-        }
-        if self.rules.websocket_token {
-            places.push(with("Sec-WebSocket-Protocol: bearer, "));
-        }
-        places
+        let cookie = self.rules.token_cookie.iter();
+        let cookie = cookie.map(|name| format!("Cookie: {name}="));
+        let protocol = self.rules.websocket_token;
+        let protocol = protocol.then(|| "Sec-WebSocket-Protocol: bearer, ".to_owned());
+        let others = cookie.chain(protocol);
+        let others = others.map(|before| Place::of_token(&before, token));
+        std::iter::once(own).chain(others).collect()
     }
 
     /// The reason of the refusal; `None` for a token that is accepted. Issuer and audience are asked for last.
-    fn expected<'r>(
-        &self,
-        row: &'r TokenRow,
-        attack: &Attack,
-        lines: &[Vec<u8>],
-    ) -> Option<&'r str> {
-        if let [line] = lines
-            && self.is_too_large(line)
-        {
+    fn expected<'r>(&self, row: &'r TokenRow, attack: &Attack, place: &Place) -> Option<&'r str> {
+        if place.measured > self.rules.max_authorization_bytes || place.bytes() > MAX_HEAD_BYTES {
             return Some(Rejection::AuthorizationTooLarge.reason());
         }
         if let Some((_, reason)) = row.expected(self.shape).split_once(' ') {
@@ -231,28 +224,6 @@ impl<'s> Scene<'s> {
         None
     }
 
-    fn is_too_large(&self, line: &[u8]) -> bool {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-            return false;
-        };
-        let (name, value) = line.split_at(colon);
-        let value = value.get(1..).unwrap_or_default().trim_ascii();
-        let counted = match name.to_ascii_lowercase().as_slice() {
-            b"authorization" => value.len(),
-            b"cookie" => value
-                .split(|&byte| byte == b'=')
-                .skip(1)
-                .map(<[u8]>::len)
-                .sum(),
-            b"sec-websocket-protocol" => value
-                .rsplit(|&byte| byte == b' ')
-                .next()
-                .map_or(0, <[u8]>::len),
-            _ => 0,
-        };
-        counted > self.rules.max_authorization_bytes
-    }
-
     fn verdict(
         &self,
         lines: &[Vec<u8>],
@@ -267,6 +238,43 @@ impl<'s> Scene<'s> {
             Ok(_) | Err(Rejection::IdentityTooLarge) => Ok(()),
             Err(rejection) => Err(rejection),
         }
+    }
+}
+
+/// Where the credentials stand.
+struct Place {
+    lines: Vec<Vec<u8>>,
+    /// What the limit of a token is compared with; 0 where it is not the first to be looked at.
+    measured: usize,
+}
+
+impl Place {
+    fn of_row(attack: &Attack) -> Self {
+        const NAME: &[u8] = b"authorization:";
+        let value = |line: &Vec<u8>| {
+            let (name, value) = line.split_at_checked(NAME.len())?;
+            name.eq_ignore_ascii_case(NAME)
+                .then_some(value.trim_ascii().len())
+        };
+        let measured = match &attack.lines[..] {
+            [line] => value(line),
+            _ => None,
+        };
+        Self {
+            lines: attack.lines.clone(),
+            measured: measured.unwrap_or_default(),
+        }
+    }
+
+    fn of_token(before: &str, token: &[u8]) -> Self {
+        Self {
+            lines: vec![[before.as_bytes(), token].concat()],
+            measured: token.len(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.lines.iter().map(Vec::len).sum()
     }
 }
 

@@ -91,7 +91,16 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn thoughts(flags: &[&str]) -> Vec<String> {
-        let source = ["sidecar", "check", "--auth-server", "http://127.0.0.1/auth"];
+        let source = [
+            "sidecar",
+            "check",
+            "--public-key-file",
+            "f",
+            "--issuer",
+            "i",
+            "--audience",
+            "a",
+        ];
         match Cli::try_parse_from([&source[..], flags].concat())
             .unwrap()
             .command
