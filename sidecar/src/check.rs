@@ -269,7 +269,8 @@ mod tests {
     #[test]
     fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
         assert_eq!(report_on(|_| {}).verdict(), Ok(()));
-        let rows: [(fn(&mut AdmissionRules), &str); 4] = [
+        type Loosen = fn(&mut AdmissionRules);
+        let rows: [(Loosen, &str); 4] = [
             (|rules| rules.policy.require_expiry = false, "no exp"),
             (
                 |rules| rules.policy.leeway_seconds = 31,
