@@ -19,6 +19,7 @@ use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::RulesArgs;
 use crate::client_tls::{ClientTls, ClientTlsSettings};
+use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::marks::Marking;
@@ -55,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) service_head: ServiceHead,
     pub(crate) end_streams: bool,
     pub(crate) key_source: SourceSettings,
+    pub(crate) key_cache: Option<KeyCacheSettings>,
     trusts_shared_secret: bool,
     pub(crate) previous_key_grace: Duration,
     pub(crate) token_cache: TokenCache,
@@ -103,6 +105,7 @@ impl Config {
             service_head: service_head(&args.rules),
             end_streams: args.end_streams,
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
+            key_cache: key_source::key_cache(args, &key_source)?,
             previous_key_grace: Duration::from_secs(args.previous_key_grace),
             token_cache: TokenCache {
                 bytes: args.token_cache_bytes,
@@ -466,6 +469,7 @@ mod tests {
             (["--app-secret-file", "/nowhere"], "--app-secret-file"),
             (["--auth-ca", "/nowhere"], "--auth-ca"),
             (["--dns-server", "127.0.0.1:53"], "--dns-server"),
+            (["--key-cache", ".."], "--key-cache"),
         ] {
             match with(&arguments) {
                 Err(Failure::Config(line)) => {
@@ -605,6 +609,20 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(config.warnings().len(), 3);
+    }
+
+    #[test]
+    fn what_is_a_secret_or_a_file_already_is_not_cached() {
+        let cache = ["--key-cache", "/tmp/keys"];
+        let hmac = ["--signing-type", "hmac", "--trust-shared-secret"];
+        let failure = with(&[&cache[..], &hmac].concat()).unwrap_err();
+        assert_eq!(failure.code(), 78);
+        assert!(failure.to_string().contains("secret"), "{failure}");
+        let file = [&["--jwks-file", "/nowhere"], &ISSUER[2..], &cache].concat();
+        let failure = config(&file).unwrap_err().to_string();
+        assert!(failure.starts_with("--key-cache"), "{failure}");
+        assert!(with(&cache).unwrap().key_cache.is_some());
+        assert!(with(&[]).unwrap().key_cache.is_none());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::connections::ClientConnections;
 use crate::drain::Drain;
 use crate::explain::Explainer;
 use crate::http2_head::LIBRARY_MAX_HEAD_BYTES;
+use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
@@ -173,20 +174,40 @@ fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
     let source = KeySource::new(config.key_source.clone())?;
-    let ready = shared
-        .health
-        .condition("verification_key", "not fetched yet");
+    let keys = Arc::clone(&shared.keys);
+    let ready =
+        shared
+            .health
+            .condition_with_note("verification_key", "not fetched yet", move || {
+                key_age(&keys)
+            });
+    let cache = config.key_cache.clone();
+    let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
     let refresher = Refresher::new(
         source,
         config.previous_key_grace,
         Arc::clone(&shared.keys),
         shared.metrics.clone(),
         ready,
-    );
+    )
+    .with_cache(cache, SystemTime::now());
     Ok(KeyRefresh {
         refresher: Arc::new(refresher),
         schedule: config.refresh.clone(),
     })
+}
+
+/// For `/readyz`.
+fn key_age(keys: &CurrentKeys) -> Option<String> {
+    let state = keys.load();
+    let state = state.as_ref()?;
+    let seconds = state.age(Instant::now()).as_secs();
+    let from_cache = if state.is_cached() {
+        ", from the key cache"
+    } else {
+        ""
+    };
+    Some(format!("fetched {seconds} s ago{from_cache}"))
 }
 
 fn client_connections(

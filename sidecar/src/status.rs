@@ -98,6 +98,8 @@ struct Snapshot<'a> {
 #[derive(Debug, Serialize)]
 struct KeysSnapshot {
     fresh: bool,
+    /// Not fetched by this process.
+    cached: bool,
     age_seconds: u64,
     generation: u64,
     keys: Vec<KeySnapshot>,
@@ -159,6 +161,7 @@ impl Status {
         };
         Some(KeysSnapshot {
             fresh: age_seconds <= FRESH_SECONDS,
+            cached: state.is_cached(),
             age_seconds,
             generation: state.generation(),
             keys: state.keys().keys().iter().map(key).collect(),

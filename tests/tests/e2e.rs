@@ -32,6 +32,7 @@ mod e2e {
     mod http2;
     mod interop;
     mod issuers;
+    mod key_cache;
     mod key_faults;
     mod key_refresh;
     mod languages;

@@ -331,6 +331,13 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) refresh_cron: String,
 
+    /// File that keeps the last fetched keys, so that a sidecar that is started while nobody can be asked
+    /// serves at once; --max-key-age counts on from the fetch. Written for its owner alone. Not with
+    /// hmac, where the key is a secret
+    #[arg(long, env = "POSTERN_KEY_CACHE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_cache: Option<PathBuf>,
+
     /// Seconds for which keys are trusted that cannot be fetched again, for example while the auth
     /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever
     #[arg(
