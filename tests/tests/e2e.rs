@@ -46,6 +46,7 @@ mod e2e {
     mod redis_store;
     mod redis_topologies;
     mod registry;
+    mod reload;
     mod rotation;
     mod secret_key;
     mod secrets;

@@ -29,7 +29,7 @@ const KEY_SOURCE: &str = "key_source";
 const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
 
 /// What `serve` and `check` take. Serialised, it is the effective configuration.
-#[derive(Debug, Args, Serialize)]
+#[derive(Debug, Clone, Args, Serialize)]
 #[command(group = ArgGroup::new(KEY_SOURCE).required(true))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
