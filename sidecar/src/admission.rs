@@ -108,16 +108,39 @@ impl<'a> RequestHead<'a> {
 }
 
 /// The rules that all requests are held to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AdmissionRules {
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) user_header: UserHeader,
     /// Whether the service can be asked to open one.
     pub(crate) carries_websockets: bool,
+    /// Moves with every change of what a verified token comes to.
+    generation: u64,
 }
 
 impl AdmissionRules {
+    pub(crate) const fn new(
+        interceptor: Interceptor,
+        policy: VerificationPolicy,
+        user_header: UserHeader,
+    ) -> Self {
+        Self {
+            interceptor,
+            policy,
+            user_header,
+            carries_websockets: true,
+            generation: 0,
+        }
+    }
+
+    /// They take the place of `former`. What was remembered under those counts on only where these
+    /// would have come to the same.
+    pub(crate) fn follow(&mut self, former: &Self) {
+        let same = self.policy == former.policy && self.user_header == former.user_header;
+        self.generation = former.generation + u64::from(!same);
+    }
+
     /// Decides about `request` at `now` (seconds since the epoch). `keys` is a refusal until the
     /// first key was fetched, and again when it is too old; there is no placeholder that could be
     /// mistaken for one. What they verified before is not verified again, but held to its times.
@@ -223,7 +246,7 @@ impl AdmissionRules {
         }
         let (details, validity) = self.verify(keys, token, now, observer)?;
         let user = observer.check("user_header", self.user_header.value(&details))?;
-        let verified = VerifiedToken { user, validity };
+        let verified = self.to_remember(user, validity);
         keys.verified_tokens().remember(token, verified.clone());
         Ok(verified)
     }
@@ -243,7 +266,7 @@ impl AdmissionRules {
                 let (details, validity) = self.verify(keys, token, now, observer)?;
                 // Who is too large for the header is shown all the same.
                 if let Ok(user) = self.user_header.value(&details) {
-                    let verified = VerifiedToken { user, validity };
+                    let verified = self.to_remember(user, validity);
                     keys.verified_tokens().remember(token, verified);
                 }
                 details
@@ -252,6 +275,14 @@ impl AdmissionRules {
         Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
             .to_json()
             .map_err(|_| Rejection::Internal)
+    }
+
+    const fn to_remember(&self, user: HeaderValue, validity: Validity) -> VerifiedToken {
+        VerifiedToken {
+            user,
+            validity,
+            rules: self.generation,
+        }
     }
 
     fn verify(
@@ -268,7 +299,7 @@ impl AdmissionRules {
         Ok((claims.into_user_details(), validity))
     }
 
-    /// What the keys at hand have verified before, if it may still be used.
+    /// What the keys at hand have verified before under these rules, if it may still be used.
     fn known<O: Observer>(
         &self,
         keys: &KeyState,
@@ -278,7 +309,7 @@ impl AdmissionRules {
         if O::WATCHES {
             return Ok(None);
         }
-        let Some(known) = keys.verified_tokens().find(token) else {
+        let Some(known) = keys.verified_tokens().find(token, self.generation) else {
             return Ok(None);
         };
         self.policy.check_times(known.validity, now)?;
@@ -307,22 +338,25 @@ mod tests {
     const NOW: i64 = 1_800_000_000;
 
     fn rules() -> AdmissionRules {
-        AdmissionRules {
-            interceptor: Interceptor::new(
+        rules_for(None)
+    }
+
+    fn rules_for(issuer: Option<&str>) -> AdmissionRules {
+        AdmissionRules::new(
+            Interceptor::new(
                 "/orders".parse().unwrap(),
                 PassList::parse(["/static/**"]).unwrap(),
                 1000,
             ),
-            policy: VerificationPolicy {
-                issuer: None,
+            VerificationPolicy {
+                issuer: issuer.map(ToOwned::to_owned),
                 audience: None,
                 leeway_seconds: 30,
                 require_expiry: true,
                 mapping: None,
             },
-            user_header: UserHeader::new("X-Current-User", 100).unwrap(),
-            carries_websockets: true,
-        }
+            UserHeader::new("X-Current-User", 100).unwrap(),
+        )
     }
 
     fn keys() -> CurrentKeys {
@@ -366,6 +400,16 @@ mod tests {
         fields: &[(&str, &str)],
         keys: Option<&CurrentKeys>,
     ) -> Result<Admission, Rejection> {
+        admit_under(&rules(), now, target, fields, keys)
+    }
+
+    fn admit_under(
+        rules: &AdmissionRules,
+        now: i64,
+        target: &str,
+        fields: &[(&str, &str)],
+        keys: Option<&CurrentKeys>,
+    ) -> Result<Admission, Rejection> {
         let mut raw = format!("GET {target} HTTP/1.1\r\nHost: a\r\n");
         let mut headers = HeaderMap::new();
         headers.insert("host", HeaderValue::from_static("a"));
@@ -384,7 +428,7 @@ mod tests {
         };
         let keys = keys.map(CurrentKeys::load);
         let state = keys.as_ref().and_then(|keys| keys.as_deref());
-        rules().admit(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
+        rules.admit(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
     }
 
     const WEBSOCKET: [(&str, &str); 3] = [
@@ -558,6 +602,38 @@ mod tests {
         install(&keys, SECRET);
         assert_eq!(admitted(&keys), None);
         assert_eq!(keys.token_cache().counters.misses.get(), 3);
+    }
+
+    #[test]
+    fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered() {
+        let token = token_of(&json!(
+            {"iss": "auth", "username": "ada", "userId": "1", "exp": NOW + 60}
+        ));
+        let (keys, fields) = (keys(), [("Authorization", token.as_str())]);
+        let following = |former: &AdmissionRules, issuer| {
+            let mut rules = rules_for(Some(issuer));
+            rules.follow(former);
+            rules
+        };
+        let first = rules_for(Some("auth"));
+        let same = following(&first, "auth");
+        let other = following(&same, "elsewhere");
+        let again = following(&other, "auth");
+        let hits = || keys.token_cache().counters.hits.get();
+        for (rules, refusal, expected_hits) in [
+            (&first, None, 0),
+            (&same, None, 1),
+            (&other, Some(Rejection::TokenIssuer), 1),
+            // A request that began before the change.
+            (&first, None, 2),
+            (&other, Some(Rejection::TokenIssuer), 2),
+            (&again, None, 2),
+            (&again, None, 3),
+            (&other, Some(Rejection::TokenIssuer), 3),
+        ] {
+            let admission = admit_under(rules, NOW, PATHS[0], &fields, Some(&keys));
+            assert_eq!((admission.err(), hits()), (refusal, expected_hits));
+        }
     }
 
     #[test]

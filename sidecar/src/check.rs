@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 
 fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
     let tokens = tokens::attack(args, config, unix_seconds(SystemTime::now()))?;
-    let paths = paths::attack(&args.rules, &config.rules)?;
+    let paths = paths::attack(&args.rules, &config.rules.admission)?;
     Ok(Report { tokens, paths })
 }
 
@@ -118,7 +118,6 @@ impl std::fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
 
     use clap::Parser;
     use contract::path_patterns::PassList;
@@ -262,15 +261,15 @@ mod tests {
     fn report_on(change: impl Fn(&mut AdmissionRules)) -> Report {
         let args = args(SOURCES[1], &["--pass", "/static/**", "--issuer", "auth"]);
         let mut config = Config::new(&args).unwrap();
-        change(Arc::get_mut(&mut config.rules).unwrap());
+        change(&mut config.rules.admission);
         attack(&args, &config).unwrap()
     }
 
     #[test]
     fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
+        type Change = fn(&mut AdmissionRules);
         assert_eq!(report_on(|_| {}).verdict(), Ok(()));
-        type Loosen = fn(&mut AdmissionRules);
-        let rows: [(Loosen, &str); 4] = [
+        let rows: [(Change, &str); 4] = [
             (|rules| rules.policy.require_expiry = false, "no exp"),
             (
                 |rules| rules.policy.leeway_seconds = 31,

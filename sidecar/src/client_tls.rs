@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
@@ -32,16 +33,28 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// What the flags about TLS say.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ClientTlsSettings {
     pub(crate) certificate: Arc<ServerCertificate>,
     /// PEM with the authorities that have to vouch for a client.
     pub(crate) client_ca: Option<PathBuf>,
 }
 
+/// The authorities of clients, as they stand in their file.
+type Authorities = Vec<CertificateDer<'static>>;
+
 /// Shakes hands with clients.
-#[derive(Clone)]
-pub(crate) struct ClientTls(TlsAcceptor);
+pub(crate) struct ClientTls {
+    /// Looks after its own files.
+    certificate: Arc<ServerCertificate>,
+    current: ArcSwap<Current>,
+}
+
+/// What the next handshake goes by.
+struct Current {
+    acceptor: TlsAcceptor,
+    clients: Option<Authorities>,
+}
 
 impl ClientTls {
     /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
@@ -49,18 +62,28 @@ impl ClientTls {
     /// # Errors
     /// [`Failure::Config`] for a file of authorities that holds none.
     pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, Failure> {
-        let refused = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
-        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(refused)?;
-        let builder = match &settings.client_ca {
-            None => builder.with_no_client_auth(),
-            Some(file) => builder.with_client_cert_verifier(vouched_for_by(file)?),
-        };
-        let mut config = builder.with_cert_resolver(Arc::clone(&settings.certificate) as _);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.ticketer = Ticketer::new().map_err(refused)?;
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        let clients = authorities(settings.client_ca.as_deref())?;
+        let current = Current::new(&settings.certificate, clients)?;
+        Ok(Self {
+            certificate: Arc::clone(&settings.certificate),
+            current: ArcSwap::from_pointee(current),
+        })
+    }
+
+    /// Reads the authorities of clients again: they count from the next handshake on. Whoever is
+    /// connected stays so. `true` where they are others than before.
+    ///
+    /// # Errors
+    /// As [`ClientTls::new`]; those of before stay.
+    pub(crate) fn now_trusts(&self, client_ca: Option<&Path>) -> Result<bool, Failure> {
+        let clients = authorities(client_ca)?;
+        if clients == self.current.load().clients {
+            return Ok(false);
+        }
+        // With fresh keys for tickets: with an old ticket a client would resume what it is to prove anew.
+        let current = Current::new(&self.certificate, clients)?;
+        self.current.store(Arc::new(current));
+        Ok(true)
     }
 
     /// The connection after its handshake.
@@ -68,7 +91,8 @@ impl ClientTls {
     /// # Errors
     /// When the two do not agree, or not in time.
     pub(crate) async fn accept(&self, transport: Stream, limit: Duration) -> io::Result<Stream> {
-        let stream = tokio::time::timeout(limit, self.0.accept(transport))
+        let acceptor = self.current.load().acceptor.clone();
+        let stream = tokio::time::timeout(limit, acceptor.accept(transport))
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         Ok(Box::new(TlsTransport::new(stream)))
@@ -81,14 +105,48 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-fn vouched_for_by(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, Failure> {
-    let refused =
-        |why: &dyn fmt::Display| Failure::Config(format!("--client-ca {}: {why}", file.display()));
+impl Current {
+    fn new(
+        certificate: &Arc<ServerCertificate>,
+        clients: Option<Authorities>,
+    ) -> Result<Self, Failure> {
+        let refused = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
+        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(refused)?;
+        let builder = match &clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => builder.with_client_cert_verifier(vouched_for_by(clients)?),
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(certificate) as _);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.ticketer = Ticketer::new().map_err(refused)?;
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            clients,
+        })
+    }
+}
+
+/// At least one, each of them one that a client can be held to.
+fn authorities(file: Option<&Path>) -> Result<Option<Authorities>, Failure> {
+    let Some(file) = file else {
+        return Ok(None);
+    };
+    let refused = |why: Failure| Failure::Config(format!("--client-ca {}: {why}", file.display()));
+    let authorities = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect::<Result<Authorities, _>>)
+        .map_err(|error| refused(Failure::Config(error.to_string())))?;
+    vouched_for_by(&authorities).map_err(refused)?;
+    Ok(Some(authorities))
+}
+
+fn vouched_for_by(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifier>, Failure> {
+    let refused = |why: &dyn fmt::Display| Failure::Config(why.to_string());
     let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| refused(&error))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| refused(&error))?;
-        roots.add(certificate).map_err(|error| refused(&error))?;
+    for authority in authorities {
+        let added = roots.add(authority.clone());
+        added.map_err(|error| refused(&error))?;
     }
     if roots.is_empty() {
         return Err(refused(&"holds no certificate"));

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use contract::claim_mapping::ClaimMapping;
@@ -19,9 +18,11 @@ use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::RulesArgs;
 use crate::client_tls::{ClientTls, ClientTlsSettings};
+use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::marks::Marking;
+use crate::rules::Rules;
 use crate::service_head::ServiceHead;
 use crate::status::Protected;
 use crate::stop::StopTimes;
@@ -50,11 +51,11 @@ pub(crate) struct Config {
     second_thoughts: Vec<String>,
     /// Where the service is looked for on the pod's address, and whether it must not be found there.
     pub(crate) bypass: Option<(SocketAddr, bool)>,
-    pub(crate) rules: Arc<AdmissionRules>,
+    pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
-    pub(crate) service_head: ServiceHead,
     pub(crate) end_streams: bool,
     pub(crate) key_source: SourceSettings,
+    pub(crate) key_cache: Option<KeyCacheSettings>,
     trusts_shared_secret: bool,
     pub(crate) previous_key_grace: Duration,
     pub(crate) token_cache: TokenCache,
@@ -74,8 +75,6 @@ pub(crate) struct Config {
     pub(crate) stop: StopTimes,
     pub(crate) access_log: AccessLog,
     pub(crate) marking: Marking,
-    /// For the status page.
-    pub(crate) protected: Protected,
 }
 
 impl Config {
@@ -84,9 +83,12 @@ impl Config {
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
         let key_source = key_source::settings(args)?;
         let upstream = upstream_address(args)?;
-        let rules = AdmissionRules {
-            carries_websockets: upstream.carries_websockets(),
-            ..admission_rules(&args.rules, mapping(args)?)?
+        let mut admission = admission_rules(&args.rules, mapping(args)?)?;
+        admission.carries_websockets = upstream.carries_websockets();
+        let rules = Rules {
+            admission,
+            service_head: service_head(&args.rules),
+            protected: protected(args, &key_source),
         };
         Ok(Self {
             listen: args.listen,
@@ -94,15 +96,15 @@ impl Config {
             tls: client_tls(args)?,
             second_thoughts: open_paths::second_thoughts(&args.rules)?,
             bypass: bypass(args)?,
-            rules: Arc::new(rules),
+            rules,
             upstream: UpstreamSettings {
                 address: upstream,
                 timeouts: upstream_timeouts(args),
                 tls: upstream_tls(args)?,
             },
-            service_head: service_head(&args.rules),
             end_streams: args.end_streams,
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
+            key_cache: key_source::key_cache(args, &key_source)?,
             previous_key_grace: Duration::from_secs(args.previous_key_grace),
             token_cache: TokenCache {
                 bytes: args.token_cache_bytes,
@@ -126,7 +128,6 @@ impl Config {
                 request_ids: args.request_id,
                 start_traces: args.start_traces,
             },
-            protected: protected(args, &key_source),
             key_source,
         })
     }
@@ -142,10 +143,10 @@ impl Config {
 
     fn warnings_of_settings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
-        if !self.rules.policy.require_expiry {
+        if !self.rules.admission.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
         }
-        if self.service_head.reuse_after_body {
+        if self.rules.service_head.reuse_after_body {
             warnings.push(
                 "--reuse-after-body: a service that leaves a body unread takes it for a request",
             );
@@ -190,13 +191,12 @@ pub(crate) fn admission_rules(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
 ) -> Result<AdmissionRules, Failure> {
-    Ok(AdmissionRules {
-        interceptor: interceptor(args)?,
-        policy: policy(args, mapping)?,
-        user_header: UserHeader::new(&args.user_header, args.max_user_header_bytes)
+    Ok(AdmissionRules::new(
+        interceptor(args)?,
+        policy(args, mapping)?,
+        UserHeader::new(&args.user_header, args.max_user_header_bytes)
             .map_err(|error| refused("user-header", &args.user_header, error))?,
-        carries_websockets: true,
-    })
+    ))
 }
 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
@@ -432,8 +432,8 @@ mod tests {
             other => unreachable!("{other}"),
         }
         assert!(config.previous_key_grace.is_zero());
-        assert!(config.rules.policy.require_expiry);
-        assert!(config.service_head.forward_authorization);
+        assert!(config.rules.admission.policy.require_expiry);
+        assert!(config.rules.service_head.forward_authorization);
         assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
         assert!(config.warnings().is_empty());
     }
@@ -466,6 +466,7 @@ mod tests {
             (["--app-secret-file", "/nowhere"], "--app-secret-file"),
             (["--auth-ca", "/nowhere"], "--auth-ca"),
             (["--dns-server", "127.0.0.1:53"], "--dns-server"),
+            (["--key-cache", ".."], "--key-cache"),
         ] {
             match with(&arguments) {
                 Err(Failure::Config(line)) => {
@@ -506,9 +507,9 @@ mod tests {
     fn another_issuer_needs_no_application_and_has_a_mapping() {
         let config = config(&ISSUER).unwrap();
         assert_eq!(config.key_source.to_string(), "https://idp/keys");
-        assert!(config.rules.policy.mapping.is_some());
+        assert!(config.rules.admission.policy.mapping.is_some());
         assert!(config.warnings().is_empty());
-        assert!(with(&[]).unwrap().rules.policy.mapping.is_none());
+        assert!(with(&[]).unwrap().rules.admission.policy.mapping.is_none());
     }
 
     #[test]
@@ -605,6 +606,20 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(config.warnings().len(), 3);
+    }
+
+    #[test]
+    fn what_is_a_secret_or_a_file_already_is_not_cached() {
+        let cache = ["--key-cache", "/tmp/keys"];
+        let hmac = ["--signing-type", "hmac", "--trust-shared-secret"];
+        let failure = with(&[&cache[..], &hmac].concat()).unwrap_err();
+        assert_eq!(failure.code(), 78);
+        assert!(failure.to_string().contains("secret"), "{failure}");
+        let file = [&["--jwks-file", "/nowhere"], &ISSUER[2..], &cache].concat();
+        let failure = config(&file).unwrap_err().to_string();
+        assert!(failure.starts_with("--key-cache"), "{failure}");
+        assert!(with(&cache).unwrap().key_cache.is_some());
+        assert!(with(&[]).unwrap().key_cache.is_none());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::stream_end::TimedRequests;
 /// What the listening socket hands its connections to.
 pub(crate) struct ClientConnections {
     requests: Arc<TimedRequests>,
-    tls: Option<ClientTls>,
+    tls: Option<Arc<ClientTls>>,
     unread: Arc<dyn UnreadRequests>,
     limit: Limit,
     head_timeout: Duration,
@@ -35,7 +35,7 @@ pub(crate) struct ClientConnections {
 impl ClientConnections {
     pub(crate) fn new(
         proxy: HttpProxy<AuthProxy>,
-        tls: Option<ClientTls>,
+        tls: Option<Arc<ClientTls>>,
         limit: Limit,
         head_timeout: Duration,
         metrics: Metrics,

@@ -22,14 +22,15 @@ use process::clock::unix_seconds;
 use process::exit::Failure;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{Admission, AdmissionRules, RequestHead, Wire};
+use crate::admission::{Admission, RequestHead, Wire};
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
 use crate::fields::nominated;
 use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
-use crate::service_head::ServiceHead;
+use crate::rules::{CurrentRules, Rules};
+use crate::status::Protected;
 
 const PATH: &str = "/explain";
 const JSON: &str = "application/json";
@@ -57,9 +58,8 @@ struct Question {
 /// Judges questions as the proxy judges requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Explainer {
-    pub(crate) rules: Arc<AdmissionRules>,
+    pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
-    pub(crate) service_head: ServiceHead,
     pub(crate) marking: Marking,
 }
 
@@ -92,10 +92,11 @@ impl Explainer {
         };
         let state = self.keys.load();
         let usable = self.keys.usable(state.as_deref(), Instant::now());
-        let admission = self
-            .rules
+        let rules = self.rules.load();
+        let admission = rules
+            .admission
             .admit_observed(head, usable, at, &mut explanation);
-        let token = self.rules.interceptor.token(&request.headers);
+        let token = rules.admission.interceptor.token(&request.headers);
         let token = token.ok().flatten().map(|token| token.as_str().to_owned());
         if let Some(token) = &token {
             explanation.show_token(token);
@@ -107,15 +108,15 @@ impl Explainer {
             Ok(Admission::Forward(forward)) => Verdict::good(forward.outcome().as_str()),
         };
         if let Ok(Admission::Forward(forward)) = &admission {
-            let sources = self.rules.interceptor.sources();
+            let sources = rules.admission.interceptor.sources();
             let mut head = without_hop_by_hop(request);
             let marks = self.marking.of(&head.headers);
-            let prepared = self.service_head.prepare(
+            let prepared = rules.service_head.prepare(
                 &mut head,
                 Version::HTTP_11,
                 forward,
                 &marks,
-                &self.rules,
+                &rules.admission,
                 ASKER,
             );
             explanation.head = prepared
@@ -350,9 +351,12 @@ fn offline(args: &ExplainArgs, file: &std::path::Path) -> Result<Explainer, Fail
     let keys = CurrentKeys::default();
     keys.install(KeySet::nameless(key), Instant::now());
     Ok(Explainer {
-        rules: Arc::new(config::admission_rules(&args.rules, None)?),
+        rules: Arc::new(CurrentRules::new(Rules {
+            admission: config::admission_rules(&args.rules, None)?,
+            service_head: config::service_head(&args.rules),
+            protected: Protected::default(),
+        })),
         keys: Arc::new(keys),
-        service_head: config::service_head(&args.rules),
         marking: Marking::default(),
     })
 }

@@ -30,9 +30,11 @@ mod metrics;
 mod outcome;
 mod own_address;
 mod proxy;
+mod reload;
 mod reports;
 mod request_head;
 mod response_head;
+mod rules;
 mod server;
 mod service_head;
 mod status;
@@ -99,7 +101,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         keys_from = %config.key_source,
         "starting"
     );
-    server::serve(config)
+    server::serve(config, args)
 }
 
 /// First of all: Pingora would install ring's otherwise, and the whole product uses one library.

@@ -32,7 +32,7 @@ struct ReloadLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefreshLabels {
+struct ResultLabels {
     result: &'static str,
 }
 
@@ -108,7 +108,10 @@ pub(crate) struct Metrics {
     connections_refused: Counter,
     streams_ended: Counter,
     bypass_possible: Gauge,
-    key_refreshes: Family<RefreshLabels, Counter>,
+    key_refreshes: Family<ResultLabels, Counter>,
+    key_cache_writes: Family<ResultLabels, Counter>,
+    config_reloads: Family<ResultLabels, Counter>,
+    config_usable: Gauge,
     tls: TlsMetrics,
 }
 
@@ -140,6 +143,9 @@ impl Metrics {
             streams_ended: Counter::default(),
             bypass_possible: Gauge::default(),
             key_refreshes: Family::default(),
+            key_cache_writes: Family::default(),
+            config_reloads: Family::default(),
+            config_usable: Gauge::default(),
             tls: TlsMetrics::default(),
         };
         let registry = metrics.registry(keys);
@@ -206,6 +212,12 @@ impl Metrics {
             "Fetches of the verification key by result",
             self.key_refreshes.clone(),
         );
+        registry.register(
+            "key_cache_writes",
+            "Writes of the key cache's file (--key-cache) by result: written, failed",
+            self.key_cache_writes.clone(),
+        );
+        self.register_reloads(&mut registry);
         register_token_cache(&mut registry, keys.token_cache().counters.clone());
         registry.register(
             "build",
@@ -288,7 +300,40 @@ impl Metrics {
             RefreshResult::Failed => "failed",
         };
         self.key_refreshes
-            .get_or_create(&RefreshLabels { result })
+            .get_or_create(&ResultLabels { result })
+            .inc();
+    }
+
+    /// There from the start: the configuration of the start could be used.
+    fn register_reloads(&self, registry: &mut Registry) {
+        for result in ["applied", "refused"] {
+            drop(self.config_reloads.get_or_create(&ResultLabels { result }));
+        }
+        registry.register(
+            "config_reloads",
+            "Reloads of the configuration by result: applied, refused",
+            self.config_reloads.clone(),
+        );
+        self.config_usable.set(1);
+        registry.register(
+            "config_usable",
+            "Whether the configuration could be used when it was last read",
+            self.config_usable.clone(),
+        );
+    }
+
+    pub(crate) fn config_reloaded(&self, applied: bool) {
+        let result = if applied { "applied" } else { "refused" };
+        self.config_usable.set(i64::from(applied));
+        self.config_reloads
+            .get_or_create(&ResultLabels { result })
+            .inc();
+    }
+
+    pub(crate) fn key_cache_written(&self, succeeded: bool) {
+        let result = if succeeded { "written" } else { "failed" };
+        self.key_cache_writes
+            .get_or_create(&ResultLabels { result })
             .inc();
     }
 }

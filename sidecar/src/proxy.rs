@@ -30,7 +30,7 @@ use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
 use crate::reports::Reports;
-use crate::service_head::ServiceHead;
+use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
 use crate::upstream::{Sent, Tries, Upstream};
 use crate::{fault, response_head, stream_end, token_places};
@@ -42,10 +42,9 @@ pub(crate) const CLIENT_IDLE_SECONDS: u64 = 75;
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
 #[derive(Debug)]
 pub(crate) struct AuthProxy {
-    pub(crate) rules: Arc<AdmissionRules>,
+    pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) service_head: ServiceHead,
     pub(crate) reports: Reports,
     pub(crate) request_body_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
@@ -59,6 +58,8 @@ pub(crate) struct AuthProxy {
 /// What one request carries from phase to phase.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
+    /// Those of the moment when it began: a reload changes nothing for it.
+    rules: Arc<Rules>,
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
     /// Among those that may be on their way to the service.
@@ -87,7 +88,7 @@ impl RequestContext {
 }
 
 impl AuthProxy {
-    fn admit(&self, session: &Session) -> Result<Admission, Rejection> {
+    fn admit(&self, session: &Session, rules: &AdmissionRules) -> Result<Admission, Rejection> {
         let request = session.req_header();
         let raw;
         let wire = match session.as_downstream() {
@@ -110,7 +111,7 @@ impl AuthProxy {
         };
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
-        self.rules.admit(head, keys, unix_now())
+        rules.admit(head, keys, unix_now())
     }
 
     /// Has a stream end when its token does.
@@ -139,12 +140,8 @@ impl AuthProxy {
     }
 
     /// What all answers of our own say beside their content.
-    fn own_fields(
-        &self,
-        session: &Session,
-        ctx: &RequestContext,
-    ) -> Vec<(HeaderName, HeaderValue)> {
-        let origins = self.rules.interceptor.allowed_origins();
+    fn own_fields(session: &Session, ctx: &RequestContext) -> Vec<(HeaderName, HeaderValue)> {
+        let origins = ctx.rules.admission.interceptor.allowed_origins();
         let mut fields = origins.answer_fields(&session.req_header().headers);
         fields.extend(ctx.marks.echo());
         fields
@@ -213,6 +210,7 @@ impl ProxyHttp for AuthProxy {
     fn new_ctx(&self) -> RequestContext {
         let now = Instant::now();
         RequestContext {
+            rules: self.rules.load(),
             forward: None,
             _place: None,
             outcome: Outcome::Aborted,
@@ -237,11 +235,11 @@ impl ProxyHttp for AuthProxy {
         session.set_write_timeout(self.send_timeout);
         self.limit_connection(session);
         ctx.marks = self.marking.of(&session.req_header().headers);
-        let mut admission = self.admit(session);
+        let mut admission = self.admit(session, &ctx.rules.admission);
         if admission == Err(Rejection::TokenKeyUnknown) {
             // The auth server may know a key that is not known here yet.
             self.keys.early_fetch().wait(Instant::now()).await;
-            admission = self.admit(session);
+            admission = self.admit(session, &ctx.rules.admission);
         }
         ctx.decided = Instant::now();
         self.metrics
@@ -260,7 +258,7 @@ impl ProxyHttp for AuthProxy {
             Err(rejection) => refused(rejection),
         };
         ctx.outcome = outcome;
-        let answer = answer.with(self.own_fields(session, ctx));
+        let answer = answer.with(Self::own_fields(session, ctx));
         if answer.send(session).await.is_err() {
             session.set_keepalive(None);
         }
@@ -321,12 +319,12 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
-        self.service_head.prepare(
+        ctx.rules.service_head.prepare(
             request,
             session.req_header().version,
             forward,
             &ctx.marks,
-            &self.rules,
+            &ctx.rules.admission,
             client_of(session),
         )
     }
@@ -376,7 +374,8 @@ impl ProxyHttp for AuthProxy {
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let offered = &session.req_header().headers;
-            token_places::choose_protocol(response, self.rules.interceptor.sources(), offered)?;
+            let sources = ctx.rules.admission.interceptor.sources();
+            token_places::choose_protocol(response, sources, offered)?;
         }
         response_head::correct(response, session.req_header().version);
         if let Some((name, value)) = ctx.marks.echo() {
@@ -399,7 +398,7 @@ impl ProxyHttp for AuthProxy {
         session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
             // A client that is gone by now has nothing to be told.
-            let answer = Answer::refusal(rejection).with(self.own_fields(session, ctx));
+            let answer = Answer::refusal(rejection).with(Self::own_fields(session, ctx));
             let _ = answer.send(session).await;
         }
         FailToProxy {

@@ -12,18 +12,20 @@ use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use process::exit::Failure;
 use process::health::Health;
-use process::listener;
+use process::{listener, signals};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::background::{AdminPort, CertificateFollower, KeyRefresh};
 use crate::bypass::BypassCheck;
+use crate::cli::ServeArgs;
 use crate::client_tls::ClientTls;
 use crate::config::Config;
 use crate::connections::ClientConnections;
 use crate::drain::Drain;
 use crate::explain::Explainer;
 use crate::http2_head::LIBRARY_MAX_HEAD_BYTES;
+use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
@@ -31,7 +33,9 @@ use crate::limits::{Limit, descriptors};
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::{AuthProxy, CLIENT_IDLE_SECONDS};
+use crate::reload::Reload;
 use crate::reports::Reports;
+use crate::rules::CurrentRules;
 use crate::status::Status;
 use crate::status::hour::LastHour;
 use crate::stop::{Draining, GracefulStop};
@@ -39,6 +43,7 @@ use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
 /// What the parts of the program share.
 struct Shared {
+    rules: Arc<CurrentRules>,
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
     reports: Reports,
@@ -48,11 +53,13 @@ struct Shared {
     connections: watch::Sender<bool>,
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends it. `config` is what `args` say.
 ///
 /// # Errors
 /// What stops a start: an address that cannot be bound or resolved.
-pub(crate) fn serve(config: Config) -> Result<(), Failure> {
+pub(crate) fn serve(config: Config, args: &ServeArgs) -> Result<(), Failure> {
+    signals::survive_hang_up()
+        .map_err(|error| Failure::Software(format!("no handler for SIGHUP: {error}")))?;
     let public = listener::bind(config.listen)?;
     let admin = listener::bind(config.admin_listen)?;
     let (shared, registry) = shared(&config);
@@ -61,7 +68,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let stop = graceful_stop(announcement, &config, &shared);
     let drain = Drain::by_command(&stop);
     let refresh = key_refresh(&config, &shared)?;
-    let status = Arc::new(status(&config, &shared));
+    let status = Arc::new(status(&shared));
     let explainer = explainer(&config, &shared);
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
@@ -70,6 +77,18 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         server.add_service(background_service("upstream names", names));
     }
     let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
+    let tls = tls.map(Arc::new);
+    server.add_service(background_service(
+        "reload",
+        Reload {
+            start: args.clone(),
+            rules: Arc::clone(&shared.rules),
+            upstream: Arc::clone(&upstream),
+            client_tls: tls.clone(),
+            refresher: Arc::clone(&refresh.refresher),
+            metrics: shared.metrics.clone(),
+        },
+    ));
     if let Some(settings) = &config.tls {
         server.add_service(background_service(
             "certificate",
@@ -121,6 +140,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
         refusals: Arc::default(),
     };
     let shared = Shared {
+        rules: Arc::new(CurrentRules::new(config.rules.clone())),
         keys,
         metrics,
         reports,
@@ -131,9 +151,9 @@ fn shared(config: &Config) -> (Shared, Registry) {
     (shared, registry)
 }
 
-fn status(config: &Config, shared: &Shared) -> Status {
+fn status(shared: &Shared) -> Status {
     Status {
-        protected: config.protected.clone(),
+        rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
         health: shared.health.clone(),
         hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
@@ -144,9 +164,8 @@ fn status(config: &Config, shared: &Shared) -> Status {
 
 fn explainer(config: &Config, shared: &Shared) -> Explainer {
     Explainer {
-        rules: Arc::clone(&config.rules),
+        rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
-        service_head: config.service_head,
         marking: config.marking,
     }
 }
@@ -173,26 +192,46 @@ fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
     let source = KeySource::new(config.key_source.clone())?;
-    let ready = shared
-        .health
-        .condition("verification_key", "not fetched yet");
+    let keys = Arc::clone(&shared.keys);
+    let ready =
+        shared
+            .health
+            .condition_with_note("verification_key", "not fetched yet", move || {
+                key_age(&keys)
+            });
+    let cache = config.key_cache.clone();
+    let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
     let refresher = Refresher::new(
         source,
         config.previous_key_grace,
         Arc::clone(&shared.keys),
         shared.metrics.clone(),
         ready,
-    );
+    )
+    .with_cache(cache, SystemTime::now());
     Ok(KeyRefresh {
         refresher: Arc::new(refresher),
         schedule: config.refresh.clone(),
     })
 }
 
+/// For `/readyz`.
+fn key_age(keys: &CurrentKeys) -> Option<String> {
+    let state = keys.load();
+    let state = state.as_ref()?;
+    let seconds = state.age(Instant::now()).as_secs();
+    let from_cache = if state.is_cached() {
+        ", from the key cache"
+    } else {
+        ""
+    };
+    Some(format!("fetched {seconds} s ago{from_cache}"))
+}
+
 fn client_connections(
     conf: &Arc<ServerConf>,
     config: Config,
-    tls: Option<ClientTls>,
+    tls: Option<Arc<ClientTls>>,
     upstream: Arc<Upstream>,
     shared: &Shared,
 ) -> ClientConnections {
@@ -220,10 +259,9 @@ fn auth_proxy(
     shared: &Shared,
 ) -> AuthProxy {
     AuthProxy {
-        rules: config.rules,
+        rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
         upstream,
-        service_head: config.service_head,
         reports: shared.reports.clone(),
         marking: config.marking,
         request_body_timeout: config.request_body_timeout,

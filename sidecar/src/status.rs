@@ -26,6 +26,7 @@ use self::refusals::RecentRefusals;
 use crate::keys::current::CurrentKeys;
 use crate::keys::jwks_url::MAX_FRESHNESS;
 use crate::outcome::Totals;
+use crate::rules::{CurrentRules, Rules};
 
 /// The page runs and loads nothing but its own style sheet, and nobody may frame it.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -54,7 +55,7 @@ const FRESH_SECONDS: u64 = MAX_FRESHNESS.as_secs() + 180;
 /// Where the page gets its facts from.
 #[derive(Debug)]
 pub(crate) struct Status {
-    pub(crate) protected: Protected,
+    pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) health: Health,
     pub(crate) hour: LastHour,
@@ -63,7 +64,7 @@ pub(crate) struct Status {
 }
 
 /// What the configuration says.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Protected {
     pub(crate) service: String,
     pub(crate) context_path: String,
@@ -98,6 +99,8 @@ struct Snapshot<'a> {
 #[derive(Debug, Serialize)]
 struct KeysSnapshot {
     fresh: bool,
+    /// Not fetched by this process.
+    cached: bool,
     age_seconds: u64,
     generation: u64,
     keys: Vec<KeySnapshot>,
@@ -131,7 +134,7 @@ struct RefusalSnapshot {
 }
 
 impl Status {
-    fn snapshot(&self, now: SystemTime) -> Snapshot<'_> {
+    fn snapshot<'r>(&self, rules: &'r Rules, now: SystemTime) -> Snapshot<'r> {
         let minute = |minute: hour::Minute| MinuteSnapshot {
             began: rfc_3339(minute.began),
             requests: minute.requests,
@@ -142,7 +145,7 @@ impl Status {
             uptime_seconds: self.started.elapsed().as_secs(),
             ready: self.health.is_ready(),
             conditions: self.health.conditions(),
-            protected: &self.protected,
+            protected: &rules.protected,
             keys: self.keys(),
             last_hour: self.hour.minutes().into_iter().map(minute).collect(),
             refusals: self.refusals(),
@@ -159,6 +162,7 @@ impl Status {
         };
         Some(KeysSnapshot {
             fresh: age_seconds <= FRESH_SECONDS,
+            cached: state.is_cached(),
             age_seconds,
             generation: state.generation(),
             keys: state.keys().keys().iter().map(key).collect(),
@@ -203,11 +207,13 @@ pub(crate) fn routes(status: Arc<Status>) -> Router {
 }
 
 async fn page(State(status): State<Arc<Status>>) -> Response {
-    html(page::status(&status.snapshot(SystemTime::now())))
+    let rules = status.rules.load();
+    html(page::status(&status.snapshot(&rules, SystemTime::now())))
 }
 
 async fn json(State(status): State<Arc<Status>>) -> Response {
-    let snapshot = status.snapshot(SystemTime::now());
+    let rules = status.rules.load();
+    let snapshot = status.snapshot(&rules, SystemTime::now());
     let media_type = [(header::CONTENT_TYPE, "application/json")];
     // Strings and numbers: it cannot fail.
     let json = serde_json::to_vec(&snapshot).unwrap_or_default();
@@ -226,12 +232,49 @@ async fn style() -> Response {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::interceptor::Interceptor;
+    use contract::path_patterns::PassList;
     use contract::rejection::Rejection;
+    use contract::verifier::VerificationPolicy;
     use http::Method;
 
     use super::*;
     use crate::access_log::Line;
+    use crate::admission::AdmissionRules;
+    use crate::forwarded::ForwardedPolicy;
     use crate::metrics::Metrics;
+    use crate::service_head::ServiceHead;
+    use crate::user_header::UserHeader;
+
+    fn rules(protected: Protected) -> Arc<CurrentRules> {
+        let interceptor = Interceptor::new(
+            "/orders".parse().unwrap(),
+            PassList::parse([]).unwrap(),
+            1000,
+        );
+        let policy = VerificationPolicy {
+            issuer: None,
+            audience: None,
+            leeway_seconds: 0,
+            require_expiry: true,
+            mapping: None,
+        };
+        let user_header = UserHeader::new("X-Current-User", 1000).unwrap();
+        Arc::new(CurrentRules::new(Rules {
+            admission: AdmissionRules::new(interceptor, policy, user_header),
+            service_head: ServiceHead {
+                forward_authorization: true,
+                reuse_after_body: false,
+                forwarded: ForwardedPolicy::Append,
+            },
+            protected,
+        }))
+    }
+
+    fn page_of(status: &Status) -> String {
+        let rules = status.rules.load();
+        page::status(&status.snapshot(&rules, SystemTime::UNIX_EPOCH)).into_string()
+    }
 
     fn status(refused: &[(&[u8], Rejection)]) -> Status {
         let keys = Arc::new(CurrentKeys::default());
@@ -244,7 +287,7 @@ mod tests {
             refusals.remember(*rejection, &line, SystemTime::UNIX_EPOCH);
         }
         Status {
-            protected: Protected {
+            rules: rules(Protected {
                 service: "http://127.0.0.1:3000".into(),
                 context_path: "/orders".into(),
                 open_paths: vec!["/static/<b>/**".into()],
@@ -256,7 +299,7 @@ mod tests {
                 audience: None,
                 cors_origins: Vec::new(),
                 keys_from: "http://127.0.0.1:9000/auth".into(),
-            },
+            }),
             hour: LastHour::new(Metrics::new(Arc::clone(&keys)).0, SystemTime::UNIX_EPOCH),
             keys,
             health: Health::new(),
@@ -269,7 +312,7 @@ mod tests {
     fn whatever_a_stranger_sends_is_shown_as_text() {
         let attack = b"/<script>alert(1)</script>/\"onmouseover=x?token=hush";
         let status = status(&[(attack, Rejection::TokenMissing)]);
-        let page = page::status(&status.snapshot(SystemTime::UNIX_EPOCH)).into_string();
+        let page = page_of(&status);
         assert!(
             page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
             "{page}"
@@ -282,7 +325,7 @@ mod tests {
     #[test]
     fn a_refusal_leads_to_its_remedy() {
         let status = status(&[(b"/a", Rejection::TokenExpired)]);
-        let page = page::status(&status.snapshot(SystemTime::UNIX_EPOCH)).into_string();
+        let page = page_of(&status);
         assert!(page.contains("href=\"/reasons#token_expired\""), "{page}");
         let reasons = page::reasons().into_string();
         for rejection in Rejection::ALL {
@@ -296,7 +339,9 @@ mod tests {
     #[test]
     fn the_twin_says_the_same() {
         let status = status(&[(b"/a?b", Rejection::TokenExpired)]);
-        let snapshot = serde_json::to_value(status.snapshot(SystemTime::UNIX_EPOCH)).unwrap();
+        let rules = status.rules.load();
+        let snapshot = status.snapshot(&rules, SystemTime::UNIX_EPOCH);
+        let snapshot = serde_json::to_value(snapshot).unwrap();
         assert_eq!(snapshot["at"], "1970-01-01T00:00:00Z");
         assert_eq!(snapshot["keys"], serde_json::Value::Null);
         assert_eq!(snapshot["ready"], false);

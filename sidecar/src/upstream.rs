@@ -9,8 +9,8 @@ mod retry;
 mod tls;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -32,6 +32,8 @@ const MAX_STREAMS: usize = 100;
 /// Sets a WebSocket's connections apart: they must not be HTTP/2, and Pingora's pool does not look
 /// at that.
 const WEBSOCKET_GROUP: u64 = 1;
+/// Of connections that may not be used for each other's requests, for each generation of TLS.
+const GROUPS: u64 = 2;
 
 /// How long the service may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +52,20 @@ pub(crate) struct UpstreamSettings {
     pub(crate) tls: Option<UpstreamTls>,
 }
 
+/// How TLS is spoken with the service at the moment.
+#[derive(Debug)]
+struct CurrentTls {
+    tls: Option<UpstreamTls>,
+    /// Sets apart the connections that were opened with it.
+    generation: u64,
+}
+
 /// Hands out peers. Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     settings: UpstreamSettings,
+    /// Locked while prototypes are replaced, so that the last ones are made of the last TLS.
+    tls: Mutex<CurrentTls>,
     /// One entry for each address; none as long as the name does not resolve.
     peers: ArcSwap<Vec<Prototypes>>,
     /// Which of them is in use.
@@ -76,25 +88,30 @@ impl Upstream {
     ///
     /// # Errors
     /// A socket path that is longer than the system takes.
-    pub(crate) fn new(settings: UpstreamSettings) -> Result<Self, String> {
+    pub(crate) fn new(mut settings: UpstreamSettings) -> Result<Self, String> {
+        let tls = CurrentTls {
+            tls: settings.tls.take(),
+            generation: 0,
+        };
         let prototypes = match &settings.address.place {
             Place::Socket(path) => {
                 let peer = path
                     .to_str()
                     .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
                     .ok_or("the path cannot be that of a socket")?;
-                vec![settings.prototypes(peer)]
+                vec![settings.prototypes(peer, &tls)]
             }
             Place::Host { host, port } => {
                 let addresses = names::resolve(host, *port).unwrap_or_else(|error| {
                     tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
                     Vec::new()
                 });
-                settings.all_prototypes(&addresses)
+                settings.all_prototypes(&addresses, &tls)
             }
         };
         Ok(Self {
             settings,
+            tls: Mutex::new(tls),
             peers: ArcSwap::from_pointee(prototypes),
             preferred: AtomicUsize::new(0),
             lost: Notify::new(),
@@ -139,24 +156,44 @@ impl Upstream {
 
     /// Takes over what the name resolves to now.
     fn moved(&self, addresses: &[SocketAddr]) {
-        self.peers
-            .store(Arc::new(self.settings.all_prototypes(addresses)));
+        let tls = self.tls();
+        let prototypes = self.settings.all_prototypes(addresses, &tls);
+        self.peers.store(Arc::new(prototypes));
         self.preferred.store(0, Ordering::Relaxed);
+    }
+
+    /// New connections are opened with `tls`; the requests that are under way keep theirs, and no other
+    /// request gets one of those. `true` where that changes anything.
+    pub(crate) fn now_speaks(&self, tls: Option<UpstreamTls>) -> bool {
+        let mut current = self.tls();
+        if current.tls == tls {
+            return false;
+        }
+        current.tls = tls;
+        current.generation += 1;
+        let addresses = self.addresses();
+        let prototypes = self.settings.all_prototypes(&addresses, &current);
+        self.peers.store(Arc::new(prototypes));
+        true
+    }
+
+    fn tls(&self) -> MutexGuard<'_, CurrentTls> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl UpstreamSettings {
-    fn all_prototypes(&self, addresses: &[SocketAddr]) -> Vec<Prototypes> {
+    fn all_prototypes(&self, addresses: &[SocketAddr], tls: &CurrentTls) -> Vec<Prototypes> {
         addresses
             .iter()
             .map(|address| {
-                let tls = self.tls.is_some();
-                self.prototypes(HttpPeer::new(*address, tls, String::new()))
+                let peer = HttpPeer::new(*address, tls.tls.is_some(), String::new());
+                self.prototypes(peer, tls)
             })
             .collect()
     }
 
-    fn prototypes(&self, mut exchange: HttpPeer) -> Prototypes {
+    fn prototypes(&self, mut exchange: HttpPeer, tls: &CurrentTls) -> Prototypes {
         let options = &mut exchange.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect);
@@ -171,14 +208,16 @@ impl UpstreamSettings {
             Protocol::H2c => options.set_http_version(2, 2),
             Protocol::Https => options.set_http_version(2, 1),
         }
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &tls.tls {
             tls.apply_to(&mut exchange);
         }
+        // Pingora's pool looks neither at the certificates nor at whether HTTP/2 was allowed.
+        exchange.group_key = GROUPS * tls.generation;
         let mut stream = exchange.clone();
         stream.options.read_timeout = None;
         let mut websocket = stream.clone();
         websocket.options.set_http_version(1, 1);
-        websocket.group_key = WEBSOCKET_GROUP;
+        websocket.group_key += WEBSOCKET_GROUP;
         Prototypes {
             exchange,
             stream,

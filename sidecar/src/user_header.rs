@@ -15,7 +15,7 @@ use pingora::http::RequestHeader;
 use serde::Serialize;
 
 /// The configured name of the header and the room its value may take.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserHeader {
     name: HeaderName,
     /// The name as it was written in the configuration: this is how the service sees it.

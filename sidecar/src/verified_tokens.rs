@@ -23,6 +23,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) user: HeaderValue,
     /// To be checked at each use.
     pub(crate) validity: Validity,
+    /// The generation of the rules that it was verified under.
+    pub(crate) rules: u64,
 }
 
 /// How caches are made: one for each set of keys.
@@ -80,10 +82,11 @@ type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBui
 type TokenDigest = [u8; 32];
 
 impl VerifiedTokens {
-    /// What is known of this very token, byte for byte. Takes a lock that nobody holds for longer
+    /// What is known of this very token, byte for byte, under rules of this generation. Takes a lock that nobody holds for longer
     /// than a look-up, and allocates nothing.
-    pub(crate) fn find(&self, token: Bearer<'_>) -> Option<Arc<VerifiedToken>> {
+    pub(crate) fn find(&self, token: Bearer<'_>, rules: u64) -> Option<Arc<VerifiedToken>> {
         let found = self.cache.as_ref()?.get(&digest_of(token));
+        let found = found.filter(|known| known.rules == rules);
         match found {
             Some(_) => self.counters.hits.inc(),
             None => self.counters.misses.inc(),
@@ -179,12 +182,13 @@ mod tests {
                 not_before: None,
                 expires_at: None,
             },
+            rules: 0,
         };
         with(token, |token| cache.remember(token, verified));
     }
 
     fn knows(cache: &VerifiedTokens, token: &str) -> bool {
-        let found = with(token, |token| cache.find(token));
+        let found = with(token, |token| cache.find(token, 0));
         found.is_some_and(|known| known.user == format!("user of {token}"))
     }
 

@@ -32,6 +32,7 @@ mod e2e {
     mod http2;
     mod interop;
     mod issuers;
+    mod key_cache;
     mod key_faults;
     mod key_refresh;
     mod languages;
@@ -45,6 +46,7 @@ mod e2e {
     mod redis_store;
     mod redis_topologies;
     mod registry;
+    mod reload;
     mod rotation;
     mod secret_key;
     mod secrets;

@@ -44,6 +44,26 @@ pub fn parse<C: Parser>() -> Result<C, Failure> {
     Ok(settings)
 }
 
+/// The settings once more, with what their file says by now: command line and environment are those of
+/// the start. Prints nothing and ends nothing.
+///
+/// # Errors
+/// As [`parse`].
+pub fn reread<C: Parser>() -> Result<C, Failure> {
+    parse_from(std::env::args_os().collect()).map_err(|stop| match stop {
+        Stop::Failure(failure) => failure,
+        Stop::Help(_) => Failure::Software("help was asked for".to_owned()),
+    })
+}
+
+/// The file of settings, if there is one.
+#[must_use]
+pub fn config_file<C: Parser>() -> Option<PathBuf> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let given = lenient_matches::<C>(&arguments).ok()?;
+    file_of(&given).cloned()
+}
+
 /// Why there are no settings.
 #[derive(Debug)]
 enum Stop {

@@ -3,6 +3,7 @@
 //!
 //! A condition begins as not met, so that forgetting to report it fails closed.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +18,22 @@ pub struct Health {
 #[derive(Debug, Default)]
 struct Shared {
     started: AtomicBool,
-    conditions: Mutex<Vec<ConditionState>>,
+    conditions: Mutex<Vec<Reported>>,
+}
+
+/// A condition, and who knows more about it at the moment of a report.
+struct Reported {
+    state: ConditionState,
+    note: Note,
+}
+
+/// Asked at each report; what it answers is shown to the operator and must hold no secret.
+type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+impl fmt::Debug for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
 }
 
 /// One line of the readiness report.
@@ -29,6 +45,9 @@ pub struct ConditionState {
     pub ok: bool,
     /// Why it does not; `None` when it does.
     pub reason: Option<String>,
+    /// What else there is to know, whether it holds or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The handle by which the part of the program that knows reports one condition.
@@ -48,11 +67,26 @@ impl Health {
     /// Adds a condition that is not met, for `reason`, until its handle says so.
     #[must_use]
     pub fn condition(&self, name: &'static str, reason: &str) -> Condition {
+        self.condition_with_note(name, reason, || None)
+    }
+
+    /// The same; each report shows what `note` answers then. It must not wait for anybody.
+    #[must_use]
+    pub fn condition_with_note(
+        &self,
+        name: &'static str,
+        reason: &str,
+        note: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Condition {
         let mut conditions = self.shared.conditions();
-        conditions.push(ConditionState {
-            name,
-            ok: false,
-            reason: Some(reason.to_owned()),
+        conditions.push(Reported {
+            state: ConditionState {
+                name,
+                ok: false,
+                reason: Some(reason.to_owned()),
+                note: None,
+            },
+            note: Box::new(note),
         });
         Condition {
             shared: Arc::clone(&self.shared),
@@ -86,8 +120,13 @@ impl Health {
             name: "started",
             ok,
             reason,
+            note: None,
         }];
-        report.extend_from_slice(&self.shared.conditions());
+        let conditions = self.shared.conditions();
+        report.extend(conditions.iter().map(|reported| ConditionState {
+            note: (reported.note)(),
+            ..reported.state.clone()
+        }));
         report
     }
 }
@@ -105,15 +144,15 @@ impl Condition {
 
     fn set(&self, ok: bool, reason: Option<String>) {
         if let Some(condition) = self.shared.conditions().get_mut(self.index) {
-            condition.ok = ok;
-            condition.reason = reason;
+            condition.state.ok = ok;
+            condition.state.reason = reason;
         }
     }
 }
 
 impl Shared {
     // A panic elsewhere must not turn every later probe into one: the list is valid at any moment.
-    fn conditions(&self) -> MutexGuard<'_, Vec<ConditionState>> {
+    fn conditions(&self) -> MutexGuard<'_, Vec<Reported>> {
         self.conditions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -150,22 +189,27 @@ mod tests {
     fn the_report_names_each_condition_and_why_it_fails() {
         let health = Health::new();
         health.condition("signing_key", "no key pair yet").met();
-        let _store = health.condition("store", "not asked yet");
+        let _store = health.condition_with_note("store", "not asked yet", || {
+            Some("asked at noon".to_owned())
+        });
         let report = [
             ConditionState {
                 name: "started",
                 ok: false,
                 reason: Some("starting".to_owned()),
+                note: None,
             },
             ConditionState {
                 name: "signing_key",
                 ok: true,
                 reason: None,
+                note: None,
             },
             ConditionState {
                 name: "store",
                 ok: false,
                 reason: Some("not asked yet".to_owned()),
+                note: Some("asked at noon".to_owned()),
             },
         ];
         assert_eq!(health.conditions(), report);

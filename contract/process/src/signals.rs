@@ -60,6 +60,18 @@ impl HangUps {
     }
 }
 
+/// From here on SIGHUP does not end the process, whoever receives it later.
+///
+/// # Errors
+/// When the handler cannot be installed.
+pub fn survive_hang_up() -> std::io::Result<()> {
+    // A handler of tokio's stays for the life of the process; the runtime is needed to ask for it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    runtime.block_on(async { signal(SignalKind::hangup()).map(drop) })
+}
+
 /// Resolves at the first SIGTERM or SIGINT.
 ///
 /// When a handler cannot be installed it never resolves: the kernel's default action then still

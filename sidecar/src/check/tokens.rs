@@ -165,7 +165,7 @@ impl<'s> Scene<'s> {
             Policy::Audience => self.rules.audience.is_some(),
             Policy::NoExpiry => self.rules.allow_no_exp,
         };
-        let mapped = self.config.rules.policy.mapping.is_some();
+        let mapped = self.config.rules.admission.policy.mapping.is_some();
         row.signing.contains(&self.forge.trusted().signing_type())
             && (self.shape == KeySetShape::Named || row.keys == KeySetShape::Nameless)
             && holds(row.policy)
@@ -232,7 +232,7 @@ impl<'s> Scene<'s> {
     ) -> Result<(), Rejection> {
         let keys = keys.ok_or(Rejection::AuthKeysUnavailable);
         let request = Request { target, lines };
-        let judged = request.judged(&self.config.rules, keys, self.setting.now);
+        let judged = request.judged(&self.config.rules.admission, keys, self.setting.now);
         match judged {
             // A good token's user; how long a header may be is no question of trust.
             Ok(_) | Err(Rejection::IdentityTooLarge) => Ok(()),
@@ -304,7 +304,7 @@ fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
     if let Some(audience) = &rules.audience {
         claims.insert("aud".to_owned(), json!(audience));
     }
-    if let Some(mapping) = &config.rules.policy.mapping {
+    if let Some(mapping) = &config.rules.admission.policy.mapping {
         mapping.name_user(&mut claims, "10001");
     }
     Setting {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::forwarded::ForwardedPolicy;
 
 /// What the judge and the last hand on a request are told.
-#[derive(Debug, Args, Serialize)]
+#[derive(Debug, Clone, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RulesArgs {
     /// Application name of the service; its context path is /NAME. Empty: no context path

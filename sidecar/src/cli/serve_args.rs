@@ -29,7 +29,7 @@ const KEY_SOURCE: &str = "key_source";
 const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
 
 /// What `serve` and `check` take. Serialised, it is the effective configuration.
-#[derive(Debug, Args, Serialize)]
+#[derive(Debug, Clone, Args, Serialize)]
 #[command(group = ArgGroup::new(KEY_SOURCE).required(true))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
@@ -330,6 +330,13 @@ pub(crate) struct ServeArgs {
         value_name = "CRON"
     )]
     pub(crate) refresh_cron: String,
+
+    /// File that keeps the last fetched keys, so that a sidecar that is started while nobody can be asked
+    /// serves at once; --max-key-age counts on from the fetch. Written for its owner alone. Not with
+    /// hmac, where the key is a secret
+    #[arg(long, env = "POSTERN_KEY_CACHE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_cache: Option<PathBuf>,
 
     /// Seconds for which keys are trusted that cannot be fetched again, for example while the auth
     /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use super::{not_empty, parsed, patience, refused};
 use crate::cli::ServeArgs;
 use crate::discovery::{AuthServer, without_credentials};
+use crate::keys::cache::KeyCacheSettings;
 use crate::keys::contract_endpoint::{Application, EndpointSettings};
 use crate::keys::jwks_url::{JwksAddress, JwksUrlSettings};
 use crate::keys::key_file::{Format, KeyFile};
@@ -33,6 +34,27 @@ pub(super) fn settings(args: &ServeArgs) -> Result<SourceSettings, Failure> {
     };
     tls_files(args, None)?;
     Ok(SourceSettings::File(file))
+}
+
+/// Where the keys of `source` are kept for the next start.
+pub(super) fn key_cache(
+    args: &ServeArgs,
+    source: &SourceSettings,
+) -> Result<Option<KeyCacheSettings>, Failure> {
+    let Some(file) = &args.key_cache else {
+        return Ok(None);
+    };
+    if file.file_name().is_none() {
+        return Err(refused(
+            "key-cache",
+            file.display(),
+            "is not the name of a file",
+        ));
+    }
+    source
+        .cached_in(file.clone(), args.rules.issuer.clone())
+        .map(Some)
+        .map_err(|why| refused("key-cache", file.display(), why))
 }
 
 fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, Failure> {

@@ -76,6 +76,11 @@ impl ContractEndpoint {
         }
     }
 
+    /// From the next fetch on.
+    pub(crate) fn now_shows(&mut self, application: Application) {
+        self.application = application;
+    }
+
     /// Fetches from the next instance, once.
     pub(crate) async fn fetch(&mut self) -> Result<KeySet, FetchError> {
         let instance = self.auth_server.locate(&self.asked).await?;

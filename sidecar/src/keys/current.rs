@@ -30,9 +30,41 @@ pub(crate) struct KeyState {
     /// Moves with every change of the keys and tells apart what was verified under which.
     generation: u64,
     /// Of the last fetch that succeeded, whether or not it brought another key.
-    fetched_at: Instant,
+    fetched: FetchTime,
     /// What these keys have verified. Others begin with an empty one.
     verified: Arc<VerifiedTokens>,
+}
+
+/// When keys were fetched. A process that was started later has no [`Instant`] for that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FetchTime {
+    /// When this process learned of them.
+    learned_at: Instant,
+    /// How old they were then; `None` where this process fetched them itself.
+    cached_for: Option<Duration>,
+}
+
+impl FetchTime {
+    /// They were fetched at `now`.
+    pub(crate) const fn at(now: Instant) -> Self {
+        Self {
+            learned_at: now,
+            cached_for: None,
+        }
+    }
+
+    /// They were found at `now`, fetched by another process this long before.
+    pub(crate) const fn before(now: Instant, age: Duration) -> Self {
+        Self {
+            learned_at: now,
+            cached_for: Some(age),
+        }
+    }
+
+    fn age(self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.learned_at)
+            .saturating_add(self.cached_for.unwrap_or_default())
+    }
 }
 
 /// What tells one key set from another: which keys, under which names, and whether these count.
@@ -122,6 +154,11 @@ impl CurrentKeys {
 
     /// Trusts `keys`, fetched at `now`, and no others from now on. Only the refresh calls it.
     pub(crate) fn install(&self, keys: KeySet, now: Instant) -> Change {
+        self.install_of(keys, FetchTime::at(now))
+    }
+
+    /// The same with keys that may have been fetched by another process.
+    pub(crate) fn install_of(&self, keys: KeySet, fetched: FetchTime) -> Change {
         let names = Names::of(&keys);
         let former = self.state.load();
         let former = former.as_deref();
@@ -141,7 +178,7 @@ impl CurrentKeys {
             keys,
             names,
             generation,
-            fetched_at: now,
+            fetched,
             verified,
         })));
         change
@@ -166,7 +203,12 @@ impl KeyState {
     }
 
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.fetched_at)
+        self.fetched.age(now)
+    }
+
+    /// Whether they come from a cache: this process has not fetched any yet.
+    pub(crate) const fn is_cached(&self) -> bool {
+        self.fetched.cached_for.is_some()
     }
 }
 
@@ -246,5 +288,26 @@ mod tests {
         let for_ever = CurrentKeys::default();
         for_ever.install(key_set("a"), fetched_at);
         assert_eq!(judged(&for_ever, fetched_at + 1000 * HOUR), Ok(1));
+    }
+
+    #[test]
+    fn the_age_of_cached_keys_goes_on_from_their_fetch_until_the_first_one_here() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let keys = CurrentKeys::default().with_max_age(Some(2 * HOUR));
+        let now = Instant::now();
+        keys.install_of(key_set("a"), FetchTime::before(now, HOUR));
+        let judged = |at| {
+            let state = keys.load();
+            let usable = keys.usable(state.as_deref(), at);
+            usable.map(|state| (state.age(at), state.is_cached()))
+        };
+        assert_eq!(judged(now), Ok((HOUR, true)));
+        assert_eq!(judged(now + HOUR), Ok((2 * HOUR, true)));
+        assert_eq!(judged(now + 2 * HOUR), Err(Rejection::AuthKeysStale));
+        // Longer ago than the machine runs.
+        keys.install_of(key_set("a"), FetchTime::before(now, Duration::MAX));
+        assert_eq!(judged(now + HOUR), Err(Rejection::AuthKeysStale));
+        keys.install(key_set("a"), now + HOUR);
+        assert_eq!(judged(now + HOUR), Ok((Duration::ZERO, false)));
     }
 }

@@ -137,6 +137,11 @@ impl JwksAddress {
         self.scheme == Scheme::HTTP && !on_loopback
     }
 
+    /// With its query, which may hold a secret.
+    pub(crate) fn with_query(&self) -> String {
+        format!("{}://{}{}", self.scheme, self.authority, self.target)
+    }
+
     pub(crate) const fn scheme(&self) -> &Scheme {
         &self.scheme
     }

@@ -4,7 +4,7 @@
 //! A failure is logged and tried again at the next tick; the last good key stays (contract §7).
 
 use std::sync::{Arc, Mutex as BriefMutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use contract::keys::KeySet;
 use contract::rejection::Rejection;
@@ -12,10 +12,15 @@ use process::health::Condition;
 use tokio::sync::{Mutex, Notify};
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-use super::current::{Change, CurrentKeys, Names};
+use super::cache::{KeyCache, KeyCacheSettings};
+use super::contract_endpoint::Application;
+use super::current::{Change, CurrentKeys, FetchTime, Names};
 use super::previous::PreviousKeys;
 use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::metrics::{Metrics, RefreshResult};
+
+/// What readiness says then.
+const TOO_OLD: &str = "too old: --max-key-age is over";
 
 /// When to fetch: a cron expression with seconds, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +49,7 @@ pub(crate) struct Refresher {
     /// A former key has an end that was not known before.
     end_is_known: Notify,
     keys: Arc<CurrentKeys>,
+    cache: Option<KeyCache>,
     metrics: Metrics,
     /// Whether there is a key to verify with.
     ready: Condition,
@@ -62,8 +68,48 @@ impl Refresher {
             previous: BriefMutex::new(PreviousKeys::new(previous_key_grace)),
             end_is_known: Notify::new(),
             keys,
+            cache: None,
             metrics,
             ready,
+        }
+    }
+
+    /// Fetched keys are kept in `cache`. Those that it holds are trusted until the first fetch: nobody
+    /// else may be there to say which ones to trust.
+    #[must_use]
+    pub(crate) fn with_cache(self, cache: Option<KeyCache>, now: SystemTime) -> Self {
+        if let Some((keys, fetched)) = cache.as_ref().and_then(|cache| cache.load(now)) {
+            self.found(keys, fetched);
+        }
+        Self { cache, ..self }
+    }
+
+    /// Shows itself as `application` from the next fetch on. Waits for one that is under way.
+    pub(crate) async fn now_shows(&self, application: Application) {
+        self.source.lock().await.now_shows(application);
+    }
+
+    /// What is fetched from now on is cached for tokens of this origin.
+    pub(crate) fn now_caches(&self, settings: &KeyCacheSettings) {
+        if let Some(cache) = &self.cache {
+            cache.now_of(settings.origin.clone());
+        }
+    }
+
+    /// Trusts keys of a former process.
+    fn found(&self, keys: KeySet, fetched: FetchTime) {
+        let key_ids = Names::of(&keys);
+        let now = Instant::now();
+        let keys = self.previous().joined(keys, now);
+        self.keys.install_of(keys, fetched);
+        let state = self.keys.load();
+        let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
+        if self.keys.usable(state.as_deref(), now).is_ok() {
+            self.ready.met();
+            tracing::info!(%key_ids, age_seconds, "verification key taken from the key cache");
+        } else {
+            self.ready.unmet(TOO_OLD);
+            tracing::warn!(%key_ids, age_seconds, "the key in the key cache is too old to be trusted");
         }
     }
 
@@ -146,6 +192,14 @@ impl Refresher {
 
     fn fetched(&self, keys: KeySet) {
         let now = Instant::now();
+        if let Some(cache) = &self.cache {
+            cache.keep(keys.clone());
+        }
+        let was_cached = self
+            .keys
+            .load()
+            .as_ref()
+            .is_some_and(|state| state.is_cached());
         let mut previous = self.previous();
         let keys = previous.joined(keys, now);
         let key_ids = Names::of(&keys);
@@ -162,7 +216,12 @@ impl Refresher {
                 tracing::info!(%key_ids, "verification key replaced");
                 RefreshResult::Replaced
             }
-            Change::Unchanged => RefreshResult::Unchanged,
+            Change::Unchanged => {
+                if was_cached {
+                    tracing::info!(%key_ids, "verification key fetched: it is the one of the key cache");
+                }
+                RefreshResult::Unchanged
+            }
         };
         self.metrics.key_refreshed(result);
     }
@@ -173,7 +232,7 @@ impl Refresher {
         let state = self.keys.load();
         let unusable = self.keys.usable(state.as_deref(), Instant::now()).err();
         if unusable == Some(Rejection::AuthKeysStale) {
-            self.ready.unmet("too old: --max-key-age is over");
+            self.ready.unmet(TOO_OLD);
         }
         match state.as_ref() {
             Some(state) => tracing::warn!(
@@ -206,7 +265,7 @@ mod tests {
     use process::health::Health;
     use zeroize::Zeroizing;
 
-    use super::super::contract_endpoint::{Application, EndpointSettings};
+    use super::super::contract_endpoint::EndpointSettings;
     use super::super::source::SourceSettings;
     use super::super::tls::TlsFiles;
     use super::*;

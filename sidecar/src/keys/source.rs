@@ -1,12 +1,17 @@
 //! Where the keys come from: the auth server, the key set of any issuer, or a file. One fetch, checked
 //! through before anything is trusted.
 
-use contract::keys::{KeyError, KeySet};
+use std::path::PathBuf;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use contract::keys::{Algorithm, KeyError, KeySet};
+use contract::signing_type::SigningType;
 use process::exit::Failure;
 
 use super::answer::AnswerError;
-use super::contract_endpoint::{ContractEndpoint, EndpointSettings};
-use super::jwks::JwksError;
+use super::cache::{KeyCacheSettings, Origin};
+use super::contract_endpoint::{Application, ContractEndpoint, EndpointSettings};
+use super::jwks::{JwksError, jws};
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
 use super::key_file::{KeyFile, KeyFileError};
 use super::transport::TransportError;
@@ -30,6 +35,40 @@ impl SourceSettings {
         }
     }
 
+    /// What a cache of its keys in `file`, for tokens of `issuer`, is held to.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub(crate) fn cached_in(
+        &self,
+        file: PathBuf,
+        issuer: Option<String>,
+    ) -> Result<KeyCacheSettings, &'static str> {
+        let (address, application, allowed) = match self {
+            Self::AuthServer(settings) if settings.signing_type == SigningType::Hmac => {
+                return Err("with --signing-type hmac the key is a secret, which is never written");
+            }
+            Self::AuthServer(settings) => (
+                settings.auth_server.to_string(),
+                Some(settings.application.id.clone()),
+                vec![settings.signing_type.algorithm()],
+            ),
+            Self::JwksUrl(settings) => (settings.url.with_query(), None, jws(&settings.algorithms)),
+            Self::File(_) => return Err("is of use only where keys are fetched from a server"),
+        };
+        Ok(KeyCacheSettings {
+            file,
+            origin: Origin {
+                source: self.to_string(),
+                address_sha256: sha256_hex(&address),
+                application,
+                issuer,
+                algorithms: names_of(&allowed),
+            },
+            allowed,
+        })
+    }
+
     /// Whether a password travels in the open to a registry.
     pub(crate) fn shows_password(&self) -> bool {
         match self {
@@ -48,6 +87,17 @@ impl std::fmt::Display for SourceSettings {
             Self::File(file) => file.fmt(f),
         }
     }
+}
+
+fn sha256_hex(text: &str) -> String {
+    let digest = digest(&SHA256, text.as_bytes());
+    let bytes = digest.as_ref().iter();
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn names_of(algorithms: &[Algorithm]) -> Vec<String> {
+    let algorithms = algorithms.iter();
+    algorithms.map(|named| format!("{named:?}")).collect()
 }
 
 /// Why a fetch brought no keys. One line each, for the log.
@@ -118,6 +168,13 @@ impl KeySource {
             Self::AuthServer(endpoint) => endpoint.asked(),
             Self::JwksUrl(url) => url.to_string(),
             Self::File(file) => file.to_string(),
+        }
+    }
+
+    /// Shows itself as this application from now on.
+    pub(crate) fn now_shows(&mut self, application: Application) {
+        if let Self::AuthServer(endpoint) = self {
+            endpoint.now_shows(application);
         }
     }
 

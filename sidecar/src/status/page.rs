@@ -123,7 +123,7 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &Protected) -> Markup {
                 }
                 Some(keys) => {
                     @if keys.fresh { p.state.good { "Fresh" } } @else { p.state.bad { "Stale" } }
-                    p { "Fetched " strong { (duration(keys.age_seconds)) " ago" } }
+                    p { "Fetched " strong { (duration(keys.age_seconds)) " ago" } @if keys.cached { ", from the key cache" } }
                     ul.plain {
                         @for key in &keys.keys { li { code { (key.id) } " " span.quiet { (key.algorithm) } } }
                     }

@@ -35,6 +35,20 @@ pub(crate) struct UpstreamTls {
     client: Option<Arc<CertKey>>,
 }
 
+/// By name and certificates: a private key belongs to its certificate.
+impl PartialEq for UpstreamTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.server_name == other.server_name
+            && self.authorities() == other.authorities()
+            && self.chain() == other.chain()
+    }
+}
+
+fn all_of<'c>(certificates: impl Iterator<Item = &'c WrappedX509>) -> Vec<&'c [u8]> {
+    let raw = |certificate: &'c WrappedX509| certificate.borrow_raw_cert().as_slice();
+    certificates.map(raw).collect()
+}
+
 /// Which file, or name, cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsFilesError {
@@ -72,6 +86,16 @@ impl UpstreamTls {
                 .map(|(certificate, key)| client_identity(certificate, key))
                 .transpose()?,
         })
+    }
+
+    fn authorities(&self) -> Option<Vec<&[u8]>> {
+        Some(all_of(self.ca.as_deref()?.iter()))
+    }
+
+    fn chain(&self) -> Option<Vec<&[u8]>> {
+        let client = self.client.as_deref()?;
+        let intermediates = client.intermediates().into_iter();
+        Some(all_of(std::iter::once(client.leaf()).chain(intermediates)))
     }
 
     /// Has `peer` speak TLS, with everything verified.

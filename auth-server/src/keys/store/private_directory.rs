@@ -4,15 +4,15 @@
 //! What others could have read or changed is refused, not repaired: somebody has to look at it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use process::private_file::{self, PrivateFileError, describe};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use super::StoreError;
@@ -70,48 +70,16 @@ impl PrivateDirectory {
     /// The text of a file; `None` where there is none.
     pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
         let path = self.0.join(name);
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(refused(&path, &error)),
-            // A link may lead to a file whose directory others can write to.
-            Ok(metadata) if !metadata.is_file() => {
-                return Err(unusable(&path, "not a regular file"));
-            }
-            Ok(_) => {}
-        }
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(careful_flags())
-            .open(&path)
-            .map_err(|error| refused(&path, &error))?;
-        // Asked of the open file, so that it cannot be exchanged between check and use.
-        let metadata = file.metadata().map_err(|error| refused(&path, &error))?;
-        if metadata.mode() & 0o077 != 0 {
-            return Err(unusable(
-                &path,
-                "others may read or write this file; chmod 600 it",
-            ));
-        }
-        if metadata.uid() != geteuid().as_raw() {
-            return Err(unusable(&path, "this file belongs to somebody else"));
-        }
-        read_text(file)
-            .map_err(|error| refused(&path, &error))
-            .map(Some)
+        private_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
+            PrivateFileError::System(error) => refused(&path, &error),
+            PrivateFileError::NotPrivate(why) => unusable(&path, why),
+        })
     }
 
     /// Puts a whole file in place of whatever is there: after a crash it is the old or the new one.
     pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
-        // 0600 from its first byte on: the mode `tempfile` creates with.
-        NamedTempFile::new_in(&self.0)
-            .and_then(|mut file| {
-                file.write_all(content.as_bytes())?;
-                file.as_file().sync_all()?;
-                file.persist(&path)?;
-                self.sync()
-            })
-            .map_err(|error| refused(&path, &error))
+        private_file::replace(&path, content).map_err(|error| refused(&path, &error))
     }
 
     /// Removes a file if it is there.
@@ -212,28 +180,6 @@ fn refused(path: &Path, error: &std::io::Error) -> StoreError {
 
 fn unusable(path: &Path, why: &str) -> StoreError {
     StoreError::Unusable(format!("{}: {why}", describe(path)))
-}
-
-fn describe(path: &Path) -> String {
-    let us = geteuid().as_raw();
-    match fs::symlink_metadata(path) {
-        Ok(metadata) => format!(
-            "{} (owner uid {}, mode {:04o}, we are uid {us})",
-            path.display(),
-            metadata.uid(),
-            metadata.mode() & 0o7777
-        ),
-        Err(_) => format!("{} (we are uid {us})", path.display()),
-    }
-}
-
-fn read_text(file: File) -> std::io::Result<Zeroizing<String>> {
-    let mut text = Zeroizing::new(String::new());
-    let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MAX_FILE_BYTES {
-        return Err(std::io::Error::other("larger than any file of ours"));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

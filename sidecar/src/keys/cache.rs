@@ -1,0 +1,453 @@
+//! The last good keys in a file, so that a sidecar which is started while nobody can be asked for keys
+//! verifies tokens at once.
+//!
+//! What stands there is held to what a fetched key set is held to, is used only for the source that it
+//! came from, and is as old as its fetch: `--max-key-age` goes on across a restart. The file holds
+//! public keys, but whoever could write it would choose whom to trust: it is a private file.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use contract::keys::{Algorithm, KeyError, KeySet};
+use process::clock::{unix_now, unix_seconds};
+use process::private_file::{self, PrivateFileError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::current::{FetchTime, Names};
+use super::transport::MAX_BODY_BYTES;
+use crate::metrics::Metrics;
+
+/// Keys are written as a fetched set may be; around them stands little.
+const MAX_FILE_BYTES: u64 = 2 * MAX_BODY_BYTES as u64;
+/// The fetch time is brought up to date at each tick of the contract's minute, and not at quicker ones.
+const TIME_IS_GOOD_FOR: Duration = Duration::from_secs(50);
+/// Of the form of the file.
+const VERSION: u32 = 1;
+
+/// Whose keys are meant, and for which tokens: the keys of others are of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Origin {
+    /// As the log names it.
+    pub(crate) source: String,
+    /// SHA-256 of all of its address: the query of a URL, which the name leaves out, may be a secret.
+    pub(crate) address_sha256: String,
+    pub(crate) application: Option<String>,
+    pub(crate) issuer: Option<String>,
+    /// By name, in their order.
+    pub(crate) algorithms: Vec<String>,
+}
+
+/// Where the file is, and what is expected of it.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyCacheSettings {
+    pub(crate) file: PathBuf,
+    pub(crate) origin: Origin,
+    pub(crate) allowed: Vec<Algorithm>,
+}
+
+/// What stands in the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Content {
+    version: u32,
+    origin: Origin,
+    /// Seconds since the epoch.
+    fetched_at: i64,
+    /// Whether `kid` chooses among the keys.
+    named: bool,
+    /// A JWK Set.
+    jwks: Value,
+}
+
+/// Why a file is left alone.
+#[derive(Debug, thiserror::Error)]
+enum CacheError {
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+    #[error("it is no key cache of this version")]
+    Malformed,
+    #[error("its keys are those of {source_name} with other settings, or of another source")]
+    OtherOrigin { source_name: String },
+    #[error("its keys were fetched in the future")]
+    InTheFuture,
+    #[error("its keys cannot be used: {0}")]
+    Keys(#[from] KeyError),
+    #[error("it holds a key that cannot be used")]
+    UnusableKey,
+}
+
+/// Keys that were found, and when they were fetched.
+pub(super) type Found = (KeySet, FetchTime);
+
+/// The file, and what was last written there.
+#[derive(Debug)]
+pub(crate) struct KeyCache {
+    settings: ArcSwap<KeyCacheSettings>,
+    /// Locked while the file is written.
+    written: Arc<Mutex<Written>>,
+    metrics: Metrics,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    /// What the file holds, and when that was fetched.
+    last: Option<(Origin, Names, Instant)>,
+    failing: bool,
+}
+
+impl KeyCache {
+    pub(crate) fn new(settings: KeyCacheSettings, metrics: Metrics) -> Self {
+        Self {
+            settings: ArcSwap::from_pointee(settings),
+            written: Arc::default(),
+            metrics,
+        }
+    }
+
+    /// The keys of the file, if it may be used; otherwise the log says why not.
+    pub(super) fn load(&self, now: SystemTime) -> Option<Found> {
+        let settings = self.settings.load();
+        let found = settings.read(now).transpose()?;
+        let file = private_file::describe(&settings.file);
+        match found {
+            Ok(found) => Some(found),
+            Err(error) => {
+                tracing::warn!(file, %error, "the key cache is not used");
+                None
+            }
+        }
+    }
+
+    /// The next fetch is for tokens of this origin, and is written whatever keys it brings.
+    pub(super) fn now_of(&self, origin: Origin) {
+        let former = self.settings.load();
+        if former.origin != origin {
+            let settings = KeyCacheSettings {
+                origin,
+                ..KeyCacheSettings::clone(&former)
+            };
+            self.settings.store(Arc::new(settings));
+        }
+    }
+
+    /// Has the file hold `keys`, which were fetched just now. Nobody waits for that: it may be on a disk
+    /// that hangs, and then it is left out until the disk answers.
+    pub(super) fn keep(&self, keys: KeySet) {
+        let (settings, written) = (self.settings.load_full(), Arc::clone(&self.written));
+        let metrics = self.metrics.clone();
+        let (now, fetched_at) = (Instant::now(), unix_now());
+        tokio::task::spawn_blocking(move || {
+            let mut written = match written.try_lock() {
+                Ok(written) => written,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if let Some(outcome) = written.bring_up_to_date(&settings, &keys, now, fetched_at) {
+                metrics.key_cache_written(outcome);
+            }
+        });
+    }
+}
+
+impl Written {
+    /// Whether it could be written; `None` where that was not needed.
+    fn bring_up_to_date(
+        &mut self,
+        settings: &KeyCacheSettings,
+        keys: &KeySet,
+        now: Instant,
+        fetched_at: i64,
+    ) -> Option<bool> {
+        let names = Names::of(keys);
+        let is_due = self.last.as_ref().is_none_or(|(origin, written, at)| {
+            *origin != settings.origin
+                || *written != names
+                || now.saturating_duration_since(*at) >= TIME_IS_GOOD_FOR
+        });
+        if !is_due {
+            return None;
+        }
+        match settings.write(keys, fetched_at) {
+            Ok(()) => {
+                self.last = Some((settings.origin.clone(), names, now));
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!("the key cache is written again");
+                }
+                Some(true)
+            }
+            Err(error) => {
+                // Once, however long the disk is full.
+                if !std::mem::replace(&mut self.failing, true) {
+                    let file = private_file::describe(&settings.file);
+                    tracing::warn!(file, %error, "the key cache cannot be written; serving goes on");
+                }
+                Some(false)
+            }
+        }
+    }
+}
+
+impl KeyCacheSettings {
+    fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {
+        let Some(text) = private_file::read(&self.file, MAX_FILE_BYTES)? else {
+            return Ok(None);
+        };
+        let content: Content = serde_json::from_str(&text).map_err(|_| CacheError::Malformed)?;
+        if content.version != VERSION {
+            return Err(CacheError::Malformed);
+        }
+        if content.origin != self.origin {
+            let source_name = content.origin.source.escape_debug().collect();
+            return Err(CacheError::OtherOrigin { source_name });
+        }
+        let age = unix_seconds(now)
+            .checked_sub(content.fetched_at)
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(Duration::from_secs)
+            .ok_or(CacheError::InTheFuture)?;
+        let keys = content.keys(&self.allowed)?;
+        Ok(Some((keys, FetchTime::before(Instant::now(), age))))
+    }
+
+    fn write(&self, keys: &KeySet, fetched_at: i64) -> std::io::Result<()> {
+        let content = Content::of(self.origin.clone(), keys, fetched_at)?;
+        let text = serde_json::to_string_pretty(&content)?;
+        private_file::replace(&self.file, &(text + "\n"))
+    }
+}
+
+impl Content {
+    fn of(origin: Origin, keys: &KeySet, fetched_at: i64) -> std::io::Result<Self> {
+        let jwks: Option<Vec<_>> = keys.keys().iter().map(|key| key.to_jwk()).collect();
+        // A secret has no JWK: hmac and a cache exclude each other at the start.
+        let jwks = jwks.ok_or_else(|| std::io::Error::other("a secret is never written"))?;
+        Ok(Self {
+            version: VERSION,
+            origin,
+            fetched_at,
+            named: keys.is_named(),
+            jwks: serde_json::json!({ "keys": jwks }),
+        })
+    }
+
+    /// By the parser of fetched sets. That leaves out what it has no use for; here nothing may be left
+    /// out, because all of it was in use.
+    fn keys(&self, allowed: &[Algorithm]) -> Result<KeySet, CacheError> {
+        let json = self.jwks.to_string();
+        let keys = KeySet::from_jwks(json.as_bytes(), allowed)?;
+        let stored = self.jwks.get("keys").and_then(Value::as_array);
+        if stored.map(Vec::len) != Some(keys.keys().len()) {
+            return Err(CacheError::UnusableKey);
+        }
+        if self.named {
+            return Ok(keys);
+        }
+        Ok(KeySet::nameless_keys(keys.keys().to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use contract::keys::VerificationKey;
+    use contract::signing_type::SigningType;
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::super::jwks::tests::{ONE, OTHER, set_of};
+    use super::*;
+
+    const FETCHED_AT: i64 = 1_800_000_000;
+
+    fn settings(home: &TempDir) -> KeyCacheSettings {
+        KeyCacheSettings {
+            file: home.path().join("keys.json"),
+            origin: Origin {
+                source: "http://auth/auth".to_owned(),
+                address_sha256: "00".to_owned(),
+                application: Some("orders".to_owned()),
+                issuer: Some("auth".to_owned()),
+                algorithms: vec!["ES256".to_owned()],
+            },
+            allowed: vec![Algorithm::ES256],
+        }
+    }
+
+    fn at(seconds: i64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap())
+    }
+
+    fn named(keys: &[&str]) -> KeySet {
+        KeySet::from_jwks(set_of(keys).as_bytes(), &[Algorithm::ES256]).unwrap()
+    }
+
+    fn nameless() -> KeySet {
+        KeySet::nameless(VerificationKey::parse(SigningType::Ecdsa, ONE).unwrap())
+    }
+
+    fn why_not(settings: &KeyCacheSettings) -> String {
+        settings.read(at(FETCHED_AT)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_written_is_found_again_with_its_age() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        assert!(settings.read(at(FETCHED_AT)).unwrap().is_none());
+        for keys in [named(&[ONE, OTHER]), nameless(), named(&[OTHER])] {
+            settings.write(&keys, FETCHED_AT).unwrap();
+            let (found, fetched) = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
+            assert_eq!(Names::of(&found), Names::of(&keys));
+            let state = super::super::current::CurrentKeys::default();
+            state.install_of(found, fetched);
+            let age = state.load().as_ref().unwrap().age(Instant::now());
+            assert!(age >= Duration::from_secs(90) && age < Duration::from_secs(100));
+        }
+    }
+
+    #[test]
+    fn a_fetch_in_the_future_is_not_believed() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        for fetched_at in [FETCHED_AT + 1, i64::MAX] {
+            settings.write(&nameless(), fetched_at).unwrap();
+            assert_eq!(why_not(&settings), CacheError::InTheFuture.to_string());
+        }
+        // So long ago that the difference is no number.
+        settings.write(&nameless(), i64::MIN).unwrap();
+        assert!(settings.read(at(FETCHED_AT)).is_err());
+    }
+
+    #[test]
+    fn the_keys_of_another_source_are_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        settings.write(&nameless(), FETCHED_AT).unwrap();
+        let origin = &settings.origin;
+        for other in [
+            Origin {
+                source: "http://evil/auth".to_owned(),
+                ..origin.clone()
+            },
+            Origin {
+                address_sha256: "01".to_owned(),
+                ..origin.clone()
+            },
+            Origin {
+                application: None,
+                ..origin.clone()
+            },
+            Origin {
+                issuer: None,
+                ..origin.clone()
+            },
+            Origin {
+                algorithms: vec!["RS256".to_owned()],
+                ..origin.clone()
+            },
+        ] {
+            let other = KeyCacheSettings {
+                origin: other,
+                ..settings.clone()
+            };
+            assert!(why_not(&other).contains("http://auth/auth"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_alone_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        settings.write(&nameless(), FETCHED_AT).unwrap();
+        let elsewhere = home.path().join("elsewhere");
+        std::fs::rename(&settings.file, &elsewhere).unwrap();
+        symlink(&elsewhere, &settings.file).unwrap();
+        assert!(why_not(&settings).contains("regular file"));
+        // Written anew, the link is gone and what it led to is untouched.
+        settings.write(&named(&[OTHER]), FETCHED_AT).unwrap();
+        assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
+        let open = std::fs::Permissions::from_mode(0o660);
+        std::fs::set_permissions(&settings.file, open).unwrap();
+        assert!(why_not(&settings).contains("chmod 600"));
+    }
+
+    #[test]
+    fn what_is_broken_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        settings.write(&named(&[ONE, OTHER]), FETCHED_AT).unwrap();
+        let good = std::fs::read_to_string(&settings.file).unwrap();
+        for cut in 0..good.len() - 2 {
+            std::fs::write(&settings.file, &good[..cut]).unwrap();
+            why_not(&settings);
+        }
+        let with = |member: &str, value: Value| {
+            let mut content: Value = serde_json::from_str(&good).unwrap();
+            content[member] = value;
+            content.to_string()
+        };
+        let mut private: Value = serde_json::from_str(&set_of(&[ONE])).unwrap();
+        private["keys"][0]["d"] = json!("AAAA");
+        let mut half: Value = serde_json::from_str(&set_of(&[ONE, OTHER])).unwrap();
+        half["keys"][1]["kty"] = json!("oct");
+        for bad in [
+            with("version", json!(2)),
+            with("more", json!(1)),
+            with("jwks", json!({"keys": []})),
+            with("jwks", private),
+            with("jwks", half),
+            with("jwks", Value::Null),
+            "\0".repeat(100),
+            " ".repeat(MAX_FILE_BYTES as usize) + &good,
+        ] {
+            std::fs::write(&settings.file, &bad).unwrap();
+            why_not(&settings);
+        }
+    }
+
+    #[test]
+    fn it_is_written_when_the_keys_change_and_once_a_minute() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        let start = Instant::now();
+        let mut written = Written::default();
+        let mut at = |seconds, keys: &KeySet| {
+            let now = start + Duration::from_secs(seconds);
+            written.bring_up_to_date(&settings, keys, now, FETCHED_AT)
+        };
+        let (one, both) = (named(&[ONE]), named(&[ONE, OTHER]));
+        for (seconds, keys, outcome) in [
+            (0, &one, Some(true)),
+            (1, &one, None),
+            (2, &both, Some(true)),
+            (3, &both, None),
+            (62, &both, Some(true)),
+        ] {
+            assert_eq!(at(seconds, keys), outcome, "{seconds}");
+        }
+        drop(home);
+        for (seconds, keys, outcome) in [
+            (63, &both, None),
+            (122, &both, Some(false)),
+            // Tried again at each fetch.
+            (123, &both, Some(false)),
+        ] {
+            assert_eq!(at(seconds, keys), outcome, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_written() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = settings(&home);
+        let secret = VerificationKey::parse(SigningType::Hmac, &"s".repeat(32)).unwrap();
+        assert!(settings.write(&KeySet::nameless(secret), 0).is_err());
+        assert!(!settings.file.exists());
+    }
+}

@@ -1,0 +1,316 @@
+//! What is taken over from the configuration while the program runs: at SIGHUP, and when one of its
+//! files changes.
+//!
+//! The whole configuration is read and judged as at a start. If anything is wrong with it, nothing of
+//! it is used. What cannot change while the program runs is named, and waits for the next start.
+
+mod watched;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use process::command_line;
+use process::exit::Failure;
+use process::signals::HangUps;
+use toml::Table;
+
+use self::watched::WatchedFiles;
+use crate::cli::{Cli, Command, ServeArgs};
+use crate::client_tls::ClientTls;
+use crate::config::Config;
+use crate::keys::refresh::Refresher;
+use crate::keys::source::SourceSettings;
+use crate::metrics::Metrics;
+use crate::rules::CurrentRules;
+use crate::upstream::Upstream;
+
+/// Soon enough for somebody who waits for it, and next to no work.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The parts of the program that take something over.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    /// What the process was started with.
+    pub(crate) start: ServeArgs,
+    pub(crate) rules: Arc<CurrentRules>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) client_tls: Option<Arc<ClientTls>>,
+    pub(crate) refresher: Arc<Refresher>,
+    pub(crate) metrics: Metrics,
+}
+
+#[async_trait]
+impl BackgroundService for Reload {
+    async fn start(&self, _shutdown: ShutdownWatch) {
+        match HangUps::install() {
+            Ok(mut hang_ups) => {
+                let mut effective = self.start.clone();
+                let mut watched = WatchedFiles::of(files_of(&effective));
+                loop {
+                    tokio::select! {
+                        () = tokio::time::sleep(INTERVAL) => if !watched.have_changed() {
+                            continue;
+                        },
+                        () = hang_ups.next() => tracing::info!("SIGHUP received"),
+                    }
+                    // Before they are read: what changes meanwhile is seen at the next look.
+                    watched.take_note();
+                    self.reload(&mut effective).await;
+                    watched.also(files_of(&effective));
+                }
+            }
+            Err(error) => tracing::error!(%error, "the configuration is not followed"),
+        }
+    }
+}
+
+impl Reload {
+    /// `effective` is what is in effect, before and after.
+    async fn reload(&self, effective: &mut ServeArgs) {
+        match self.take_over().await {
+            Ok(Taken { now, waiting }) => {
+                let changed = differences(effective, &now).join(", ");
+                tracing::info!(changed, "configuration reloaded");
+                if !waiting.is_empty() {
+                    let settings = waiting.join(", ");
+                    tracing::warn!(settings, "what changed here takes effect at the next start");
+                }
+                *effective = now;
+                self.metrics.config_reloaded(true);
+            }
+            Err(error) => {
+                tracing::error!(%error, "the configuration cannot be used: the one of before stays");
+                self.metrics.config_reloaded(false);
+            }
+        }
+    }
+
+    async fn take_over(&self) -> Result<Taken, Failure> {
+        let read = read()?;
+        // With it the next start would fail.
+        Config::new(&read)?;
+        let now = overlaid(&self.start, &read);
+        let waiting = differences(&now, &read);
+        let config = Config::new(&now)?;
+        self.apply(config, &now).await?;
+        Ok(Taken { now, waiting })
+    }
+
+    /// What may fail comes first.
+    async fn apply(&self, config: Config, args: &ServeArgs) -> Result<(), Failure> {
+        if let Some(tls) = &self.client_tls
+            && tls.now_trusts(args.client_ca.as_deref())?
+        {
+            tracing::info!("clients are held to other authorities from now on");
+        }
+        if self.upstream.now_speaks(config.upstream.tls.clone()) {
+            tracing::info!("the service is connected to with other certificates from now on");
+        }
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
+        self.rules.replace(config.rules);
+        if let Some(settings) = &config.key_cache {
+            self.refresher.now_caches(settings);
+        }
+        if let SourceSettings::AuthServer(settings) = config.key_source {
+            self.refresher.now_shows(settings.application).await;
+        }
+        Ok(())
+    }
+}
+
+/// What came of a reload.
+struct Taken {
+    now: ServeArgs,
+    /// Settings that were read and have to wait for the next start.
+    waiting: Vec<String>,
+}
+
+/// Flag > variable > file, as at the start: of these three only the file can have changed.
+fn read() -> Result<ServeArgs, Failure> {
+    match command_line::reread::<Cli>()?.command {
+        Command::Serve(args) => Ok(*args),
+        _ => Err(Failure::Software("the command was another one".to_owned())),
+    }
+}
+
+/// `start` with what can be exchanged taken from `read`. Settings that belong together change together
+/// or not at all.
+fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
+    let mut now = start.clone();
+    now.rules = read.rules.clone();
+    if has_same_keys(start, read) {
+        now.claim.clone_from(&read.claim);
+        now.app_secret_file.clone_from(&read.app_secret_file);
+    } else {
+        // What tokens of the one issuer are held to is of no use for those of another.
+        now.rules.issuer.clone_from(&start.rules.issuer);
+        now.rules.audience.clone_from(&start.rules.audience);
+    }
+    if start.upstream == read.upstream {
+        now.upstream_ca.clone_from(&read.upstream_ca);
+        now.upstream_client_cert
+            .clone_from(&read.upstream_client_cert);
+        now.upstream_client_key
+            .clone_from(&read.upstream_client_key);
+        now.upstream_server_name
+            .clone_from(&read.upstream_server_name);
+    }
+    if start.tls.tls_cert.is_some() == read.tls.tls_cert.is_some() {
+        now.client_ca.clone_from(&read.client_ca);
+    }
+    now
+}
+
+fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
+    start.auth_server == read.auth_server
+        && start.app_id == read.app_id
+        && start.signing_type == read.signing_type
+        && start.jwks_url == read.jwks_url
+        && start.jwks_file == read.jwks_file
+        && start.public_key_file == read.public_key_file
+        && start.algorithms == read.algorithms
+}
+
+/// The names of the settings in which the two differ.
+fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
+    // What was read from a table can be written as one.
+    let table = |args| Table::try_from(args).unwrap_or_default();
+    let (one, other) = (table(one), table(other));
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| one.get(*name) != other.get(*name))
+        .cloned()
+        .collect()
+}
+
+/// The files behind the settings that can be exchanged. Those that others look after are not here.
+fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
+    [
+        command_line::config_file::<Cli>(),
+        args.app_secret_file.clone(),
+        args.upstream_ca.clone(),
+        args.upstream_client_cert.clone(),
+        args.upstream_client_key.clone(),
+        args.client_ca.clone(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::Parser;
+
+    use super::*;
+
+    fn args(more: &[&str]) -> ServeArgs {
+        let line = [&["sidecar", "serve"], more].concat();
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Serve(args) => *args,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    const AUTH_SERVER: [&str; 6] = [
+        "--auth-server",
+        "http://127.0.0.1:1/auth",
+        "--app-id",
+        "orders",
+        "--app-secret",
+        "hush",
+    ];
+
+    /// What is taken over at once, and what waits, when the second settings follow the first.
+    fn reloaded(start: &[&str], read: &[&str]) -> (Vec<String>, Vec<String>) {
+        let (start, read) = (args(start), args(read));
+        let now = overlaid(&start, &read);
+        (differences(&start, &now), differences(&now, &read))
+    }
+
+    #[test]
+    fn rules_change_at_once_and_the_rest_waits_by_name() {
+        for (flag, value, at_once) in [
+            ("--pass", "/a/**", true),
+            ("--optional", "/a/**", true),
+            ("--cors-origin", "https://app.example", true),
+            ("--issuer", "auth", true),
+            ("--audience", "orders", true),
+            ("--leeway", "5", true),
+            ("--app-name", "shop", true),
+            ("--user-header", "X-User", true),
+            ("--forwarded", "overwrite", true),
+            ("--forward-authorization", "false", true),
+            ("--token-cookie", "session", true),
+            ("--upstream-ca", "/ca", true),
+            ("--upstream-server-name", "orders", true),
+            ("--listen", "127.0.0.1:1", false),
+            ("--admin-listen", "127.0.0.1:1", false),
+            ("--upstream", "http://127.0.0.1:1", false),
+            ("--threads", "2", false),
+            ("--access-log", "all", false),
+            ("--token-cache-bytes", "0", false),
+            ("--key-cache", "/keys", false),
+            ("--max-key-age", "1", false),
+            ("--app-id", "shop", false),
+            ("--auth-ca", "/ca", false),
+        ] {
+            let start = match flag {
+                "--app-id" => vec![
+                    "--auth-server",
+                    "http://127.0.0.1:1/auth",
+                    "--app-secret",
+                    "hush",
+                ],
+                _ => AUTH_SERVER.to_vec(),
+            };
+            let before = match flag {
+                "--app-id" => AUTH_SERVER.to_vec(),
+                _ => start.clone(),
+            };
+            let read = [&start[..], &[flag, value]].concat();
+            let name = vec![flag.trim_start_matches('-').to_owned()];
+            let expected = if at_once {
+                (name, Vec::new())
+            } else {
+                (Vec::new(), name)
+            };
+            assert_eq!(reloaded(&before, &read), expected, "{flag}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_together_waits_together() {
+        let issuer = |url: &'static str, issuer: &'static str| {
+            [
+                "--jwks-url",
+                url,
+                "--issuer",
+                issuer,
+                "--audience",
+                "orders",
+                "--claim",
+                "id=uid",
+            ]
+        };
+        let (at_once, waiting) = reloaded(
+            &issuer("https://a/keys", "https://a"),
+            &issuer("https://b/keys", "https://b"),
+        );
+        assert_eq!(at_once, Vec::<String>::new());
+        assert_eq!(waiting, ["issuer", "jwks-url"]);
+        let https = ["--upstream", "https://a:1", "--upstream-ca", "/ca"];
+        let (at_once, waiting) = reloaded(&AUTH_SERVER, &[&AUTH_SERVER[..], &https].concat());
+        assert_eq!(at_once, Vec::<String>::new());
+        assert_eq!(waiting, ["upstream", "upstream-ca"]);
+    }
+}

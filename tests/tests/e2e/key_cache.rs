@@ -1,0 +1,230 @@
+//! The last good keys on disk: a sidecar that is started while nobody can be asked for keys.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::auth_server::{AuthServer, admin_get};
+use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
+use tests::keys::SigningType;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::stack::{ForgedStack, signing_flags};
+use tests::token_forge::Forge;
+use tests::{clock, wait};
+
+/// A sidecar with a cache, which has been written.
+struct Cached {
+    stack: ForgedStack,
+    home: TempDir,
+}
+
+impl Cached {
+    fn start() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("keys.json");
+        let cache = ["--key-cache", file.to_str().unwrap()];
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(cache));
+        let cached = Self { stack, home };
+        wait::until("the cache", || cached.file().exists().then_some(()));
+        cached
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.path().join("keys.json")
+    }
+
+    fn content(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.file()).unwrap()).unwrap()
+    }
+
+    fn write(&self, content: impl AsRef<[u8]>) {
+        std::fs::write(self.file(), content).unwrap();
+    }
+
+    /// Nobody gives out keys any more.
+    fn outage(&self) {
+        let away = json_answer("503 Service Unavailable", "{}");
+        self.stack.auth_server.now_replies(away);
+    }
+
+    /// Another process with the same cache.
+    fn plan(&self) -> SidecarPlan {
+        SidecarPlan::new(&self.stack.service, &self.stack.auth_server.url())
+            .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+            .flags(["--key-cache", self.file().to_str().unwrap()])
+    }
+
+    fn verdict_of(&self, sidecar: &Sidecar) -> String {
+        verdict(&sidecar.bearing(&self.stack.token()).get("/list"))
+    }
+}
+
+fn readiness(sidecar: &Sidecar) -> String {
+    admin_get(sidecar.admin(), "/readyz").text()
+}
+
+#[test]
+fn a_restart_while_the_auth_server_is_away_serves_at_once() {
+    let (service, auth_server) = (EchoService::start(), AuthServer::start());
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("keys.json");
+    let plan =
+        || SidecarPlan::new(&service, &auth_server.url()).flags(["--key-cache", path_of(&file)]);
+    let (before, token) = (plan().start().ready(), auth_server.login());
+    wait::until("the cache", || file.exists().then_some(()));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    drop(before);
+    let later = plan();
+    drop(auth_server.into_process());
+    let after = later.start();
+    assert_eq!(after.bearing(&token).get("/list").status(), 200);
+    assert_eq!(after.anonymous().get("/list").status(), 401);
+    assert_eq!(after.readiness(), 200);
+    let report = readiness(&after);
+    assert!(report.contains("s ago, from the key cache"), "{report}");
+    assert!(
+        after
+            .process()
+            .output()
+            .contains("taken from the key cache")
+    );
+}
+
+fn path_of(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_age_of_the_keys_counts_on_across_a_restart() {
+    let cached = Cached::start();
+    cached.outage();
+    let mut content = cached.content();
+    content["fetched-at"] = json!(clock::now() - 7200);
+    cached.write(content.to_string());
+    let trusting = cached.plan().flags(["--max-key-age", "10800"]).start();
+    assert_eq!(cached.verdict_of(&trusting), "200");
+    let metrics = admin_get(trusting.admin(), "/metrics").text();
+    let age = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("postern_sidecar_key_age_seconds "));
+    assert!(age.unwrap().starts_with("72"), "{age:?}");
+    let strict = cached.plan().flags(["--max-key-age", "3600"]).start();
+    assert_eq!(cached.verdict_of(&strict), "503 auth_keys_stale");
+    assert_eq!(strict.readiness(), 503);
+    let report = readiness(&strict);
+    assert!(
+        report.contains("too old") && report.contains("fetched 72"),
+        "{report}"
+    );
+}
+
+#[test]
+fn the_first_fetch_takes_the_place_of_the_cached_key() {
+    let cached = Cached::start();
+    let new_key = cached.stack.forge.stranger().served();
+    let old = cached.content();
+    cached.stack.auth_server.now_replies(key_answer(&new_key));
+    let sidecar = cached.plan().flags(EVERY_SECOND).start();
+    let forge = &cached.stack.forge;
+    let token = forge.stranger_token(clock::now(), &Value::Null);
+    wait::until("the new key", || {
+        (sidecar.bearing(&token).get("/list").status() == 200).then_some(())
+    });
+    assert_eq!(cached.verdict_of(&sidecar), "401 token_signature");
+    wait::until("the new cache", || {
+        (cached.content()["jwks"] != old["jwks"]).then_some(())
+    });
+}
+
+#[test]
+fn a_cache_that_may_not_be_used_is_left_alone_and_nobody_is_let_in() {
+    let cached = Cached::start();
+    cached.outage();
+    let good = cached.content().to_string();
+    let with = |member: &str, value: Value| {
+        let mut content = cached.content();
+        content[member] = value;
+        content.to_string()
+    };
+    let other_source = {
+        let mut origin = cached.content()["origin"].clone();
+        origin["source"] = json!("http://elsewhere/auth");
+        with("origin", origin)
+    };
+    for (what, content, mode) in [
+        ("of another source", other_source, 0o600),
+        (
+            "of tomorrow",
+            with("fetched-at", json!(clock::now() + 86400)),
+            0o600,
+        ),
+        ("cut off", good[..good.len() / 2].to_owned(), 0o600),
+        ("no JSON", "\0\0\0".to_owned(), 0o600),
+        ("huge", " ".repeat(1 << 20) + &good, 0o600),
+        ("without keys", with("jwks", json!({"keys": []})), 0o600),
+        ("for its group to write", good.clone(), 0o620),
+        ("for all to read", good.clone(), 0o644),
+    ] {
+        cached.write(&content);
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(cached.file(), mode).unwrap();
+        let sidecar = cached.plan().start();
+        assert_eq!(
+            cached.verdict_of(&sidecar),
+            "503 auth_keys_unavailable",
+            "{what}"
+        );
+        let log = sidecar.process().output();
+        assert!(log.contains("the key cache is not used"), "{what}: {log}");
+        std::fs::remove_file(cached.file()).unwrap();
+    }
+    let elsewhere = cached.home.path().join("elsewhere");
+    std::fs::write(&elsewhere, &good).unwrap();
+    symlink(&elsewhere, cached.file()).unwrap();
+    let sidecar = cached.plan().start();
+    assert_eq!(cached.verdict_of(&sidecar), "503 auth_keys_unavailable");
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_one_warning_and_serving_goes_on() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (service, auth_server) = (
+        EchoService::start(),
+        FakeAuthServer::serving(&forge.trusted().served()),
+    );
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(["--key-cache", "/proc/keys.json"])
+        .flags(EVERY_SECOND)
+        .start()
+        .ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    wait::until("several failures", || {
+        let metrics = admin_get(sidecar.admin(), "/metrics").text();
+        let failed = metrics.lines().find_map(|line| {
+            line.strip_prefix("postern_sidecar_key_cache_writes_total{result=\"failed\"} ")
+        });
+        failed.filter(|count| *count != "1").map(|_| ())
+    });
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+    let log = sidecar.process().output();
+    assert_eq!(
+        log.matches("the key cache cannot be written").count(),
+        1,
+        "{log}"
+    );
+}
+
+#[test]
+fn a_shared_secret_is_never_cached() {
+    let failed = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth")
+        .flags(signing_flags(SigningType::Hmac).iter().copied())
+        .flags(["--key-cache", "/tmp/postern-keys.json"])
+        .fails();
+    assert_eq!(failed.code, Some(78), "{}", failed.stderr);
+    assert!(failed.stderr.contains("--key-cache"), "{}", failed.stderr);
+}

@@ -1,0 +1,471 @@
+//! Configuration that changes while the sidecar runs: what is taken over, what is refused, and that no
+//! request notices.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::json;
+use tempfile::TempDir;
+use tests::auth_server::admin_get;
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::raw_client::RawClient;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::stack::{ForgedStack, signing_flags};
+use tests::tls::{Authority, Trust};
+use tests::tls_service::TlsService;
+use tests::token_forge::Forge;
+use tests::wait;
+
+/// A sidecar with a configuration file.
+struct Reloading {
+    stack: ForgedStack,
+    home: TempDir,
+}
+
+impl Reloading {
+    fn with(config: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("sidecar.toml");
+        std::fs::write(&file, config).unwrap();
+        let flags = ["--config", file.to_str().unwrap()];
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+        Self { stack, home }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.path().join("sidecar.toml")
+    }
+
+    fn sidecar(&self) -> &Sidecar {
+        &self.stack.sidecar
+    }
+
+    /// Replaces the file whole, as people and orchestrators do.
+    fn write(&self, config: &str) {
+        let new = self.home.path().join("new");
+        std::fs::write(&new, config).unwrap();
+        std::fs::rename(new, self.file()).unwrap();
+    }
+
+    /// Replaces the file and waits until the sidecar has read it.
+    fn reload(&self, config: &str, result: &str) {
+        let before = reloads(self.sidecar(), result);
+        self.write(config);
+        self.sidecar().process().signal("HUP");
+        wait::until("the reload", || {
+            (reloads(self.sidecar(), result) > before).then_some(())
+        });
+    }
+
+    fn open(&self, path: &str) -> String {
+        verdict(&self.sidecar().anonymous().get(path))
+    }
+}
+
+fn metric(sidecar: &Sidecar, name: &str) -> u64 {
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.and_then(|rest| rest.strip_prefix(' ')).unwrap();
+    value.parse().unwrap()
+}
+
+fn reloads(sidecar: &Sidecar, result: &str) -> u64 {
+    let name = format!("postern_sidecar_config_reloads_total{{result=\"{result}\"}}");
+    metric(sidecar, &name)
+}
+
+#[test]
+fn a_changed_file_takes_effect_by_itself() {
+    let reloading = Reloading::with("pass = [\"/first/**\"]");
+    assert_eq!(reloading.open("/first/a"), "200");
+    assert_eq!(reloading.open("/second/a"), "401 token_missing");
+    reloading.write("pass = [\"/second/**\"]");
+    wait::until("the new pass list", || {
+        (reloading.open("/second/a") == "200").then_some(())
+    });
+    assert_eq!(reloading.open("/first/a"), "401 token_missing");
+    let status = admin_get(reloading.sidecar().admin(), "/status.json").json();
+    assert_eq!(status["protected"]["open_paths"], json!(["/second/**"]));
+    assert!(
+        reloading
+            .sidecar()
+            .process()
+            .output()
+            .contains("configuration reloaded")
+    );
+}
+
+#[test]
+fn every_rule_of_requests_takes_effect_at_a_signal() {
+    let reloading = Reloading::with("");
+    let sidecar = reloading.sidecar();
+    let client = sidecar.bearing(&reloading.stack.token());
+    assert_eq!(client.get("/a").status(), 200);
+    reloading.reload(
+        "user-header = \"X-User\"\nforward-authorization = false\noptional = [\"/feed\"]\n\
+         cors-origin = [\"https://app.example\"]\ntoken-cookie = \"session\"",
+        "applied",
+    );
+    assert_eq!(client.get("/a").status(), 200);
+    let seen = reloading.stack.service.requests().pop().unwrap();
+    assert_eq!(seen.header("x-user").len(), 1);
+    assert_eq!(seen.header("x-current-user").len(), 0);
+    assert_eq!(seen.header("authorization").len(), 0);
+    assert_eq!(reloading.open("/feed"), "200");
+    let anonymous = sidecar.anonymous();
+    let from_page = anonymous
+        .request("GET", "/a")
+        .line("Origin: https://app.example");
+    let answer = anonymous.send(&from_page);
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        ["https://app.example"]
+    );
+    let cookie = format!("Cookie: session={}", reloading.stack.token());
+    let with_cookie = anonymous.request("GET", "/a").line(cookie);
+    assert_eq!(anonymous.send(&with_cookie).status(), 200);
+    // Explained as it is judged.
+    let question = json!({"method": "GET", "target": "/orders/feed", "headers": [["Host", "a"]]});
+    let request = Request::new("POST", "/explain").json(&question);
+    let admin = sidecar.admin();
+    let explained =
+        tests::raw_client::exchange(admin, "POST", &request.bytes(&admin.to_string())).text();
+    assert!(explained.contains("passed"), "{explained}");
+}
+
+#[test]
+fn flags_and_variables_stay_above_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("sidecar.toml");
+    std::fs::write(&file, "leeway = 10").unwrap();
+    let flags = ["--config", file.to_str().unwrap(), "--pass", "/flag/**"];
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+    let open = |path: &str| stack.sidecar.anonymous().get(path).status();
+    std::fs::write(&file, "leeway = 20\npass = [\"/file/**\"]").unwrap();
+    stack.sidecar.process().signal("HUP");
+    wait::until("the reload", || {
+        (reloads(&stack.sidecar, "applied") > 0).then_some(())
+    });
+    assert_eq!((open("/flag/a"), open("/file/a")), (200, 401));
+}
+
+#[test]
+fn a_bad_configuration_is_refused_by_name_and_the_one_of_before_stays() {
+    let reloading = Reloading::with("pass = [\"/open/**\"]");
+    let sidecar = reloading.sidecar();
+    for (config, named) in [
+        ("pass = [\"open/**\"]", "--pass"),
+        ("pass = [\"/other/**\"]\nleeway = 301", "--leeway"),
+        (
+            "pass = [\"/other/**\"]\nno-such-setting = 1",
+            "no-such-setting",
+        ),
+        ("pass = [\"/other/**\"]\nissuer = \"\"", "--issuer"),
+        (
+            "pass = [\"/other/**\"]\ncors-origin = [\"*\"]",
+            "--cors-origin",
+        ),
+        ("pass = [\"/other/**\"]\nthreads = 0", "threads"),
+        (
+            "pass = [\"/other/**\"]\nupstream-ca = \"/nowhere\"",
+            "upstream",
+        ),
+        ("pass = [\"/other/**\"", "line 1"),
+        (
+            "pass = [\"/other/**\"]\ntls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"",
+            "/nowhere",
+        ),
+    ] {
+        let lines = sidecar.process().output().lines().count();
+        reloading.reload(config, "refused");
+        assert_eq!(reloading.open("/open/a"), "200", "{config}");
+        assert_eq!(reloading.open("/other/a"), "401 token_missing", "{config}");
+        let said = wait::until("the error line", || {
+            let output = sidecar.process().output();
+            let mut new = output.lines().skip(lines);
+            new.find(|line| line.contains("the one of before stays"))
+                .map(ToOwned::to_owned)
+        });
+        assert!(said.contains(named), "{config}: {said}");
+        assert_eq!(metric(sidecar, "postern_sidecar_config_usable"), 0);
+    }
+    std::fs::remove_file(reloading.file()).unwrap();
+    sidecar.process().signal("HUP");
+    reloading.reload("pass = [\"/other/**\"]", "applied");
+    assert_eq!(reloading.open("/other/a"), "200");
+    assert_eq!(metric(sidecar, "postern_sidecar_config_usable"), 1);
+}
+
+#[test]
+fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
+    let reloading = Reloading::with("");
+    let config = "pass = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
+    reloading.reload(config, "applied");
+    assert_eq!(reloading.open("/open/a"), "200");
+    let log = reloading.sidecar().process().output();
+    let line = log
+        .lines()
+        .find(|line| line.contains("takes effect at the next start"));
+    assert!(
+        line.is_some_and(|line| line.contains("access-log, threads")),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
+    let reloading = Reloading::with("issuer = \"auth\"");
+    let token = reloading.stack.token();
+    let of_token = || verdict(&reloading.sidecar().bearing(&token).get("/a"));
+    let hits = || {
+        metric(
+            reloading.sidecar(),
+            "postern_sidecar_token_cache_hits_total",
+        )
+    };
+    assert_eq!([of_token(), of_token()], ["200", "200"]);
+    assert_eq!(hits(), 1);
+    // What says nothing about tokens leaves them remembered.
+    reloading.reload("issuer = \"auth\"\npass = [\"/open/**\"]", "applied");
+    assert_eq!(of_token(), "200");
+    assert_eq!(hits(), 2);
+    for (config, expected) in [
+        ("issuer = \"elsewhere\"", "401 token_issuer"),
+        ("issuer = \"auth\"", "200"),
+        (
+            "issuer = \"auth\"\naudience = \"orders\"",
+            "401 token_audience",
+        ),
+    ] {
+        reloading.reload(config, "applied");
+        assert_eq!(of_token(), expected, "{config}");
+    }
+}
+
+#[test]
+fn no_request_fails_while_the_configuration_is_reloaded_again_and_again() {
+    let configs = [
+        "pass = [\"/open/**\"]\nissuer = \"auth\"",
+        "pass = [\"/open/**\", \"/more/**\"]\nuser-header = \"X-User\"",
+    ];
+    let reloading = Reloading::with(configs[0]);
+    let token = reloading.stack.token();
+    let address = reloading.sidecar().address();
+    let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let requests = [
+        "GET /orders/open/a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        format!("GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n"),
+        format!(
+            "POST /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: 3\r\n\r\nabc"
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for request in &requests {
+            let (stop, answered) = (&stop, &answered);
+            // One connection for all of it: a dropped one is a failed answer.
+            scope.spawn(move || {
+                let method = request.split(' ').next().unwrap();
+                let mut client = RawClient::connect(address);
+                while !stop.load(Ordering::Relaxed) {
+                    client.send(request.as_bytes());
+                    assert_eq!(client.answer(method).status(), 200);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let wait_for_requests = || {
+            let before = answered.load(Ordering::Relaxed);
+            wait::until("requests between two reloads", || {
+                (answered.load(Ordering::Relaxed) > before + 30).then_some(())
+            });
+        };
+        wait_for_requests();
+        for round in 0..10 {
+            reloading.reload(configs[(round + 1) % 2], "applied");
+            wait_for_requests();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(reloads(reloading.sidecar(), "applied"), 10);
+}
+
+#[test]
+fn a_signal_ends_no_sidecar_that_has_nothing_to_reload() {
+    let stack = ForgedStack::start();
+    stack.sidecar.process().signal("HUP");
+    wait::until("the reload", || {
+        (reloads(&stack.sidecar, "applied") == 1).then_some(())
+    });
+    assert_eq!(
+        stack.sidecar.bearing(&stack.token()).get("/a").status(),
+        200
+    );
+}
+
+#[test]
+fn another_application_secret_is_shown_at_the_next_fetch() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (service, auth_server) = (
+        EchoService::start(),
+        FakeAuthServer::serving(&forge.trusted().served()),
+    );
+    let home = tempfile::tempdir().unwrap();
+    let secret = home.path().join("secret");
+    tests::certificates::write_private(&secret, "first");
+    let url = auth_server.url();
+    let _sidecar = SidecarPlan::of_issuer(
+        &service,
+        [
+            "--auth-server",
+            &url,
+            "--app-id",
+            "orders",
+            "--app-secret-file",
+        ],
+    )
+    .flags([secret.to_str().unwrap()])
+    .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+    .flags(EVERY_SECOND)
+    .start()
+    .ready();
+    let shown = |secret: &str| {
+        let shown = format!("appSecret={secret}");
+        let target = |request: &tests::message::Message| {
+            String::from_utf8_lossy(&request.target()).into_owned()
+        };
+        auth_server
+            .retrievals()
+            .last()
+            .is_some_and(|request| target(request).contains(&shown))
+    };
+    assert!(shown("first"));
+    tests::certificates::write_private(&secret, "second");
+    wait::until("the new secret", || shown("second").then_some(()));
+}
+
+#[test]
+fn the_service_is_reached_with_the_certificates_of_the_moment() {
+    let stack = ForgedStack::start();
+    let (services, clients) = (Authority::new(), Authority::new());
+    let service = TlsService::start(&services.issue("server"), Some(&clients.file()));
+    let home = tempfile::tempdir().unwrap();
+    let ca = home.path().join("ca.crt");
+    std::fs::copy(Authority::new().file(), &ca).unwrap();
+    let strangers = Authority::new();
+    let stranger = strangers.issue("client");
+    let text = |path: &std::path::Path| path.display().to_string();
+    let sidecar = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(["--upstream-ca", &text(&ca)])
+        .flags(["--upstream-client-cert", &text(&stranger.cert)])
+        .flags(["--upstream-client-key", &text(&stranger.key)])
+        .start()
+        .ready();
+    let client = sidecar.bearing(&stack.token());
+    assert_eq!(
+        client.get("/a").status(),
+        502,
+        "an authority that nobody knows"
+    );
+    let known = clients.issue("client");
+    std::fs::copy(services.file(), &ca).unwrap();
+    std::fs::copy(&known.cert, &stranger.cert).unwrap();
+    tests::certificates::write_private(
+        &stranger.key,
+        &std::fs::read_to_string(&known.key).unwrap(),
+    );
+    sidecar.process().signal("HUP");
+    wait::until("the new certificates", || {
+        (client.get("/a").status() == 200).then_some(())
+    });
+    // A half-written file changes nothing.
+    std::fs::write(&ca, "-----BEGIN CERT").unwrap();
+    sidecar.process().signal("HUP");
+    wait::until("the refusal", || {
+        (reloads(&sidecar, "refused") > 0).then_some(())
+    });
+    assert_eq!(client.get("/a").status(), 200);
+    // A kept connection of the former authority is not used any more.
+    std::fs::copy(Authority::new().file(), &ca).unwrap();
+    sidecar.process().signal("HUP");
+    wait::until("the other authority", || {
+        (client.get("/a").status() == 502).then_some(())
+    });
+}
+
+#[test]
+fn clients_are_held_to_the_authorities_of_the_moment_and_stay_connected() {
+    let stack = ForgedStack::start();
+    let (servers, old, new) = (Authority::new(), Authority::new(), Authority::new());
+    let home = tempfile::tempdir().unwrap();
+    let ca = home.path().join("clients.crt");
+    std::fs::copy(old.file(), &ca).unwrap();
+    let tls = servers.issue("server").flags();
+    let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
+        .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(tls.iter().map(String::as_str))
+        .flags(["--client-ca", ca.to_str().unwrap()])
+        .start()
+        .ready();
+    let request = format!(
+        "GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n",
+        stack.token()
+    );
+    let of = |authority: &Authority| servers.client().with_identity(&authority.issue("client"));
+    let is_let_in = |trust: &Trust| {
+        trust.connect(sidecar.address()).is_ok_and(|mut client| {
+            let closing = request.replacen("Host", "Connection: close\r\nHost", 1);
+            client.send(closing.as_bytes());
+            client
+                .rest()
+                .is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
+        })
+    };
+    let (of_old, of_new) = (of(&old), of(&new));
+    assert!(is_let_in(&of_old) && !is_let_in(&of_new));
+    let mut connected = of_old.connect(sidecar.address()).unwrap();
+    connected.send(request.as_bytes());
+    assert_eq!(connected.answer("GET").status(), 200);
+    std::fs::copy(new.file(), &ca).unwrap();
+    sidecar.process().signal("HUP");
+    wait::until("the new authority", || is_let_in(&of_new).then_some(()));
+    assert!(!is_let_in(&of_old), "not with the ticket of before either");
+    connected.send(request.as_bytes());
+    assert_eq!(connected.answer("GET").status(), 200);
+}
+
+#[test]
+fn the_cache_of_keys_follows_the_issuer() {
+    let home = tempfile::tempdir().unwrap();
+    let cache = home.path().join("keys.json");
+    let config = home.path().join("sidecar.toml");
+    std::fs::write(&config, "issuer = \"auth\"").unwrap();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--key-cache",
+        cache.to_str().unwrap(),
+    ];
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(flags).flags(EVERY_SECOND)
+    });
+    let issuer = || {
+        let text = std::fs::read_to_string(&cache).ok()?;
+        let content: serde_json::Value = serde_json::from_str(&text).ok()?;
+        content["origin"]["issuer"].as_str().map(ToOwned::to_owned)
+    };
+    wait::until("the cache", || (issuer()? == "auth").then_some(()));
+    std::fs::write(&config, "issuer = \"elsewhere\"").unwrap();
+    stack.sidecar.process().signal("HUP");
+    wait::until("the other issuer", || {
+        (issuer()? == "elsewhere").then_some(())
+    });
+    let token = stack
+        .forge
+        .token(clock::now(), &json!({"iss": "elsewhere"}));
+    assert_eq!(stack.sidecar.bearing(&token).get("/a").status(), 200);
+}
