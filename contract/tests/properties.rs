@@ -223,9 +223,27 @@ fn disguised() -> impl Strategy<Value = String> {
         })
 }
 
+/// Out of an open directory, in all spellings of the way up.
+fn climbing() -> impl Strategy<Value = String> {
+    let open = prop::sample::select(vec![
+        "/orders/static",
+        "/orders/static/x",
+        "/orders/a/x.css",
+    ]);
+    let slash = prop::sample::select(vec!["/", "/", "//", "\\", "%2f", "%5c", ";/", "%252f"]);
+    let dots = prop::sample::select(vec![
+        "..", "..", "%2e%2e", ".%2E", "..;", "..%20", "%252e.", "%c0%ae.", "..%00", ".",
+    ]);
+    let target = prop::sample::select(vec!["/admin", "/x", "/orders/current/user/details", ""]);
+    (open, vec((slash, dots), 1..4), target).prop_map(|(open, steps, target)| {
+        let up: String = steps.into_iter().flat_map(<[&str; 2]>::from).collect();
+        format!("{open}{up}{target}")
+    })
+}
+
 fn path() -> impl Strategy<Value = String> {
     let anything = vec(piece(), 0..12).prop_map(|pieces| format!("/orders/{}", pieces.concat()));
-    prop_oneof![anything, disguised()]
+    prop_oneof![anything, disguised(), climbing()]
 }
 
 /// As a service reads it that undoes escapes as long as there are any, takes backslashes for slashes, drops
