@@ -26,8 +26,12 @@ test: skips lint tests policy ## Formatting, lints, unit and e2e tests, dependen
 	@echo "make test: passed"
 
 .PHONY: test-full
-test-full: tools-full test k8s-render containers ## make test, and all that takes tools and time: manifests, images, the compose stack, systemd
+test-full: tools-full test fuzz-briefly k8s-render containers ## make test, and all that takes tools and time: fuzzing, manifests, images, the compose stack, systemd
 	@echo "make test-full: passed"
+
+.PHONY: fuzz-briefly
+fuzz-briefly: cmake
+	@scripts/fuzz.sh 20
 
 .PHONY: tools-full
 tools-full:

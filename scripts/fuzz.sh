@@ -19,8 +19,10 @@ kept_files=12
 chatter='^#[0-9]+[[:space:]]+(NEW|REDUCE)|NEW_FUNC|^"|^######'
 
 host=$(rustc -vV | sed -n 's/^host: //p')
-# Not below CARGO_TARGET_DIR: these programs share nothing with the others.
-built=fuzz/target/$host/release
+# A folder of its own: these programs share nothing with the others.
+directory=${CARGO_TARGET_DIR:+$CARGO_TARGET_DIR/fuzz}
+directory=${directory:-fuzz/target}
+built=$directory/$host/release
 
 build() {
   local counters=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
@@ -28,7 +30,7 @@ build() {
     -Cllvm-args=-sanitizer-coverage-trace-compares)
   # --target: build scripts and macros run on this machine and are not instrumented.
   RUSTFLAGS="${counters[*]} --cfg fuzzing" cargo build --locked --release \
-    --manifest-path fuzz/Cargo.toml --target-dir fuzz/target --target "$host"
+    --manifest-path fuzz/Cargo.toml --target-dir "$directory" --target "$host"
 }
 
 targets() {
