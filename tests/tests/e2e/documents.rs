@@ -175,7 +175,7 @@ fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
 #[test]
 fn the_threat_model_names_only_tests_that_exist() {
     let document = fs::read_to_string(repository().join("docs/security.md")).unwrap();
-    let sources = test_sources();
+    let sources = test_sources() + &sources_below(&["auth-server/src", "contract/process/src"]);
     let existing: Vec<&str> = test_names(&sources);
     let named = names_of_tests(&document);
     assert!(named.len() > 40, "the document has lost its tests");
@@ -215,19 +215,27 @@ fn locked(file: &str) -> Vec<(String, String)> {
 
 /// The end-to-end tests and the properties of the contract crate.
 fn test_sources() -> String {
-    ["tests/tests", "contract/tests"]
+    sources_below(&["tests/tests", "contract/tests"])
+}
+
+fn sources_below(directories: &[&str]) -> String {
+    directories
         .iter()
         .flat_map(|directory| rust_files(&repository().join(directory)))
         .map(|file| fs::read_to_string(file).unwrap())
         .collect()
 }
 
-/// The functions behind `#[test]`, those within a macro too.
+/// The functions behind `#[test]` and `#[tokio::test]`, those within a macro too.
 fn test_names(source: &str) -> Vec<&str> {
-    let after_attribute = source.split("#[test]\n").skip(1);
-    after_attribute
-        .filter_map(|rest| rest.trim_start().strip_prefix("fn ")?.split('(').next())
-        .collect()
+    let after_attribute = source.split("test]\n").skip(1);
+    after_attribute.filter_map(function_name).collect()
+}
+
+fn function_name(source: &str) -> Option<&str> {
+    let item = source.trim_start();
+    let item = item.strip_prefix("async ").unwrap_or(item);
+    item.strip_prefix("fn ")?.split('(').next()
 }
 
 /// What a document names in backquotes.
