@@ -7,7 +7,7 @@ use std::time::Duration;
 use contract::keys::VerificationKey;
 use contract::rejection::Rejection;
 use process::histogram::DurationHistogram;
-use process::tls::Seen;
+use process::tls::{CertificateMetrics, Seen};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -91,9 +91,7 @@ pub(crate) struct Metrics {
     builtin_users: Gauge,
     users: Gauge,
     users_file_usable: Gauge,
-    tls_certificate_not_after: Gauge,
-    tls_reloads: Family<Outcome, Counter>,
-    tls_files_usable: Gauge,
+    tls: CertificateMetrics,
     registry_registered: Gauge,
 }
 
@@ -165,21 +163,8 @@ impl Metrics {
 
     /// For a server with TLS.
     pub(crate) fn register_tls(&self, registry: &mut Registry) {
-        registry.register(
-            "postern_auth_server_tls_certificate_not_after_seconds",
-            "When the TLS certificate that is shown ends, in seconds since 1970",
-            self.tls_certificate_not_after.clone(),
-        );
-        registry.register(
-            "postern_auth_server_tls_certificate_reloads",
-            "Changes of the TLS certificate's files by outcome (replaced, refused)",
-            self.tls_reloads.clone(),
-        );
-        registry.register(
-            "postern_auth_server_tls_files_usable",
-            "Whether the TLS certificate's files could be used at the last look",
-            self.tls_files_usable.clone(),
-        );
+        self.tls
+            .register(registry.sub_registry_with_prefix("postern_auth_server"));
     }
 
     /// For a server that registers itself.
@@ -254,15 +239,7 @@ impl Metrics {
 
     /// The certificate of the start, or what a look into its files saw.
     pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
-        self.tls_certificate_not_after.set(not_after);
-        self.tls_files_usable
-            .set(i64::from(seen != Some(Seen::Refused)));
-        let outcome = match seen {
-            Some(Seen::Replaced) => "replaced",
-            Some(Seen::Refused) => "refused",
-            Some(Seen::Recovered) | None => return,
-        };
-        self.tls_reloads.get_or_create(&Outcome { outcome }).inc();
+        self.tls.seen(not_after, seen);
     }
 
     pub(crate) fn registered(&self, registered: bool) {

@@ -64,10 +64,10 @@ pub(crate) struct CertificateFollower(pub(crate) Arc<ServerCertificate>, pub(cra
 impl BackgroundService for CertificateFollower {
     async fn start(&self, _shutdown: ShutdownWatch) {
         let (shown, metrics) = (Arc::clone(&self.0), self.1.clone());
-        metrics.tls_certificate(shown.not_after(), None);
+        metrics.tls.seen(shown.not_after(), None);
         let told = Arc::clone(&shown);
         let following = tls::follow(shown, move |seen| {
-            metrics.tls_certificate(told.not_after(), Some(seen));
+            metrics.tls.seen(told.not_after(), Some(seen));
         });
         match following {
             Ok(following) => following.await,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use contract::rejection::Rejection;
 use process::histogram::DurationHistogram;
-use process::tls::Seen;
+use process::tls::CertificateMetrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -24,11 +24,6 @@ const PREFIX: &str = "postern_sidecar";
 struct RequestLabels {
     outcome: &'static str,
     reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -112,15 +107,8 @@ pub(crate) struct Metrics {
     key_cache_writes: Family<ResultLabels, Counter>,
     config_reloads: Family<ResultLabels, Counter>,
     config_usable: Gauge,
-    tls: TlsMetrics,
-}
-
-/// As on the auth server.
-#[derive(Debug, Clone, Default)]
-struct TlsMetrics {
-    not_after: Gauge,
-    usable: Gauge,
-    reloads: Family<ReloadLabels, Counter>,
+    /// Registered for a port with TLS only.
+    pub(crate) tls: CertificateMetrics,
 }
 
 impl Metrics {
@@ -146,7 +134,7 @@ impl Metrics {
             key_cache_writes: Family::default(),
             config_reloads: Family::default(),
             config_usable: Gauge::default(),
-            tls: TlsMetrics::default(),
+            tls: CertificateMetrics::default(),
         };
         let registry = metrics.registry(keys);
         (metrics, registry)
@@ -356,42 +344,6 @@ fn register_token_cache(registry: &mut Registry, counters: Counters) {
     );
 }
 
-impl Metrics {
-    /// For a port with TLS. Without it they are not shown: a 0 would say that it is broken.
-    pub(crate) fn register_tls(&self, registry: &mut Registry) {
-        registry.register(
-            "tls_certificate_not_after_seconds",
-            "When the TLS certificate that is shown ends, in seconds since 1970",
-            self.tls.not_after.clone(),
-        );
-        registry.register(
-            "tls_certificate_reloads",
-            "Changes of the TLS certificate's files by outcome (replaced, refused)",
-            self.tls.reloads.clone(),
-        );
-        registry.register(
-            "tls_files_usable",
-            "Whether the TLS certificate's files could be used at the last look",
-            self.tls.usable.clone(),
-        );
-    }
-
-    /// The certificate of the start, or what a look into its files saw.
-    pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
-        self.tls.not_after.set(not_after);
-        self.tls.usable.set(i64::from(seen != Some(Seen::Refused)));
-        let outcome = match seen {
-            Some(Seen::Replaced) => "replaced",
-            Some(Seen::Refused) => "refused",
-            Some(Seen::Recovered) | None => return,
-        };
-        self.tls
-            .reloads
-            .get_or_create(&ReloadLabels { outcome })
-            .inc();
-    }
-}
-
 fn labels(outcome: Outcome) -> RequestLabels {
     RequestLabels {
         outcome: outcome.as_str(),
@@ -518,8 +470,8 @@ mod tests {
     fn without_tls_none_is_said_to_be_broken() {
         let (metrics, mut registry) = Metrics::new(Arc::default());
         assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
-        metrics.register_tls(&mut registry);
-        metrics.tls_certificate(7, None);
+        metrics.tls.register(&mut registry);
+        metrics.tls.seen(7, None);
         let text = exposition(&registry);
         for line in [
             "postern_sidecar_tls_certificate_not_after_seconds 7\n",

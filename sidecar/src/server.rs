@@ -132,7 +132,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
         Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
     let (metrics, mut registry) = Metrics::new(Arc::clone(&keys));
     if config.tls.is_some() {
-        metrics.register_tls(&mut registry);
+        metrics.tls.register(&mut registry);
     }
     let reports = Reports {
         metrics: metrics.clone(),

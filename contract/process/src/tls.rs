@@ -6,6 +6,7 @@
 
 mod certificate;
 mod following;
+mod metrics;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 pub use self::certificate::{CertificateFault, CertificateFiles, ServerCertificate, trusted};
 pub use self::following::{Seen, follow};
+pub use self::metrics::CertificateMetrics;
 use crate::exit::Failure;
 
 /// The TLS settings of a server, alike in both programs.

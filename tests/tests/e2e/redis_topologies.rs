@@ -19,6 +19,11 @@ fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
         .flags(flags.iter().map(String::as_str))
 }
 
+/// Two that share the store.
+fn two_servers(url: &str) -> [AuthServer; 2] {
+    [(); 2].map(|()| plan(url, &[]).start().ready())
+}
+
 fn keys(words: &[&str], url: &str, flags: &[String]) -> Finished {
     CommandLine::new(Program::AuthServer.path())
         .arguments(["keys"])
@@ -255,10 +260,7 @@ fn a_cluster_keeps_the_keys_through_redirections_and_a_moved_slot() {
         return;
     };
     let url = redis.url();
-    let servers = [
-        plan(&url, &[]).start().ready(),
-        plan(&url, &[]).start().ready(),
-    ];
+    let servers = two_servers(&url);
     let token = servers[0].login();
     let pair = redis.owner().pair();
     assert!(
@@ -286,10 +288,7 @@ fn a_cluster_whose_master_dies_is_away_for_a_moment_only() {
         return;
     };
     let url = redis.url();
-    let servers = [
-        plan(&url, &[]).start().ready(),
-        plan(&url, &[]).start().ready(),
-    ];
+    let servers = two_servers(&url);
     let token = servers[0].login();
     let pair = redis.owner().pair();
     redis.fail_over();
@@ -306,10 +305,7 @@ fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
         return;
     };
     let url = redis.url();
-    let servers = [
-        plan(&url, &[]).start().ready(),
-        plan(&url, &[]).start().ready(),
-    ];
+    let servers = two_servers(&url);
     let token = servers[0].login();
     redis.signal("STOP");
     for server in &servers {
