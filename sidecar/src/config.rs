@@ -16,7 +16,7 @@ use crate::access_log::AccessLog;
 use crate::admission::AdmissionRules;
 use crate::bypass;
 use crate::cli::ServeArgs;
-use crate::cli::rules_args::RulesArgs;
+use crate::cli::rules_args::{IssuerTokenArgs, RulesArgs, ServiceArgs};
 use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Schedule;
@@ -82,11 +82,10 @@ impl Config {
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
         let key_source = key_source::settings(args)?;
-        let upstream = upstream_address(args)?;
-        let mut admission = admission_rules(&args.rules, mapping(args)?)?;
-        admission.carries_websockets = upstream.carries_websockets();
+        let upstream = upstream_address(&args.service)?;
+        refuse_own_address(args, &upstream)?;
         let rules = Rules {
-            admission,
+            admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,
             service_head: service_head(&args.rules),
             protected: protected(args, &key_source),
         };
@@ -95,12 +94,12 @@ impl Config {
             admin_listen: args.admin_listen,
             tls: client_tls(args)?,
             second_thoughts: open_paths::second_thoughts(&args.rules)?,
-            bypass: bypass(args)?,
+            bypass: bypass(args, &upstream),
             rules,
             upstream: UpstreamSettings {
-                address: upstream,
                 timeouts: upstream_timeouts(args),
-                tls: upstream_tls(args)?,
+                tls: upstream_tls(args, &upstream)?,
+                address: upstream,
             },
             end_streams: args.end_streams,
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
@@ -124,10 +123,7 @@ impl Config {
                 drain_limit: Duration::from_secs(args.drain_limit),
             },
             access_log: args.access_log,
-            marking: Marking {
-                request_ids: args.request_id,
-                start_traces: args.start_traces,
-            },
+            marking: args.marks.marking(),
             key_source,
         })
     }
@@ -190,13 +186,13 @@ fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
 pub(crate) fn admission_rules(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
+    upstream: &UpstreamAddress,
 ) -> Result<AdmissionRules, Failure> {
-    Ok(AdmissionRules::new(
-        interceptor(args)?,
-        policy(args, mapping)?,
-        UserHeader::new(&args.user_header, args.max_user_header_bytes)
-            .map_err(|error| refused("user-header", &args.user_header, error))?,
-    ))
+    let user_header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
+        .map_err(|error| refused("user-header", &args.user_header, error))?;
+    let mut rules = AdmissionRules::new(interceptor(args)?, policy(args, mapping)?, user_header);
+    rules.carries_websockets = upstream.carries_websockets();
+    Ok(rules)
 }
 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
@@ -233,7 +229,7 @@ pub(crate) const fn service_head(args: &RulesArgs) -> ServiceHead {
 
 fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
     Protected {
-        service: args.upstream.clone(),
+        service: args.service.upstream.clone(),
         context_path: match args.rules.app_name.as_str() {
             "" => String::new(),
             name => format!("/{name}"),
@@ -304,8 +300,13 @@ fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
     if args.auth_server.is_some() {
         return Ok(None);
     }
+    issuer_mapping(&args.issuer_tokens).map(Some)
+}
+
+/// # Errors
+/// As [`Config::new`].
+pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, Failure> {
     ClaimMapping::parse(args.claim.iter().map(String::as_str))
-        .map(Some)
         .map_err(|(entry, error)| refused("claim", entry, error))
 }
 
@@ -317,26 +318,32 @@ fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure>
     }
 }
 
-fn upstream_address(args: &ServeArgs) -> Result<UpstreamAddress, Failure> {
-    let address: UpstreamAddress = parsed("upstream", &args.upstream)?;
-    for (flag, own) in [("listen", args.listen), ("admin-listen", args.admin_listen)] {
-        if address.leads_to(own) {
+/// # Errors
+/// As [`Config::new`].
+pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Failure> {
+    parsed("upstream", &args.upstream)
+}
+
+fn refuse_own_address(args: &ServeArgs, address: &UpstreamAddress) -> Result<(), Failure> {
+    let own = [("listen", args.listen), ("admin-listen", args.admin_listen)];
+    match own.into_iter().find(|(_, own)| address.leads_to(*own)) {
+        None => Ok(()),
+        Some((flag, own)) => {
             let why = format!("is this sidecar's own --{flag} {own}; it has to be the service's");
-            return Err(refused("upstream", &args.upstream, why));
+            Err(refused("upstream", &args.service.upstream, why))
         }
     }
-    Ok(address)
 }
 
 /// `None` where the service does not speak TLS; the flags about it are a mistake then.
-fn upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
-    let address = upstream_address(args)?;
-    let Place::Host { host, .. } = address.place else {
-        return no_upstream_tls(args);
+fn upstream_tls(
+    args: &ServeArgs,
+    address: &UpstreamAddress,
+) -> Result<Option<UpstreamTls>, Failure> {
+    let host = match &address.place {
+        Place::Host { host, .. } if address.protocol == Protocol::Https => host,
+        _ => return no_upstream_tls(args),
     };
-    if address.protocol != Protocol::Https {
-        return no_upstream_tls(args);
-    }
     let client = match (&args.upstream_client_cert, &args.upstream_client_key) {
         (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
         (None, None) => None,
@@ -347,13 +354,13 @@ fn upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     };
     let server_name = not_empty("upstream-server-name", args.upstream_server_name.as_deref())?;
     let files = TlsFiles {
-        server_name: server_name.unwrap_or(host),
+        server_name: server_name.unwrap_or_else(|| host.clone()),
         ca: args.upstream_ca.clone(),
         client,
     };
     UpstreamTls::load(&files)
         .map(Some)
-        .map_err(|error| refused("upstream", &args.upstream, error))
+        .map_err(|error| refused("upstream", &args.service.upstream, error))
 }
 
 fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
@@ -371,12 +378,9 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     }
 }
 
-fn bypass(args: &ServeArgs) -> Result<Option<(SocketAddr, bool)>, Failure> {
-    let Some(pod) = args.pod_ip else {
-        return Ok(None);
-    };
-    let target = bypass::target(&upstream_address(args)?, pod);
-    Ok(target.map(|target| (target, args.refuse_bypass)))
+fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
+    let target = bypass::target(upstream, args.pod_ip?)?;
+    Some((target, args.refuse_bypass))
 }
 
 fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {

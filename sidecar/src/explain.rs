@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,8 +14,10 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use contract::claim_mapping::ClaimMapping;
 use contract::explanation::{Explanation, KeyFacts, Verdict};
 use contract::keys::{KeySet, VerificationKey};
+use contract::signing_type::SigningType;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use process::admin_client;
@@ -28,6 +31,7 @@ use crate::config;
 use crate::fields::nominated;
 use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
+use crate::keys::key_file::{Format, KeyFile};
 use crate::marks::Marking;
 use crate::rules::{CurrentRules, Rules};
 use crate::status::Protected;
@@ -140,9 +144,13 @@ fn key_facts(state: Option<&KeyState>) -> KeyFacts {
 enum NoRequest {
     #[error("the question is not in JSON, or lacks a part")]
     Question,
-    #[error("this is no method of HTTP")]
+    #[error("method: this is none of HTTP")]
     Method,
-    #[error("this is no target: no blank, line end or byte below 0x21 can stand in one")]
+    #[error(
+        "target: byte {place} is 0x{byte:02x}, which ends a target or the line; write %{byte:02X}"
+    )]
+    TargetByte { place: usize, byte: u8 },
+    #[error("target: neither a path that begins with a slash nor http:// with a host")]
     Target,
     /// Never the value: it may be a token.
     #[error("header '{0}': this name or this value cannot be sent")]
@@ -152,8 +160,10 @@ enum NoRequest {
 fn request_of(question: &Question) -> Result<RequestHeader, NoRequest> {
     let method = Method::from_bytes(question.method.as_bytes()).map_err(|_| NoRequest::Method)?;
     let target = question.target.as_bytes();
-    if target.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
-        return Err(NoRequest::Target);
+    let cannot_stand = |byte: &u8| *byte <= b' ' || *byte == 0x7f;
+    if let Some(at) = target.iter().position(cannot_stand) {
+        let (place, byte) = (at + 1, target.get(at).copied().unwrap_or_default());
+        return Err(NoRequest::TargetByte { place, byte });
     }
     let mut request = RequestHeader::build(method, target, None).map_err(|_| NoRequest::Target)?;
     for (name, value) in &question.headers {
@@ -257,24 +267,18 @@ async fn explain(
 /// # Errors
 /// When no sidecar answers, or what was given is no request.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
-    let target = args.target.as_str();
-    if !target.starts_with('/') && !target.contains("://") && target != "*" {
-        let line = format!("'{target}' is no target of a request: it begins with a slash");
-        return Err(Failure::Usage(line));
-    }
+    require_target(&args.target)?;
     let question = Question {
         method: args.method.clone(),
         target: args.target.clone(),
         headers: headers(args)?,
         at: args.at,
     };
-    let explanation = match &args.key_file {
+    let explanation = match offline(args)? {
         None => ask(args, &question)?,
-        Some(file) => {
-            let explainer = offline(args, file)?;
-            let explanation = explainer.explain(&question, SystemTime::now());
-            explanation.map_err(|why| Failure::Usage(why.to_string()))?
-        }
+        Some(explainer) => explainer
+            .explain(&question, SystemTime::now())
+            .map_err(|why| Failure::Usage(why.to_string()))?,
     };
     let text = if args.json {
         serde_json::to_string_pretty(&explanation)
@@ -286,6 +290,19 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     // A reader who has seen enough may close the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
+}
+
+/// What no client would send as a target is a slip of the command line (RFC 9112 §3.2).
+fn require_target(target: &str) -> Result<(), Failure> {
+    let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_absolute =
+        |(scheme, _): (&str, &str)| !scheme.is_empty() && scheme.bytes().all(of_scheme);
+    if target.starts_with('/') || target == "*" || target.split_once("://").is_some_and(is_absolute)
+    {
+        return Ok(());
+    }
+    let line = format!("'{target}' is no target of a request: it begins with a slash");
+    Err(Failure::Usage(line))
 }
 
 /// The fields of the command line; `@-` stands for lines of standard input, where no other user of
@@ -319,11 +336,11 @@ fn field(line: &str) -> Result<(String, String), Failure> {
     let (name, value) = line
         .split_once(':')
         .ok_or_else(|| Failure::Usage("--header: expected 'NAME: VALUE'".to_owned()))?;
-    let name: HeaderName = name
-        .trim()
-        .parse()
+    // As it is written: this is how the service gets it.
+    let name = name.trim();
+    HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| Failure::Usage("--header: the name is none".to_owned()))?;
-    Ok((name.to_string(), value.trim().to_owned()))
+    Ok((name.to_owned(), value.trim().to_owned()))
 }
 
 fn ask(args: &ExplainArgs, question: &Question) -> Result<Explanation, Failure> {
@@ -342,23 +359,57 @@ fn ask(args: &ExplainArgs, question: &Question) -> Result<Explanation, Failure> 
     }
 }
 
-fn offline(args: &ExplainArgs, file: &std::path::Path) -> Result<Explainer, Failure> {
+/// The judge of these settings with the keys of a file; `None` where no file is named.
+fn offline(args: &ExplainArgs) -> Result<Option<Explainer>, Failure> {
+    let (keys, mapping) = match (&args.key_file, &args.jwks_file, &args.public_key_file) {
+        (Some(file), ..) => (contract_keys(file, args.signing_type)?, None),
+        (_, Some(file), _) => issuer(args, file, Format::JwkSet)?,
+        (.., Some(file)) => issuer(args, file, Format::Pem)?,
+        _ => return Ok(None),
+    };
+    let current = CurrentKeys::default();
+    current.install(keys, Instant::now());
+    let upstream = config::upstream_address(&args.service)?;
+    Ok(Some(Explainer {
+        rules: Arc::new(CurrentRules::new(Rules {
+            admission: config::admission_rules(&args.rules, mapping, &upstream)?,
+            service_head: config::service_head(&args.rules),
+            protected: Protected::default(),
+        })),
+        keys: Arc::new(current),
+        marking: args.marks.marking(),
+    }))
+}
+
+/// What the auth server gives: the key of its endpoint, or its JWK Set.
+fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = std::fs::read_to_string(file).map_err(|error| unusable(&error))?;
-    let key = VerificationKey::parse(args.signing_type, &text).map_err(|error| unusable(&error))?;
-    let keys = CurrentKeys::default();
-    keys.install(KeySet::nameless(key), Instant::now());
-    Ok(Explainer {
-        rules: Arc::new(CurrentRules::new(Rules {
-            admission: config::admission_rules(&args.rules, None)?,
-            service_head: config::service_head(&args.rules),
-            protected: Protected::default(),
-        })),
-        keys: Arc::new(keys),
-        marking: Marking::default(),
-    })
+    let keys = if text.trim_start().starts_with('{') {
+        KeySet::from_jwks(text.as_bytes(), &[signing_type.algorithm()])
+    } else {
+        VerificationKey::parse(signing_type, &text).map(KeySet::nameless)
+    };
+    keys.map_err(|error| unusable(&error))
+}
+
+/// Keys and claims of another issuer.
+fn issuer(
+    args: &ExplainArgs,
+    path: &Path,
+    format: Format,
+) -> Result<(KeySet, Option<ClaimMapping>), Failure> {
+    let file = KeyFile {
+        path: path.to_owned(),
+        format,
+        algorithms: args.issuer_tokens.algorithms.clone(),
+    };
+    let keys = file
+        .read()
+        .map_err(|error| Failure::Config(format!("--{}: {error}", file.flag())))?;
+    Ok((keys, Some(config::issuer_mapping(&args.issuer_tokens)?)))
 }
 
 #[cfg(test)]
@@ -383,8 +434,8 @@ mod tests {
     #[test]
     fn a_field_is_a_name_and_a_value() {
         assert_eq!(
-            field("Accept:  a: b ").ok(),
-            Some(("accept".into(), "a: b".into()))
+            field(" Accept:  a: b ").ok(),
+            Some(("Accept".into(), "a: b".into()))
         );
         for line in ["", "token", "a b: c"] {
             assert_eq!(

@@ -146,14 +146,16 @@ fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
     let mut now = start.clone();
     now.rules = read.rules.clone();
     if has_same_keys(start, read) {
-        now.claim.clone_from(&read.claim);
+        now.issuer_tokens
+            .claim
+            .clone_from(&read.issuer_tokens.claim);
         now.app_secret_file.clone_from(&read.app_secret_file);
     } else {
         // What tokens of the one issuer are held to is of no use for those of another.
         now.rules.issuer.clone_from(&start.rules.issuer);
         now.rules.audience.clone_from(&start.rules.audience);
     }
-    if start.upstream == read.upstream {
+    if start.service.upstream == read.service.upstream {
         now.upstream_ca.clone_from(&read.upstream_ca);
         now.upstream_client_cert
             .clone_from(&read.upstream_client_cert);
@@ -175,7 +177,7 @@ fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
         && start.jwks_url == read.jwks_url
         && start.jwks_file == read.jwks_file
         && start.public_key_file == read.public_key_file
-        && start.algorithms == read.algorithms
+        && start.issuer_tokens.algorithms == read.issuer_tokens.algorithms
 }
 
 /// The names of the settings in which the two differ.

@@ -2,14 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use contract::signing_type::SigningType;
 
 use super::AdminArgs;
-use super::rules_args::RulesArgs;
+use super::rules_args::{IssuerTokenArgs, MarkArgs, RulesArgs, ServiceArgs};
 
-/// Without --key-file the running sidecar is asked, and its own settings count.
+/// The settings of which each says that nobody is asked. None is a variable: one that is meant for
+/// `serve` must not make an answer from files of what was a question to the running sidecar.
+const OFFLINE: &str = "offline";
+
+/// Without a file of keys the running sidecar is asked, and its own settings count.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new(OFFLINE))]
 pub(crate) struct ExplainArgs {
     /// Path, with a query if there is one, as it stands in the request: /orders/42?page=2
     #[arg(value_name = "TARGET")]
@@ -40,18 +45,37 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 
-    /// Ask nobody: judge by the key in this file and by the settings below, which are those of serve
-    #[arg(long, value_name = "FILE")]
+    /// Ask nobody: judge by the auth server's key in this file, or by its JWK Set, and by the settings
+    /// below, which are those of serve
+    #[arg(long, group = OFFLINE, conflicts_with_all = ["algorithms", "claim"], value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
+
+    /// The same for tokens of another issuer: a file with its JWK Set
+    #[arg(long, group = OFFLINE, requires_all = ["issuer", "audience"], value_name = "FILE")]
+    pub(crate) jwks_file: Option<PathBuf>,
+
+    /// The same: a file with the issuer's public key, or several, in PEM
+    #[arg(long, group = OFFLINE, requires_all = ["issuer", "audience"], value_name = "FILE")]
+    pub(crate) public_key_file: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
 
-    /// How tokens are signed: rsa, hmac or ecdsa. The auth server is configured with the same
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+
+    #[command(flatten)]
+    pub(crate) issuer_tokens: IssuerTokenArgs,
+
+    #[command(flatten)]
+    pub(crate) marks: MarkArgs,
+
+    /// How the auth server signs tokens: rsa, hmac or ecdsa. It is configured with the same
     #[arg(
         long,
         env = "POSTERN_SIGNING_TYPE",
         default_value_t,
+        conflicts_with_all = ["jwks_file", "public_key_file"],
         value_name = "TYPE"
     )]
     pub(crate) signing_type: SigningType,

@@ -1,11 +1,17 @@
 //! The settings that decide what becomes of a request: of `serve` and `check`, and of `explain`, which
 //! needs no others.
 
+use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args};
-use process::command_line::shown::word;
+use contract::algorithms::AsymmetricAlgorithm;
+use process::command_line::shown::{each_displayed, word};
 use serde::Serialize;
 
 use crate::forwarded::ForwardedPolicy;
+use crate::marks::Marking;
+
+/// The settings that say where the keys of another issuer than the auth server are.
+pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
 
 /// What the judge and the last hand on a request are told.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -111,7 +117,8 @@ pub(crate) struct RulesArgs {
     pub(crate) reuse_after_body: bool,
 
     /// What becomes of X-Forwarded-For, -Proto, -Host and Forwarded: the client's address is appended,
-    /// everything a client says is overwritten, or nothing is touched
+    /// everything a client says is overwritten – any other X-Forwarded-*, X-Real-IP, X-Client-IP and the
+    /// like are removed –, or nothing is touched
     #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
     #[serde(serialize_with = "word")]
     pub(crate) forwarded: ForwardedPolicy,
@@ -126,4 +133,75 @@ pub(crate) struct RulesArgs {
         value_name = "ORIGIN"
     )]
     pub(crate) cors_origin: Vec<String>,
+}
+
+/// How tokens of another issuer than the auth server are read.
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct IssuerTokenArgs {
+    /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
+    /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key that does not say which
+    /// one it is for is used with the first that fits its type
+    #[arg(
+        long,
+        env = "POSTERN_ALGORITHMS",
+        value_delimiter = ',',
+        default_value_ifs(ISSUERS.map(|source| (source, ArgPredicate::IsPresent, "RS256"))),
+        value_name = "NAMES"
+    )]
+    #[serde(
+        serialize_with = "each_displayed",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+
+    /// FIELD=CLAIM: which claim of another issuer's token fills a field of the user; may be repeated.
+    /// A claim's name is taken whole; one that begins with / is a JSON Pointer to a nested claim. id
+    /// and account come from sub unless mapped
+    #[arg(
+        long,
+        env = "POSTERN_CLAIM",
+        value_delimiter = ',',
+        value_name = "FIELD=CLAIM"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim: Vec<String>,
+}
+
+/// Where requests go. A service that speaks HTTP/2 alone opens no WebSocket.
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct ServiceArgs {
+    /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS,
+    /// for gRPC), unix:/PATH or h2c+unix:/PATH
+    #[arg(
+        long,
+        env = "POSTERN_UPSTREAM",
+        default_value = "http://127.0.0.1:3000",
+        value_name = "URL"
+    )]
+    pub(crate) upstream: String,
+}
+
+/// What is added to a request so that its lines are found.
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct MarkArgs {
+    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
+    /// the log
+    #[arg(long, env = "POSTERN_REQUEST_ID")]
+    pub(crate) request_id: bool,
+
+    /// Begin a trace (W3C traceparent) where a request belongs to none
+    #[arg(long, env = "POSTERN_START_TRACES")]
+    pub(crate) start_traces: bool,
+}
+
+impl MarkArgs {
+    pub(crate) const fn marking(&self) -> Marking {
+        Marking {
+            request_ids: self.request_id,
+            start_traces: self.start_traces,
+        }
+    }
 }

@@ -9,24 +9,21 @@ use std::str::FromStr;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, ArgGroup, Args};
-use contract::algorithms::AsymmetricAlgorithm;
 use contract::signing_type::SigningType;
 use http::uri::Authority;
-use process::command_line::shown::{displayed_if_any, each_displayed, word};
+use process::command_line::shown::{displayed_if_any, word};
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
 use zeroize::Zeroizing;
 
-use super::rules_args::RulesArgs;
+use super::rules_args::{ISSUERS, IssuerTokenArgs, MarkArgs, RulesArgs, ServiceArgs};
 use crate::access_log::AccessLog;
 use crate::discovery::without_credentials;
 
 /// The settings that say where the verification keys come from: exactly one is given.
 const KEY_SOURCE: &str = "key_source";
-/// Those of them that serve another issuer than the auth server.
-const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
 
 /// What `serve` and `check` take. Serialised, it is the effective configuration.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -67,15 +64,9 @@ pub(crate) struct ServeArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_ca: Option<PathBuf>,
 
-    /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS,
-    /// for gRPC), unix:/PATH or h2c+unix:/PATH
-    #[arg(
-        long,
-        env = "POSTERN_UPSTREAM",
-        default_value = "http://127.0.0.1:3000",
-        value_name = "URL"
-    )]
-    pub(crate) upstream: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) service: ServiceArgs,
 
     /// PEM file of the authorities that may vouch for an https:// service. Default: the system's
     #[arg(long, env = "POSTERN_UPSTREAM_CA", value_name = "FILE")]
@@ -116,6 +107,7 @@ pub(crate) struct ServeArgs {
         env = "POSTERN_AUTH_SERVER",
         group = KEY_SOURCE,
         requires = "app_id",
+        conflicts_with_all = ["algorithms", "claim"],
         value_name = "URL"
     )]
     #[serde(
@@ -267,35 +259,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
     pub(crate) trust_shared_secret: bool,
 
-    /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
-    /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key that does not say which
-    /// one it is for is used with the first that fits its type
-    #[arg(
-        long,
-        env = "POSTERN_ALGORITHMS",
-        value_delimiter = ',',
-        default_value_ifs(ISSUERS.map(|source| (source, ArgPredicate::IsPresent, "RS256"))),
-        conflicts_with = "auth_server",
-        value_name = "NAMES"
-    )]
-    #[serde(
-        serialize_with = "each_displayed",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
-
-    /// FIELD=CLAIM: which claim of another issuer's token fills a field of the user; may be repeated.
-    /// A claim's name is taken whole; one that begins with / is a JSON Pointer to a nested claim. id
-    /// and account come from sub unless mapped
-    #[arg(
-        long,
-        env = "POSTERN_CLAIM",
-        value_delimiter = ',',
-        conflicts_with = "auth_server",
-        value_name = "FIELD=CLAIM"
-    )]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) claim: Vec<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) issuer_tokens: IssuerTokenArgs,
 
     /// Seconds for which a key without a name still counts after another took its place. Only for
     /// servers without a JWK Set; 0: the last fetched key alone counts
@@ -419,14 +385,9 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) drain_limit: u64,
 
-    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
-    /// the log
-    #[arg(long, env = "POSTERN_REQUEST_ID")]
-    pub(crate) request_id: bool,
-
-    /// Begin a trace (W3C traceparent) where a request belongs to none
-    #[arg(long, env = "POSTERN_START_TRACES")]
-    pub(crate) start_traces: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) marks: MarkArgs,
 
     /// Which requests get a log line
     #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]

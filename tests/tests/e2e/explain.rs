@@ -239,6 +239,104 @@ fn explain_works_without_a_sidecar_from_settings_and_a_key_file() {
 }
 
 #[test]
+fn explain_without_a_sidecar_takes_the_auth_server_s_key_set_too() {
+    let server = AuthServer::start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("jwks.json");
+    let set = server.anonymous().get("/.well-known/jwks.json");
+    fs::write(&file, set.text()).unwrap();
+    let headers = [
+        format!("Authorization: Bearer {}", server.login()),
+        "X-Trace-ME: 1".to_owned(),
+    ];
+    let file = file.to_str().unwrap();
+    let end = explain(&["--key-file", file, "--request-id", "/"], &headers);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    for part in ["verified", "X-Trace-ME: 1", "x-request-id: "] {
+        assert!(end.stdout.contains(part), "{part}\n{}", end.stdout);
+    }
+}
+
+#[test]
+fn explain_holds_a_websocket_to_what_the_service_speaks() {
+    let stack = stack();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    fs::write(&key, stack.forge.trusted().served()).unwrap();
+    let mut headers: Vec<String> = [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    headers.push(format!("Authorization: Bearer {}", stack.token()));
+    for (upstream, outcome) in [
+        ("http://127.0.0.1:1", "verified"),
+        ("h2c://127.0.0.1:1", "upgrade_not_allowed"),
+    ] {
+        let settings = ["--signing-type", "ecdsa", "--upstream", upstream, "/chat"];
+        let file = ["--key-file", key.to_str().unwrap()];
+        let end = explain(&[&file[..], &settings].concat(), &headers);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        assert!(end.stdout.contains(outcome), "{upstream}\n{}", end.stdout);
+    }
+}
+
+#[test]
+fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
+    let stack = stack();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    fs::write(&key, stack.forge.trusted().served()).unwrap();
+    let admin = stack.sidecar.admin().to_string();
+    let running = ["--admin-listen", &admin];
+    let offline = [
+        "--signing-type",
+        "ecdsa",
+        "--key-file",
+        key.to_str().unwrap(),
+    ];
+    for (arguments, part) in [
+        (&["/a b"][..], "target: byte 3 is 0x20"),
+        (&["/a\nb"], "target: byte 3 is 0x0a"),
+        (&["orders/42"], "'orders/42' is no target"),
+        (&["?a=b"], "'?a=b' is no target"),
+        (&["a b://c"], "is no target"),
+        (&["-X", "G T", "/"], "method:"),
+        (&["-H", "a b: c", "/"], "--header"),
+    ] {
+        for source in [&running[..], &offline] {
+            let end = explain(&[source, arguments].concat(), &[]);
+            assert_eq!(end.code, Some(64), "{arguments:?}: {}", end.stderr);
+            assert!(end.stderr.contains(part), "{arguments:?}: {}", end.stderr);
+        }
+    }
+    for (settings, part) in [
+        (&["--jwks-file", "/keys"][..], "--issuer"),
+        (&["--public-key-file", "/key"], "--issuer"),
+        (&["--key-file", "/key", "--claim", "id=sub"], "--claim"),
+        (
+            &["--key-file", "/key", "--algorithms", "ES256"],
+            "--algorithms",
+        ),
+        (
+            &["--key-file", "/key", "--jwks-file", "/keys"],
+            "cannot be used with",
+        ),
+        (
+            &["--jwks-file", "/keys", "--signing-type", "rsa"],
+            "cannot be used with",
+        ),
+    ] {
+        let end = explain(&[settings, &["/"]].concat(), &[]);
+        assert_eq!(end.code, Some(64), "{settings:?}: {}", end.stderr);
+        assert!(end.stderr.contains(part), "{settings:?}: {}", end.stderr);
+    }
+}
+
+#[test]
 fn explain_is_for_loopback_and_for_nobody_s_web_page() {
     let stack = stack();
     let body = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;

@@ -141,6 +141,95 @@ fn every_algorithm_is_verified_by_the_documented_command_and_what_is_no_key_pass
     every_token_gets_its_verdict("Several algorithms");
 }
 
+/// What the running sidecar would say, from files alone: the documented command line, its key set saved.
+fn explained(flags: &[String], token: &str) -> Value {
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments(["explain", "/orders/list", "--json", "-H", "@-"])
+        .arguments(["--app-name", "orders"])
+        .arguments(flags)
+        .input(format!("Authorization: Bearer {token}\n").as_bytes())
+        .run();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    serde_json::from_str(&end.stdout).expect("JSON")
+}
+
+/// How the explanation differs from what the row expects.
+fn misjudged(explanation: &Value, token: &IssuerToken) -> Option<String> {
+    let verdict = &explanation["verdict"];
+    let told = match verdict["reason"].as_str() {
+        Some(reason) => format!("{} {reason}", verdict["status"]),
+        None => "accepted".to_owned(),
+    };
+    if told != token.expect {
+        return Some(format!("{told}, not {}", token.expect));
+    }
+    if told != "accepted" {
+        return explanation["head"]
+            .is_array()
+            .then(|| "a head is shown".to_owned());
+    }
+    let head = explanation["head"].as_array()?.iter();
+    let users: Vec<Value> = head
+        .filter_map(|line| line.as_str()?.strip_prefix("X-Current-User: "))
+        .map(|user| serde_json::from_str(user).unwrap_or_default())
+        .collect();
+    let expected: Value = serde_json::from_str(&token.user).expect("`user` is JSON");
+    (users != [expected.clone()]).then(|| format!("{users:?}, not {expected}"))
+}
+
+#[test]
+fn explain_without_a_sidecar_reads_every_issuer_s_tokens_as_the_documented_command_does() {
+    let table: IssuerTable = load("issuers.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let mut verdicts = Verdicts::default();
+    for row in &table.issuer {
+        let issuer = Issuer::new(row);
+        let file = directory.path().join("jwks.json");
+        std::fs::write(&file, issuer.jwks(row)).unwrap();
+        let file = file.display().to_string();
+        let mut flags = documented(&row.name, &[("--jwks-url", &file)]);
+        for flag in flags.iter_mut().filter(|flag| *flag == "--jwks-url") {
+            "--jwks-file".clone_into(flag);
+        }
+        for token in &row.token {
+            let explanation = explained(&flags, &issuer.token(token, clock::now()));
+            let name = format!("{}: {}", row.name, token.name);
+            verdicts.row(&name, misjudged(&explanation, token));
+        }
+    }
+    verdicts.conclude();
+}
+
+#[test]
+fn explain_takes_the_public_keys_of_an_issuer_from_a_file_in_pem() {
+    let row = row("Several algorithms");
+    let issuer = Issuer::new(&row);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("issuer.pem");
+    std::fs::write(&file, issuer.public_pem("p256")).unwrap();
+    let file = file.display().to_string();
+    let mut flags = documented("A public key in a file", &[("--public-key-file", &file)]);
+    let token = issuer.token(accepted(&row, "ES256"), clock::now());
+    // The table's claims, where the document has the defaults.
+    flags.extend(["--claim", "id=oid"].map(str::to_owned));
+    let verdict = |flags: &[String]| explained(flags, &token)["verdict"]["outcome"].clone();
+    let pinned = |algorithm: &str| {
+        let mut flags = flags.clone();
+        match flags.iter().position(|flag| flag == "--algorithms") {
+            Some(at) => algorithm.clone_into(&mut flags[at + 1]),
+            None => flags.extend(["--algorithms".to_owned(), algorithm.to_owned()]),
+        }
+        flags
+    };
+    assert_eq!(verdict(&pinned("ES256")), "verified");
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments(["explain", "/"])
+        .arguments(pinned("RS256"))
+        .run();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    assert!(end.stderr.contains("--public-key-file"), "{}", end.stderr);
+}
+
 fn accepted<'r>(row: &'r IssuerRow, name: &str) -> &'r IssuerToken {
     row.token.iter().find(|token| token.name == name).unwrap()
 }
