@@ -26,8 +26,22 @@ pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
     if has_bare_line_feed(raw, 0) {
         return Err(Rejection::RequestFraming);
     }
+    match check_fields(fields(raw))? {
+        Some(Body::Chunked) if !is_http_1_1(raw) => Err(Rejection::RequestFraming),
+        framed => Ok(framed.unwrap_or(Body::Length(0))),
+    }
+}
+
+/// Checks fields by name and value, as they also come one by one (HTTP/2). `None`: no field says how long
+/// the body is.
+///
+/// # Errors
+/// [`Rejection::RequestFraming`].
+pub fn check_fields<'h>(
+    fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
+) -> Result<Option<Body>, Rejection> {
     let mut framed = None;
-    for (name, value) in fields(raw) {
+    for (name, value) in fields {
         let Some(framing) = Framing::named(name) else {
             continue;
         };
@@ -35,10 +49,7 @@ pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
         let body = framing.read(name, value).filter(|_| framed.is_none());
         framed = Some(body.ok_or(Rejection::RequestFraming)?);
     }
-    match framed {
-        Some(Body::Chunked) if !is_http_1_1(raw) => Err(Rejection::RequestFraming),
-        framed => Ok(framed.unwrap_or(Body::Length(0))),
-    }
+    Ok(framed)
 }
 
 /// Whether a line ends in LF alone, at or after `from`. A head that arrives in pieces has to be asked each

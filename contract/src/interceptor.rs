@@ -146,11 +146,7 @@ impl Interceptor {
         headers: &'a HeaderMap,
         observer: &mut impl Observer,
     ) -> Result<Judgement<'a>, Rejection> {
-        let harmless = !matches!(*method, Method::TRACE | Method::CONNECT);
-        observer.check(
-            "method",
-            harmless.then_some(()).ok_or(Rejection::MethodNotAllowed),
-        )?;
+        observer.check("method", check_method(method))?;
         let path = observer.check("path", RequestPath::parse(path))?;
         let relative = path
             .canonical()
@@ -191,6 +187,17 @@ impl Interceptor {
         } else {
             Judgement::NeedsToken(token)
         })
+    }
+}
+
+/// TRACE would echo the token; CONNECT asks for another kind of proxy, and its target is no path.
+///
+/// # Errors
+/// [`Rejection::MethodNotAllowed`].
+pub fn check_method(method: &Method) -> Result<(), Rejection> {
+    match *method {
+        Method::TRACE | Method::CONNECT => Err(Rejection::MethodNotAllowed),
+        _ => Ok(()),
     }
 }
 

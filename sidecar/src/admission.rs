@@ -8,7 +8,7 @@ use std::sync::Arc;
 use contract::bearer::Bearer;
 use contract::claims::Validity;
 use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
-use contract::interceptor::{Interceptor, Judgement};
+use contract::interceptor::{Interceptor, Judgement, check_method};
 use contract::observer::{Observer, Unobserved};
 use contract::rejection::Rejection;
 use contract::user_details::CurrentUserDetails;
@@ -88,14 +88,17 @@ impl<'a> RequestHead<'a> {
     /// The target of a head whose shape is beyond doubt.
     fn checked_target(&self) -> Result<Target<'a>, Rejection> {
         match self.wire {
-            Wire::Http1(raw) => {
-                framing::check(self.method, self.headers, raw)?;
-                Target::parse(raw, self.target_to_send)
-            }
+            Wire::Http1(raw) => framing::check(self.headers, raw)?,
             Wire::Http2 { authority, .. } => {
-                http2_head::check(self.method, authority, self.target_to_send, self.headers)?;
-                Target::of_http_2(self.target_to_send)
+                http2_head::check(authority, self.target_to_send, self.headers)?;
             }
+        }
+        // Before the target, which is no path with CONNECT; after the framing, because the connection
+        // lives on.
+        check_method(self.method)?;
+        match self.wire {
+            Wire::Http1(raw) => Target::parse(raw, self.target_to_send),
+            Wire::Http2 { .. } => Target::of_http_2(self.target_to_send),
         }
     }
 
@@ -535,6 +538,32 @@ mod tests {
                 admit(target, &[], Some(&keys())),
                 Err(Rejection::PathNotCanonical)
             );
+        }
+    }
+
+    #[test]
+    fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
+        let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("a"))]);
+        let ambiguous = b"TRACE / HTTP/1.1\r\nContent_Length: 3\r\n\r\n";
+        let stream = Wire::Http2 {
+            authority: Some(b"a"),
+            has_body: false,
+        };
+        for method in [Method::TRACE, Method::CONNECT] {
+            for (wire, refused) in [
+                (Wire::Http1(b"\r\n"), Rejection::MethodNotAllowed),
+                (stream, Rejection::MethodNotAllowed),
+                (Wire::Http1(ambiguous), Rejection::RequestFraming),
+            ] {
+                let head = RequestHead {
+                    method: &method,
+                    version: Version::HTTP_11,
+                    headers: &headers,
+                    wire,
+                    target_to_send: b"a:443",
+                };
+                assert_eq!(head.checked_target(), Err(refused), "{method}");
+            }
         }
     }
 

@@ -3,13 +3,14 @@
 
 use contract::framing;
 use contract::rejection::Rejection;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, header};
 
+use crate::fields::members;
 use crate::host;
 use crate::request_head::MAX_HEAD_BYTES;
 
 /// Checks one request head. `raw` is the header block with its final empty line.
-pub(crate) fn check(method: &Method, headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
+pub(crate) fn check(headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
     if raw.len() > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
@@ -17,29 +18,17 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap, raw: &[u8]) -> Result<
         return Err(Rejection::RequestFraming);
     }
     framing::check(raw)?;
-    host::check(headers.get(header::HOST).map(|host| host.as_bytes()))?;
-    // Last, because the connection lives on: TRACE would echo the token, CONNECT asks for another
-    // kind of proxy and its target is no path.
-    if matches!(*method, Method::TRACE | Method::CONNECT) {
-        return Err(Rejection::MethodNotAllowed);
-    }
-    Ok(())
+    host::check(headers.get(header::HOST).map(|host| host.as_bytes()))
 }
 
 /// Whether `Connection` asks for a field to be removed on the way that says where the message ends
 /// or whom it is for: the service would read another one than was judged.
 fn nominates_framing(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::CONNECTION)
-        .into_iter()
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
-        .any(|name| {
-            let names = |field: &header::HeaderName| {
-                name.trim_ascii()
-                    .eq_ignore_ascii_case(field.as_str().as_bytes())
-            };
-            NEVER_NOMINATED.iter().any(names)
-        })
+    members(headers, &header::CONNECTION).any(|name| {
+        NEVER_NOMINATED
+            .iter()
+            .any(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes()))
+    })
 }
 
 const NEVER_NOMINATED: [header::HeaderName; 3] = [
@@ -67,7 +56,7 @@ mod tests {
         if raw.contains("Host:") {
             headers.insert(header::HOST, HeaderValue::from_static("a"));
         }
-        check(&Method::POST, &headers, raw.as_bytes())
+        check(&headers, raw.as_bytes())
     }
 
     fn with(fields: &str) -> String {
@@ -109,7 +98,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("a"));
         headers.insert(header::CONNECTION, HeaderValue::from_static(names));
-        check(&Method::GET, &headers, b"GET / HTTP/1.1\r\n\r\n")
+        check(&headers, b"GET / HTTP/1.1\r\n\r\n")
     }
 
     #[test]
@@ -142,21 +131,6 @@ mod tests {
         ] {
             let field = format!("X: {}\r\n", "a".repeat(value));
             assert_eq!(judged(&with(&field)), judged_as);
-        }
-    }
-
-    #[test]
-    fn trace_and_connect_are_never_allowed() {
-        let headers = [(header::HOST, HeaderValue::from_static("a"))]
-            .into_iter()
-            .collect();
-        for method in [Method::TRACE, Method::CONNECT] {
-            let checked = |raw: &[u8]| check(&method, &headers, raw);
-            assert_eq!(checked(b"\r\n"), Err(Rejection::MethodNotAllowed));
-            assert_eq!(
-                checked(b"T / HTTP/1.1\r\nContent_Length: 3\r\n\r\n"),
-                Err(Rejection::RequestFraming)
-            );
         }
     }
 }

@@ -4,9 +4,9 @@
 //! The `h2` crate has resets for most of it; here it is held to the same rules as HTTP/1.1, with the
 //! same answers, whatever the library lets through.
 
-use contract::cgi_name::cgi_equal;
+use contract::framing;
 use contract::rejection::Rejection;
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{HeaderMap, HeaderName, header};
 
 use crate::host;
 use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
@@ -24,7 +24,6 @@ const CONNECTION_SPECIFIC: [HeaderName; 5] = [
 
 /// Checks one request head. `authority` is its `:authority`, `target` its `:path`.
 pub(crate) fn check(
-    method: &Method,
     authority: Option<&[u8]>,
     target: &[u8],
     headers: &HeaderMap,
@@ -32,17 +31,16 @@ pub(crate) fn check(
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    let belongs_to_a_connection =
-        |name: &HeaderName| CONNECTION_SPECIFIC.contains(name) || is_framing_look_alike(name);
-    if headers.keys().any(belongs_to_a_connection) || !has_plain_length(headers) {
+    if headers
+        .keys()
+        .any(|name| CONNECTION_SPECIFIC.contains(name))
+    {
         return Err(Rejection::RequestFraming);
     }
+    let fields = headers.iter();
+    framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
-    host::check(authority.or(host))?;
-    match *method {
-        Method::TRACE | Method::CONNECT => Err(Rejection::MethodNotAllowed),
-        _ => Ok(()),
-    }
+    host::check(authority.or(host))
 }
 
 /// As many as the fields have on the wire of HTTP/1.1.
@@ -52,26 +50,6 @@ fn bytes(headers: &HeaderMap) -> usize {
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + COLON_BLANK_CR_LF)
         .sum()
-}
-
-/// `content_length` is `CONTENT_LENGTH` for whoever speaks CGI.
-fn is_framing_look_alike(name: &HeaderName) -> bool {
-    *name != header::CONTENT_LENGTH
-        && [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
-            .iter()
-            .any(|framing| cgi_equal(name.as_str(), framing.as_str()))
-}
-
-fn has_plain_length(headers: &HeaderMap) -> bool {
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).into_iter();
-    match (lengths.next(), lengths.next()) {
-        (None, _) => true,
-        (Some(length), None) => {
-            let digits = length.as_bytes();
-            !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
-        }
-        (Some(_), Some(_)) => false,
-    }
 }
 
 #[cfg(test)]
@@ -87,7 +65,7 @@ mod tests {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             headers.append(name, HeaderValue::from_str(value).unwrap());
         }
-        check(&Method::POST, Some(b"a"), b"/", &headers)
+        check(Some(b"a"), b"/", &headers)
     }
 
     #[test]
@@ -130,10 +108,10 @@ mod tests {
             (Some(b"u@a"), Err(Rejection::RequestMalformed)),
             (Some(b"a:1"), Ok(())),
         ] {
-            assert_eq!(check(&Method::GET, authority, b"/", &headers), judged);
+            assert_eq!(check(authority, b"/", &headers), judged);
         }
         headers.insert(header::HOST, HeaderValue::from_static("a:1"));
-        assert_eq!(check(&Method::GET, None, b"/", &headers), Ok(()));
+        assert_eq!(check(None, b"/", &headers), Ok(()));
     }
 
     #[test]
@@ -144,15 +122,7 @@ mod tests {
             assert_eq!(judged(fields), Err(Rejection::RequestHeaderTooLarge));
         }
         let target = [b'/'; MAX_HEAD_BYTES + 1];
-        let judged = check(&Method::GET, Some(b"a"), &target, &HeaderMap::new());
+        let judged = check(Some(b"a"), &target, &HeaderMap::new());
         assert_eq!(judged, Err(Rejection::RequestHeaderTooLarge));
-    }
-
-    #[test]
-    fn trace_and_connect_are_never_allowed() {
-        for method in [Method::TRACE, Method::CONNECT] {
-            let judged = check(&method, Some(b"a"), b"a", &HeaderMap::new());
-            assert_eq!(judged, Err(Rejection::MethodNotAllowed));
-        }
     }
 }

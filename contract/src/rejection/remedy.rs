@@ -26,8 +26,8 @@ impl Rejection {
                 "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. An unexpected wave of these is somebody trying request smuggling.",
             ),
             Self::RequestMalformed => (
-                "What arrived is no HTTP/1.1 request: a broken request line or header field, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields.",
-                "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason.",
+                "What arrived is no HTTP/1.1 request: a broken request line or header field, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than the target or `:authority` names (`GET http://a/ HTTP/1.1` with `Host: b`).",
+                "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason. A client that names two hosts, or a proxy that rewrites one of them, has to settle for one.",
             ),
             Self::HostMissing => (
                 "An HTTP/1.1 request came without a `Host` field.",
