@@ -115,19 +115,21 @@ impl AuthProxy {
     }
 
     /// Has a stream end when its token does.
-    fn end_with_token(&self, forward: &Forward) {
+    fn end_with_token(&self, session: &Session, forward: &Forward, marks: &Marks) {
         let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
             return;
         };
+        stream_end::about(|| told_of(session, marks));
         let left = ends_at.saturating_sub(unix_now());
         stream_end::end_in(Duration::from_secs(u64::try_from(left).unwrap_or_default()));
     }
 
     /// Prepares a connection for what was just admitted.
-    fn prepare(&self, session: &mut Session, forward: &Forward) {
+    fn prepare(&self, session: &mut Session, forward: &Forward, marks: &Marks) {
         let may_be_silent = forward.conversation == Conversation::WebSocket;
         session.set_read_timeout(self.request_body_timeout.filter(|_| !may_be_silent));
         if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
+            stream_end::about(|| told_of(session, marks));
             stream_end::expect_body(self.request_body_timeout);
         }
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
@@ -135,7 +137,7 @@ impl AuthProxy {
         session.set_ignore_info_resp(is_http_1_0);
         if forward.conversation == Conversation::Grpc {
             // It may send for ever before it is answered.
-            self.end_with_token(forward);
+            self.end_with_token(session, forward, marks);
         }
     }
 
@@ -184,6 +186,17 @@ fn client_of(session: &Session) -> Client {
         tls: session
             .digest()
             .is_some_and(|digest| digest.ssl_digest.is_some()),
+    }
+}
+
+/// For the line about a request that is given up.
+fn told_of(session: &Session, marks: &Marks) -> stream_end::Request {
+    let request = session.req_header();
+    stream_end::Request {
+        method: request.method.clone(),
+        target: request.raw_path().to_vec(),
+        request_id: marks.request_id().cloned(),
+        trace_id: marks.trace_id(&request.headers),
     }
 }
 
@@ -247,7 +260,7 @@ impl ProxyHttp for AuthProxy {
         let (outcome, answer) = match admission {
             Ok(Admission::Forward(forward)) => match self.in_flight.take(ctx.decided) {
                 Some(place) => {
-                    self.prepare(session, &forward);
+                    self.prepare(session, &forward, &ctx.marks);
                     ctx.forward(forward, place);
                     return Ok(false);
                 }
@@ -370,7 +383,7 @@ impl ProxyHttp for AuthProxy {
                 .conversation
                 .becomes_stream(response.status, &response.headers)
         {
-            self.end_with_token(forward);
+            self.end_with_token(session, forward, &ctx.marks);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let offered = &session.req_header().headers;

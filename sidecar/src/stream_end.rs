@@ -4,7 +4,7 @@
 //! Pingora has no hook that fires on time, so the whole work on a request is given up: HTTP/1.1
 //! connections are closed on both sides, of an HTTP/2 connection that stream alone is reset.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::rejection::Rejection;
+use contract::trace::{RequestId, TraceId};
+use http::Method;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
@@ -36,6 +38,16 @@ struct Ends {
     token: Cell<Option<Instant>>,
     /// The next part of its body has to come by then; moved on by each that does.
     body: Cell<Option<Instant>>,
+    request: OnceCell<Request>,
+}
+
+/// What the line about the end says of the request: by then it is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) target: Vec<u8>,
+    pub(crate) request_id: Option<RequestId>,
+    pub(crate) trace_id: Option<TraceId>,
 }
 
 /// Why it ended.
@@ -68,13 +80,27 @@ pub(crate) fn expect_body(within: Option<Duration>) {
     let _ = ENDS.try_with(|ends| ends.body.set(end));
 }
 
+/// Remembers the request at hand, which has an end. Others are not asked what they are.
+pub(crate) fn about(request: impl FnOnce() -> Request) {
+    let _ = ENDS.try_with(|ends| {
+        ends.request.get_or_init(request);
+    });
+}
+
+/// Work that was given up.
+#[derive(Debug, PartialEq, Eq)]
+struct GivenUp {
+    over: Over,
+    request: Option<Request>,
+}
+
 /// The work on one request, or why its time was over before it was.
-async fn in_time<T>(request: impl Future<Output = T>) -> Result<T, Over> {
+async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, GivenUp> {
     ENDS.scope(Ends::default(), async {
-        let mut request = pin!(request);
+        let mut work = pin!(work);
         let mut timer: Option<Pin<Box<Sleep>>> = None;
-        poll_fn(|cx| {
-            if let Poll::Ready(done) = request.as_mut().poll(cx) {
+        let over = poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Ok(done));
             }
             let Some((end, over)) = ENDS.with(Ends::first) else {
@@ -85,8 +111,11 @@ async fn in_time<T>(request: impl Future<Output = T>) -> Result<T, Over> {
                 timer.as_mut().reset(end);
             }
             timer.as_mut().poll(cx).map(|()| Err(over))
+        });
+        over.await.map_err(|over| GivenUp {
+            over,
+            request: ENDS.with(|ends| ends.request.get().cloned()),
         })
-        .await
     })
     .await
 }
@@ -99,7 +128,7 @@ pub(crate) struct TimedRequests {
 
 impl TimedRequests {
     /// The proxy's own last phase is not reached.
-    fn ended(&self, over: Over) {
+    fn ended(&self, GivenUp { over, request }: GivenUp) {
         let (outcome, cause) = match over {
             Over::Token => {
                 self.reports.metrics.stream_ended();
@@ -110,8 +139,12 @@ impl TimedRequests {
                 "the body did not come",
             ),
         };
+        let request = request.as_ref();
         self.reports.request_ended(outcome, || Line {
+            request: request.map(|request| (&request.method, &*request.target)),
             cause: Some(cause.to_owned()),
+            request_id: request.and_then(|request| request.request_id.clone()),
+            trace_id: request.and_then(|request| request.trace_id.clone()),
             ..Line::default()
         });
     }
@@ -125,8 +158,8 @@ impl HttpServerApp for TimedRequests {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let request = self.proxy.process_new_http(session, shutdown);
-        in_time(request).await.unwrap_or_else(|over| {
-            self.ended(over);
+        in_time(request).await.unwrap_or_else(|given_up| {
+            self.ended(given_up);
             None
         })
     }
@@ -148,6 +181,35 @@ impl HttpServerApp for TimedRequests {
 mod tests {
     use super::*;
 
+    fn over<T>(given_up: Result<T, GivenUp>) -> Option<Over> {
+        given_up.err().map(|given_up| given_up.over)
+    }
+
+    fn request(target: &str) -> Request {
+        Request {
+            method: Method::GET,
+            target: target.into(),
+            request_id: None,
+            trace_id: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_given_up_is_still_known() {
+        let work = async {
+            end_in(Duration::from_secs(1));
+            about(|| request("/first"));
+            about(|| request("/second"));
+            std::future::pending::<()>().await;
+        };
+        let given_up = GivenUp {
+            over: Over::Token,
+            request: Some(request("/first")),
+        };
+        assert_eq!(in_time(work).await, Err(given_up));
+        about(|| unreachable!("outside of any request"));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn work_that_is_done_in_time_gives_its_result() {
         let work = async {
@@ -168,7 +230,7 @@ mod tests {
             std::future::pending::<()>().await;
             drop(held);
         };
-        assert_eq!(in_time(work).await, Err(Over::Token));
+        assert_eq!(over(in_time(work).await), Some(Over::Token));
         assert_eq!(Arc::strong_count(&dropped), 1);
     }
 
@@ -191,6 +253,7 @@ mod tests {
             tokio::time::sleep(10 * SECOND).await;
         };
         assert_eq!(in_time(upload(10, SECOND)).await, Ok(()));
-        assert_eq!(in_time(upload(10, 3 * SECOND)).await, Err(Over::Body));
+        let slow = in_time(upload(10, 3 * SECOND)).await;
+        assert_eq!(over(slow), Some(Over::Body));
     }
 }

@@ -47,11 +47,21 @@ fn wait_for_an_ended_stream(sidecar: &Sidecar) {
     });
 }
 
+/// What the log says of the one that ended.
+fn ended_line(sidecar: &Sidecar) -> String {
+    wait::until("the line about the ended stream", || {
+        let output = sidecar.process().stderr();
+        let mut lines = output.lines();
+        let line = lines.find(|line| line.contains("the token of the stream has expired"));
+        line.map(str::to_owned)
+    })
+}
+
 #[test]
 fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     let stack = stack();
     let service = StreamingService::start();
-    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let sidecar = in_front_of(&stack, &service.url(), &["--access-log", "all"]);
     let mut client = RawClient::connect(sidecar.address());
     client.send(&request("websocket", &short_token(&stack), HANDSHAKE));
     assert_eq!(client.answer("GET").status(), 101);
@@ -60,6 +70,9 @@ fn a_websocket_is_closed_on_both_sides_when_its_token_expires() {
     assert!(client.is_at_end());
     service.wait_for_broken_off(1);
     wait_for_an_ended_stream(&sidecar);
+    let line = ended_line(&sidecar);
+    let told = line.contains("method=\"GET\"") && line.contains("path=/orders/websocket");
+    assert!(told, "{line}");
 }
 
 #[test]
@@ -88,13 +101,22 @@ fn events_end_with_the_token_and_a_download_does_not() {
 fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     let stack = stack();
     let service = H2Service::start();
-    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    let sidecar = in_front_of(
+        &stack,
+        &service.url(),
+        &["--access-log", "all", "--request-id"],
+    );
     let client = H2Client::connect(sidecar.address());
     let call = |token: &str| {
         let bearer = format!("Bearer {token}");
         let fields = [
             ("authorization", &*bearer),
             ("content-type", "application/grpc"),
+            ("x-request-id", "call-1"),
+            (
+                "traceparent",
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            ),
         ];
         client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields))
     };
@@ -108,6 +130,15 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     long.write(b"y").unwrap();
     assert_eq!(long.read().unwrap().unwrap(), "y");
     wait_for_an_ended_stream(&sidecar);
+    let line = ended_line(&sidecar);
+    for part in [
+        "method=\"POST\"",
+        "path=/orders/pkg.Service/Chat",
+        "request_id=call-",
+        "trace_id=4bf92f3577b34da6a3ce929d0e0e4736",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
 }
 
 #[test]
