@@ -109,28 +109,36 @@ fn quoted(address: &str) -> String {
     }
 }
 
-/// Look-alikes too: a CGI-style service cannot tell them apart.
+/// By prefix, because no list of what services believe is complete.
 fn strip(request: &mut RequestHeader) {
-    const NAMES: [&str; 9] = [
-        "forwarded",
-        "x-forwarded-for",
-        "x-forwarded-proto",
-        "x-forwarded-host",
-        "x-forwarded-port",
-        "x-forwarded-server",
-        "x-forwarded-prefix",
-        "x-forwarded-uri",
-        "x-real-ip",
-    ];
     let theirs: Vec<HeaderName> = request
         .headers
         .keys()
-        .filter(|name| NAMES.iter().any(|ours| cgi_equal(name.as_str(), ours)))
+        .filter(|name| is_about_the_client(name.as_str()))
         .cloned()
         .collect();
     for name in &theirs {
         request.remove_header(name);
     }
+}
+
+/// Whether services take a field of this name for the client's address or the way it came. Look-alikes
+/// too: a CGI-style service cannot tell them apart.
+pub(crate) fn is_about_the_client(name: &str) -> bool {
+    const FAMILY: &str = "x-forwarded-";
+    const NAMES: [&str; 7] = [
+        "forwarded",
+        "x-forwarded",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "true-client-ip",
+        "cf-connecting-ip",
+    ];
+    NAMES.iter().any(|known| cgi_equal(name, known))
+        || name
+            .get(..FAMILY.len())
+            .is_some_and(|start| cgi_equal(start, FAMILY))
 }
 
 #[cfg(test)]
@@ -197,11 +205,27 @@ mod tests {
             ("X-Real-IP", "203.0.113.7"),
             ("Forwarded", "for=203.0.113.7"),
             ("X-Forwarded-Proto", "http"),
+            ("X-Forwarded-Prefix", "/admin"),
+            ("X-Forwarded-Client-Cert", "Subject=\"CN=admin\""),
+            ("x_forwarded.user", "admin"),
+            ("X-Forwarded", "for=203.0.113.7"),
+            ("X-Client-IP", "203.0.113.7"),
+            ("X_Client_Ip", "203.0.113.7"),
+            ("True-Client-IP", "203.0.113.7"),
         ];
         assert_eq!(
             sent(ForwardedPolicy::Overwrite, client, &fields),
             "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Host: a:1 | X-Forwarded-Proto: https"
         );
+    }
+
+    #[test]
+    fn what_only_begins_alike_is_left_alone() {
+        for name in ["X-Forwarding", "X-Forward-For", "X-Client", "Forwarded-By"] {
+            let fields = [(name, "1")];
+            let sent = sent(ForwardedPolicy::Overwrite, PLAIN, &fields);
+            assert!(sent.contains(name), "{sent}");
+        }
     }
 
     #[test]

@@ -10,9 +10,11 @@ use contract::cgi_name::cgi_equal;
 use contract::rejection::Rejection;
 use contract::user_details::CurrentUserDetails;
 use http::HeaderValue;
-use http::header::{self, HeaderName};
+use http::header::HeaderName;
 use pingora::http::RequestHeader;
 use serde::Serialize;
+
+use crate::forwarded;
 
 /// The configured name of the header and the room its value may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,25 +30,45 @@ pub(crate) struct UserHeader {
 pub(crate) enum UserHeaderNameError {
     #[error("is not a header name of letters, digits and hyphens")]
     Malformed,
-    #[error("has a meaning of its own in HTTP")]
+    #[error("has a meaning of its own")]
     Reserved,
 }
 
-/// Names that route, frame or authenticate a message; overwriting one would break the request.
-const RESERVED: [HeaderName; 12] = [
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::COOKIE,
-    header::EXPECT,
-    header::HOST,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
+/// Names that route, frame or authenticate a message, or that the sidecar reads or sets itself;
+/// overwriting one would break the request, or have the user taken for something else.
+const RESERVED: [&str; 21] = [
+    "accept",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "host",
+    "keep-alive",
+    "origin",
+    "te",
+    "trailer",
+    "traceparent",
+    "tracestate",
+    "transfer-encoding",
+    "upgrade",
+    "verified-ticket",
+    "via",
+    "x-request-id",
 ];
+/// Whole families of them.
+const RESERVED_PREFIXES: [&str; 3] = ["access-control-", "proxy-", "sec-"];
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+        || RESERVED_PREFIXES
+            .iter()
+            .any(|family| name.starts_with(family))
+        || forwarded::is_about_the_client(name)
+}
 
 impl UserHeader {
     pub(crate) fn new(name: &str, max_value_bytes: usize) -> Result<Self, UserHeaderNameError> {
@@ -55,7 +77,7 @@ impl UserHeader {
             return Err(UserHeaderNameError::Malformed);
         }
         let parsed: HeaderName = name.parse().map_err(|_| UserHeaderNameError::Malformed)?;
-        if RESERVED.contains(&parsed) {
+        if is_reserved(parsed.as_str()) {
             return Err(UserHeaderNameError::Reserved);
         }
         Ok(Self {
@@ -298,6 +320,33 @@ mod tests {
             ("authorization", UserHeaderNameError::Reserved),
         ] {
             assert_eq!(UserHeader::new(name, 1).unwrap_err(), error, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_sidecar_itself_reads_or_sets_is_refused() {
+        for name in [
+            "Accept",
+            "Origin",
+            "Sec-Fetch-Site",
+            "Sec-WebSocket-Protocol",
+            "Access-Control-Request-Method",
+            "X-Request-Id",
+            "TraceParent",
+            "Keep-Alive",
+            "Proxy-Connection",
+            "Forwarded",
+            "X-Forwarded-For",
+            "X-Forwarded-User",
+            "X-Real-IP",
+            "True-Client-IP",
+            "Verified-Ticket",
+        ] {
+            let refused = UserHeader::new(name, 1);
+            assert_eq!(refused, Err(UserHeaderNameError::Reserved), "{name}");
+        }
+        for name in ["X-User", "X-Auth-Request-User", "Remote-User", "Security"] {
+            assert!(UserHeader::new(name, 1).is_ok(), "{name}");
         }
     }
 }
