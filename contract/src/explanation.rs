@@ -9,6 +9,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::algorithms;
 use crate::decoded_token::DecodedToken;
 use crate::keys::{KeySet, VerificationKey};
 use crate::observer::{Fact, Observer};
@@ -113,7 +114,7 @@ impl KeyFacts {
 }
 
 fn name_of(key: &VerificationKey) -> String {
-    format!("{} ({:?})", key.id(), key.algorithm())
+    format!("{} ({})", key.id(), algorithms::name(key.algorithm()))
 }
 
 impl Verdict {

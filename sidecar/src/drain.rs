@@ -4,8 +4,7 @@
 //! holds that up until callers have noticed that they have to go elsewhere and nothing is in flight.
 
 use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -19,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::Metrics;
 use crate::stop::{Draining, GracefulStop};
+use crate::wait;
 
 const PATH: &str = "/drain";
-const PAUSE: Duration = Duration::from_millis(200);
 const ONE_ANSWER: Duration = Duration::from_secs(2);
 
 /// What the admin port needs to begin the drain and to tell how it stands.
@@ -85,22 +84,17 @@ async fn begin(State(drain): State<Drain>) -> Response {
 /// # Errors
 /// When `timeout` is over before, or no sidecar answers.
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
-    let started = Instant::now();
-    loop {
+    wait::asking(timeout, || {
         let progress = progress(&admin_client::ask(admin, "POST", PATH, ONE_ANSWER)?)?;
-        if progress.drained {
-            return Ok(());
-        }
-        let left = timeout.saturating_sub(started.elapsed());
-        if left.is_zero() {
-            return Err(Failure::Unavailable(format!(
+        let not_yet = || {
+            Failure::Unavailable(format!(
                 "not drained after {} s: {} requests in flight",
                 timeout.as_secs(),
                 progress.in_flight
-            )));
-        }
-        thread::sleep(PAUSE.min(left));
-    }
+            ))
+        };
+        Ok(progress.drained.then_some(()).ok_or_else(not_yet))
+    })
 }
 
 fn progress(answer: &Answer) -> Result<Progress, Failure> {

@@ -158,7 +158,7 @@ impl Status {
         let age_seconds = state.age(Instant::now()).as_secs();
         let key = |key: &contract::keys::VerificationKey| KeySnapshot {
             id: key.id().to_string(),
-            algorithm: format!("{:?}", key.algorithm()),
+            algorithm: contract::algorithms::name(key.algorithm()).to_owned(),
         };
         Some(KeysSnapshot {
             fresh: age_seconds <= FRESH_SECONDS,

@@ -15,14 +15,26 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 /// # Errors
 /// The last answer, when `timeout` is over.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
+    asking(timeout, || Ok(healthcheck::ready(admin, ONE_ANSWER)))
+}
+
+/// Asks again and again. The outer result ends it, the inner one only if it is good or when `timeout`
+/// is over.
+///
+/// # Errors
+/// The outer one, or the last inner one.
+pub(crate) fn asking(
+    timeout: Duration,
+    ask: impl Fn() -> Result<Result<(), Failure>, Failure>,
+) -> Result<(), Failure> {
     let started = Instant::now();
     loop {
-        let Err(failure) = healthcheck::ready(admin, ONE_ANSWER) else {
+        let Err(not_yet) = ask()? else {
             return Ok(());
         };
         let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
-            return Err(failure);
+            return Err(not_yet);
         }
         thread::sleep(PAUSE.min(left));
     }
