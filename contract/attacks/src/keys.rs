@@ -1,14 +1,18 @@
-//! Fresh key pairs, one for each signing type, and every way to sign with them – the wrong ways too.
+//! Fresh key pairs, one for each algorithm, and every way to sign with them – the wrong ways too.
 //!
 //! Where a signature cannot be made it is empty: the token is then no good one, and its row says so.
+
+use std::sync::Arc;
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{self, KeySize};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
-    RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding,
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING,
+    ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384,
+    RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding,
 };
 use aws_lc_rs::{hmac, rand};
 use base64::Engine;
@@ -41,11 +45,105 @@ impl SigningType {
     }
 
     /// The one `alg` of the type.
-    pub const fn algorithm(self) -> &'static str {
+    pub fn algorithm(self) -> &'static str {
+        Algorithm::from(self).name()
+    }
+}
+
+/// Every algorithm that one of the programs verifies, and two neighbours that none does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Algorithm {
+    /// RSASSA-PKCS1-v1_5 with SHA-256
+    RS256,
+    /// The same with SHA-384
+    RS384,
+    /// The same with SHA-512
+    RS512,
+    /// RSASSA-PSS with SHA-256
+    PS256,
+    /// The same with SHA-384
+    PS384,
+    /// The same with SHA-512
+    PS512,
+    /// ECDSA on P-256 with SHA-256
+    ES256,
+    /// ECDSA on P-384 with SHA-384
+    ES384,
+    /// Ed25519
+    EdDSA,
+    /// HMAC with SHA-256
+    HS256,
+    /// HMAC with SHA-384: no key is for it
+    HS384,
+    /// HMAC with SHA-512: no key is for it
+    HS512,
+}
+
+/// Which kind of key an algorithm signs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// RS… and PS…
+    Rsa,
+    /// ES…
+    Ecdsa,
+    /// EdDSA
+    Eddsa,
+    /// HS…
+    Hmac,
+}
+
+impl Algorithm {
+    /// Those that verifiers can be told to accept from another issuer.
+    pub const ASYMMETRIC: [Self; 9] = [
+        Self::RS256,
+        Self::RS384,
+        Self::RS512,
+        Self::PS256,
+        Self::PS384,
+        Self::PS512,
+        Self::ES256,
+        Self::ES384,
+        Self::EdDSA,
+    ];
+
+    /// As it stands in a token's header.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Rsa => "RS256",
-            Self::Hmac => "HS256",
-            Self::Ecdsa => "ES256",
+            Self::RS256 => "RS256",
+            Self::RS384 => "RS384",
+            Self::RS512 => "RS512",
+            Self::PS256 => "PS256",
+            Self::PS384 => "PS384",
+            Self::PS512 => "PS512",
+            Self::ES256 => "ES256",
+            Self::ES384 => "ES384",
+            Self::EdDSA => "EdDSA",
+            Self::HS256 => "HS256",
+            Self::HS384 => "HS384",
+            Self::HS512 => "HS512",
+        }
+    }
+
+    /// The kind of its keys.
+    pub const fn family(self) -> Family {
+        match self {
+            Self::RS256 | Self::RS384 | Self::RS512 | Self::PS256 | Self::PS384 | Self::PS512 => {
+                Family::Rsa
+            }
+            Self::ES256 | Self::ES384 => Family::Ecdsa,
+            Self::EdDSA => Family::Eddsa,
+            Self::HS256 | Self::HS384 | Self::HS512 => Family::Hmac,
+        }
+    }
+}
+
+impl From<SigningType> for Algorithm {
+    fn from(signing_type: SigningType) -> Self {
+        match signing_type {
+            SigningType::Rsa => Self::RS256,
+            SigningType::Hmac => Self::HS256,
+            SigningType::Ecdsa => Self::ES256,
         }
     }
 }
@@ -53,6 +151,7 @@ impl SigningType {
 /// A key pair, or the shared secret that stands for one.
 #[derive(Debug)]
 pub struct SigningKey {
+    algorithm: Algorithm,
     pair: Pair,
     /// The public half as SubjectPublicKeyInfo; the bytes of the secret for hmac.
     public_der: Vec<u8>,
@@ -62,11 +161,12 @@ pub struct SigningKey {
 
 #[derive(Debug)]
 enum Pair {
-    Rsa(rsa::KeyPair),
+    Rsa(Arc<rsa::KeyPair>),
     Ecdsa {
         key: EcdsaKeyPair,
         der: EcdsaKeyPair,
     },
+    Ed25519(Ed25519KeyPair),
     Hmac(String),
 }
 
@@ -79,28 +179,42 @@ impl SigningKey {
         clippy::expect_used,
         reason = "without randomness there is nothing to go on with, and nobody to ask again"
     )]
-    pub fn generate(signing_type: SigningType) -> Self {
-        match signing_type {
-            SigningType::Rsa => generate_rsa().expect("an RSA key"),
-            SigningType::Ecdsa => generate_ecdsa().expect("an ECDSA key"),
-            SigningType::Hmac => generate_secret().expect("random bytes"),
+    pub fn generate(algorithm: impl Into<Algorithm>) -> Self {
+        let algorithm = algorithm.into();
+        let made = match algorithm.family() {
+            Family::Rsa => generate_rsa(algorithm),
+            Family::Ecdsa => generate_ecdsa(algorithm),
+            Family::Eddsa => generate_ed25519(algorithm),
+            Family::Hmac => generate_secret(algorithm),
+        };
+        made.expect("a key")
+    }
+
+    /// A key for `algorithm`: the same one where it is of that family and any of its algorithms would do,
+    /// for RSA keys take long to make; else a fresh one.
+    #[must_use]
+    pub fn meant_for(&self, algorithm: Algorithm) -> Self {
+        match &self.pair {
+            Pair::Rsa(key) if algorithm.family() == Family::Rsa => Self {
+                algorithm,
+                pair: Pair::Rsa(Arc::clone(key)),
+                public_der: self.public_der.clone(),
+                private_der: self.private_der.clone(),
+            },
+            _ => Self::generate(algorithm),
         }
     }
 
-    /// Which type it is.
-    pub const fn signing_type(&self) -> SigningType {
-        match self.pair {
-            Pair::Rsa(_) => SigningType::Rsa,
-            Pair::Ecdsa { .. } => SigningType::Ecdsa,
-            Pair::Hmac(_) => SigningType::Hmac,
-        }
+    /// The one algorithm that it is for.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// The string that the contract's key endpoint serves: a PEM, or the shared secret.
     pub fn served(&self) -> String {
         match &self.pair {
             Pair::Hmac(secret) => secret.clone(),
-            Pair::Rsa(_) | Pair::Ecdsa { .. } => pem("PUBLIC KEY", &self.public_der),
+            _ => pem("PUBLIC KEY", &self.public_der),
         }
     }
 
@@ -113,50 +227,61 @@ impl SigningKey {
     pub fn private(&self) -> String {
         match &self.pair {
             Pair::Hmac(secret) => secret.clone(),
-            Pair::Rsa(_) | Pair::Ecdsa { .. } => pem("PRIVATE KEY", &self.private_der),
+            _ => pem("PRIVATE KEY", &self.private_der),
         }
     }
 
-    /// The signature that JWS wants: RS256, ES256 or HS256.
+    /// The signature that JWS wants of this key.
     pub fn sign(&self, input: &[u8]) -> Vec<u8> {
-        match &self.pair {
-            Pair::Rsa(key) => sign_rsa(key, &RSA_PKCS1_SHA256, input),
-            Pair::Ecdsa { key, .. } => sign_ecdsa(key, input),
+        self.sign_as(self.algorithm, input)
+    }
+
+    /// A signature by any algorithm that the key could be talked into; empty where it is of no use to it.
+    pub fn sign_as(&self, algorithm: Algorithm, input: &[u8]) -> Vec<u8> {
+        match (&self.pair, algorithm) {
+            (Pair::Rsa(key), algorithm) => rsa_encoding(algorithm)
+                .map(|encoding| sign_rsa(key, encoding, input))
+                .unwrap_or_default(),
+            (Pair::Ecdsa { key, .. }, algorithm) if algorithm == self.algorithm => {
+                sign_ecdsa(key, input)
+            }
+            (Pair::Ed25519(key), Algorithm::EdDSA) => key.sign(input).as_ref().to_vec(),
             // The served string's own bytes are the secret.
-            Pair::Hmac(secret) => mac(hmac::HMAC_SHA256, secret.as_bytes(), input),
+            (Pair::Hmac(secret), algorithm) => hmac_algorithm(algorithm)
+                .map(|algorithm| mac(algorithm, secret.as_bytes(), input))
+                .unwrap_or_default(),
+            _ => Vec::new(),
         }
     }
 
-    /// A signature of the right key by a neighbouring algorithm of its family; empty where the family
-    /// has none.
-    pub fn sign_with_neighbour(&self, neighbour: Neighbour, input: &[u8]) -> Vec<u8> {
-        match (&self.pair, neighbour) {
-            (Pair::Rsa(key), Neighbour::Sha384) => sign_rsa(key, &RSA_PKCS1_SHA384, input),
-            (Pair::Rsa(key), Neighbour::Sha512) => sign_rsa(key, &RSA_PKCS1_SHA512, input),
-            (Pair::Rsa(key), Neighbour::Pss) => sign_rsa(key, &RSA_PSS_SHA256, input),
-            (Pair::Hmac(secret), Neighbour::Sha384) => {
-                mac(hmac::HMAC_SHA384, secret.as_bytes(), input)
-            }
-            (Pair::Hmac(secret), Neighbour::Sha512) => {
-                mac(hmac::HMAC_SHA512, secret.as_bytes(), input)
-            }
-            (Pair::Ecdsa { der, .. }, Neighbour::Der) => sign_ecdsa(der, input),
+    /// An ECDSA signature in ASN.1 DER instead of the fixed form; empty for other keys.
+    pub fn sign_in_der(&self, input: &[u8]) -> Vec<u8> {
+        match &self.pair {
+            Pair::Ecdsa { der, .. } => sign_ecdsa(der, input),
             _ => Vec::new(),
         }
     }
 }
 
-/// Algorithms that a key could be talked into.
-#[derive(Debug, Clone, Copy)]
-pub enum Neighbour {
-    /// RS384, HS384
-    Sha384,
-    /// RS512, HS512
-    Sha512,
-    /// PS256
-    Pss,
-    /// ES256 in ASN.1 DER instead of the fixed 64 bytes
-    Der,
+fn rsa_encoding(algorithm: Algorithm) -> Option<&'static dyn RsaEncoding> {
+    Some(match algorithm {
+        Algorithm::RS256 => &RSA_PKCS1_SHA256,
+        Algorithm::RS384 => &RSA_PKCS1_SHA384,
+        Algorithm::RS512 => &RSA_PKCS1_SHA512,
+        Algorithm::PS256 => &RSA_PSS_SHA256,
+        Algorithm::PS384 => &RSA_PSS_SHA384,
+        Algorithm::PS512 => &RSA_PSS_SHA512,
+        _ => return None,
+    })
+}
+
+const fn hmac_algorithm(algorithm: Algorithm) -> Option<hmac::Algorithm> {
+    match algorithm {
+        Algorithm::HS256 => Some(hmac::HMAC_SHA256),
+        Algorithm::HS384 => Some(hmac::HMAC_SHA384),
+        Algorithm::HS512 => Some(hmac::HMAC_SHA512),
+        _ => None,
+    }
 }
 
 /// HMAC-SHA256 with any bytes as the secret: what a forger does with a public key.
@@ -178,39 +303,65 @@ pub fn pem(label: &str, der: &[u8]) -> String {
     )
 }
 
-fn generate_rsa() -> Result<SigningKey, Unspecified> {
+fn generate_rsa(algorithm: Algorithm) -> Result<SigningKey, Unspecified> {
     let key = rsa::KeyPair::generate(KeySize::Rsa2048)?;
     let public: PublicKeyX509Der<'_> = key.public_key().as_der()?;
     let public_der = public.as_ref().to_vec();
     let private_der = AsDer::as_der(&key)?.as_ref().to_vec();
     Ok(SigningKey {
-        pair: Pair::Rsa(key),
+        algorithm,
+        pair: Pair::Rsa(Arc::new(key)),
         public_der,
         private_der,
     })
 }
 
 /// The same pair twice, because the encoding of a signature is a property of the key object.
-fn generate_ecdsa() -> Result<SigningKey, Unspecified> {
-    let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)?;
+fn generate_ecdsa(algorithm: Algorithm) -> Result<SigningKey, Unspecified> {
+    type Kind = &'static EcdsaSigningAlgorithm;
+    let (fixed, asn1): (Kind, Kind) = match algorithm {
+        Algorithm::ES384 => (
+            &ECDSA_P384_SHA384_FIXED_SIGNING,
+            &ECDSA_P384_SHA384_ASN1_SIGNING,
+        ),
+        _ => (
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            &ECDSA_P256_SHA256_ASN1_SIGNING,
+        ),
+    };
+    let key = EcdsaKeyPair::generate(fixed)?;
     let document = key.to_pkcs8v1()?;
     let private_der = document.as_ref().to_vec();
-    let der = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &private_der)
-        .map_err(|_| Unspecified)?;
+    let der = EcdsaKeyPair::from_pkcs8(asn1, &private_der).map_err(|_| Unspecified)?;
     let public: PublicKeyX509Der<'_> = key.public_key().as_der()?;
     let public_der = public.as_ref().to_vec();
     Ok(SigningKey {
+        algorithm,
         pair: Pair::Ecdsa { key, der },
         public_der,
         private_der,
     })
 }
 
-fn generate_secret() -> Result<SigningKey, Unspecified> {
+fn generate_ed25519(algorithm: Algorithm) -> Result<SigningKey, Unspecified> {
+    let key = Ed25519KeyPair::generate()?;
+    let public: PublicKeyX509Der<'_> = key.public_key().as_der()?;
+    let public_der = public.as_ref().to_vec();
+    let private_der = key.to_pkcs8v1()?.as_ref().to_vec();
+    Ok(SigningKey {
+        algorithm,
+        pair: Pair::Ed25519(key),
+        public_der,
+        private_der,
+    })
+}
+
+fn generate_secret(algorithm: Algorithm) -> Result<SigningKey, Unspecified> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes)?;
     let secret = URL_SAFE_NO_PAD.encode(bytes);
     Ok(SigningKey {
+        algorithm,
         public_der: secret.as_bytes().to_vec(),
         private_der: secret.as_bytes().to_vec(),
         pair: Pair::Hmac(secret),

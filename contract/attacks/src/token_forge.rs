@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::keys::{Neighbour, SigningKey, SigningType, hmac_sha256};
+use crate::keys::{Algorithm, SigningKey, hmac_sha256};
 
 /// How a token's third part is made. Everything but `Good` is somebody's attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -40,28 +40,40 @@ pub enum Signature {
     ZeroR,
     /// ECDSA with the good r and s = 0.
     ZeroS,
-    /// ECDSA with r and s both equal to the order of the curve.
+    /// With r and s both equal to the order of the curve; EdDSA with S equal to that of the base point.
     CurveOrder,
-    /// ECDSA with s + n: the same number modulo the order.
+    /// With s + n: the same number modulo the order (for EdDSA, RFC 8032 §5.1.7 refuses that).
     SPlusOrder,
+    /// EdDSA with the neutral point for R and S = 0: holds for every message under a small-order key.
+    SmallOrderR,
     /// ECDSA in ASN.1 DER.
     Der,
     /// ECDSA with its two halves swapped.
     Swapped,
-    /// RS384, HS384
-    Sha384,
-    /// RS512, HS512
-    Sha512,
-    /// PS256
-    Pss,
     /// A good one, of another payload.
     OfAnotherPayload,
+    /// By the trusted key with another algorithm of its family.
+    #[serde(untagged)]
+    As(Algorithm),
 }
 
-/// n of P-256 (FIPS 186-5).
+/// n of P-256 (FIPS 186-5), the most significant byte first, as in ECDSA's signatures.
 const P256_ORDER: [u8; 32] = [
     0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
     0xbc, 0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
+];
+
+/// n of P-384 (FIPS 186-5).
+const P384_ORDER: [u8; 48] = [
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xc7, 0x63, 0x4d, 0x81, 0xf4, 0x37, 0x2d, 0xdf,
+    0x58, 0x1a, 0x0d, 0xb2, 0x48, 0xb0, 0xa7, 0x7a, 0xec, 0xec, 0x19, 0x6a, 0xcc, 0xc5, 0x29, 0x73,
+];
+
+/// L of Ed25519 (RFC 8032 §5.1), the least significant byte first, as in its signatures.
+const ED25519_ORDER: [u8; 32] = [
+    0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
 ];
 
 /// The trusted key and a stranger's.
@@ -73,10 +85,20 @@ pub struct Forge {
 
 impl Forge {
     /// Two fresh keys.
-    pub fn new(signing_type: SigningType) -> Self {
+    pub fn new(algorithm: impl Into<Algorithm>) -> Self {
+        let algorithm = algorithm.into();
         Self {
-            trusted: SigningKey::generate(signing_type),
-            stranger: SigningKey::generate(signing_type),
+            trusted: SigningKey::generate(algorithm),
+            stranger: SigningKey::generate(algorithm),
+        }
+    }
+
+    /// One for another algorithm, with the same keys as far as they can sign so.
+    #[must_use]
+    pub fn meant_for(&self, algorithm: Algorithm) -> Self {
+        Self {
+            trusted: self.trusted.meant_for(algorithm),
+            stranger: self.stranger.meant_for(algorithm),
         }
     }
 
@@ -92,7 +114,7 @@ impl Forge {
 
     /// A header as other implementations write it: no `kid`.
     pub fn plain_header(&self) -> String {
-        json!({"alg": self.trusted.signing_type().algorithm(), "typ": "JWT"}).to_string()
+        json!({"alg": self.trusted.algorithm().name(), "typ": "JWT"}).to_string()
     }
 
     /// A token that every check accepts, `changes` laid over its claims (null removes one).
@@ -124,12 +146,10 @@ impl Forge {
             Signature::HmacPublicPem => hmac_sha256(self.trusted.served().as_bytes(), bytes),
             Signature::HmacPublicDer => hmac_sha256(&self.trusted.public_der(), bytes),
             Signature::HmacEmptySecret => hmac_sha256(b"", bytes),
-            Signature::Der => self.trusted.sign_with_neighbour(Neighbour::Der, bytes),
-            Signature::Sha384 => self.trusted.sign_with_neighbour(Neighbour::Sha384, bytes),
-            Signature::Sha512 => self.trusted.sign_with_neighbour(Neighbour::Sha512, bytes),
-            Signature::Pss => self.trusted.sign_with_neighbour(Neighbour::Pss, bytes),
+            Signature::Der => self.trusted.sign_in_der(bytes),
+            Signature::As(algorithm) => self.trusted.sign_as(algorithm, bytes),
             Signature::OfAnotherPayload => self.trusted.sign(format!("{input}AAAA").as_bytes()),
-            deformed => deform(deformed, self.trusted.sign(bytes)),
+            deformed => deform(deformed, self.trusted.algorithm(), self.trusted.sign(bytes)),
         }
     }
 }
@@ -168,9 +188,19 @@ pub fn lay_over(object: &mut Value, changes: &Value) {
     }
 }
 
-fn deform(kind: Signature, mut good: Vec<u8>) -> Vec<u8> {
+fn deform(kind: Signature, algorithm: Algorithm, mut good: Vec<u8>) -> Vec<u8> {
     let half = good.len() / 2;
     match kind {
+        Signature::SmallOrderR => {
+            good.fill(0);
+            good[..1].fill(1);
+        }
+        Signature::CurveOrder if algorithm == Algorithm::EdDSA => {
+            good[half..].copy_from_slice(&ED25519_ORDER);
+        }
+        Signature::SPlusOrder if algorithm == Algorithm::EdDSA => {
+            add(good[half..].iter_mut().zip(ED25519_ORDER));
+        }
         Signature::Truncated => drop(good.pop()),
         Signature::Lengthened => good.push(0),
         Signature::ZeroPrefixed => good.insert(0, 0),
@@ -182,8 +212,11 @@ fn deform(kind: Signature, mut good: Vec<u8>) -> Vec<u8> {
         Signature::Zeroes => good.fill(0),
         Signature::ZeroR => good[..half].fill(0),
         Signature::ZeroS => good[half..].fill(0),
-        Signature::CurveOrder => good = [P256_ORDER, P256_ORDER].concat(),
-        Signature::SPlusOrder => add_order(&mut good[half..]),
+        Signature::CurveOrder => good = order_of_curve(algorithm).repeat(2),
+        Signature::SPlusOrder => {
+            let order = order_of_curve(algorithm).iter().copied();
+            add(good[half..].iter_mut().zip(order).rev());
+        }
         Signature::Swapped => good.rotate_left(half),
         // Not made from the good one.
         _ => good.clear(),
@@ -191,11 +224,19 @@ fn deform(kind: Signature, mut good: Vec<u8>) -> Vec<u8> {
     good
 }
 
-/// s + n modulo 2^256. Where the sum overflows, what is left is another number: refused as well.
-fn add_order(s: &mut [u8]) {
+const fn order_of_curve(algorithm: Algorithm) -> &'static [u8] {
+    match algorithm {
+        Algorithm::ES384 => &P384_ORDER,
+        _ => &P256_ORDER,
+    }
+}
+
+/// Adds two numbers, the least significant digits first. Where the sum overflows, what is left is another
+/// number: refused as well.
+fn add<'d>(digits: impl Iterator<Item = (&'d mut u8, u8)>) {
     let mut carry = 0;
-    for (digit, order) in s.iter_mut().zip(P256_ORDER).rev() {
-        let sum = u16::from(*digit) + u16::from(order) + carry;
+    for (digit, more) in digits {
+        let sum = u16::from(*digit) + u16::from(more) + carry;
         *digit = sum.to_be_bytes()[1];
         carry = sum >> 8;
     }

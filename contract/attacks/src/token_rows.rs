@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::keys::SigningType;
+use crate::keys::{Algorithm, Family};
 use crate::template::{fill, number};
 use crate::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
 
@@ -164,6 +164,14 @@ fn swapped_case(text: &str) -> String {
     }
 }
 
+/// Algorithms that a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Tried {
+    Family(Family),
+    Algorithm(Algorithm),
+}
+
 /// One row, made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attack {
@@ -181,9 +189,9 @@ pub struct TokenRow {
     pub name: String,
     /// Where it comes from: a lesson, an RFC, an advisory.
     pub source: String,
-    /// The signing types it is tried with; all three where left out.
-    #[serde(default = "all_types")]
-    pub signing: Vec<SigningType>,
+    /// The algorithms it is tried with, by name or by family; all of them where left out.
+    #[serde(default)]
+    signing: Vec<Tried>,
     /// The verifier's settings.
     #[serde(default)]
     pub policy: Policy,
@@ -239,6 +247,24 @@ impl TokenRow {
         }
     }
 
+    /// Whether it is tried with tokens that are to be signed so.
+    pub fn is_tried_with(&self, algorithm: impl Into<Algorithm>) -> bool {
+        let algorithm = algorithm.into();
+        let is_meant = |tried: &Tried| match *tried {
+            Tried::Family(family) => family == algorithm.family(),
+            Tried::Algorithm(named) => named == algorithm,
+        };
+        self.signing.is_empty() || self.signing.iter().any(is_meant)
+    }
+
+    /// Whether it is about header or signature, or a plain good one: what depends on the algorithm.
+    pub const fn is_about_the_algorithm(&self) -> bool {
+        self.is_about_the_token()
+            && self.payload.is_none()
+            && self.change.is_none()
+            && self.token.is_none()
+    }
+
     /// Whether it is a token in the usual place, and nothing else about the request is odd.
     pub const fn is_about_the_token(&self) -> bool {
         self.lines.is_none()
@@ -273,7 +299,7 @@ impl TokenRow {
     }
 
     fn token(&self, forge: &Forge, setting: &Setting, payload: &[u8]) -> Vec<u8> {
-        let algorithm = forge.trusted().signing_type().algorithm();
+        let algorithm = forge.trusted().algorithm().name();
         let header = self.header.as_ref().map_or_else(
             || forge.plain_header().into_bytes(),
             |text| {
@@ -317,10 +343,6 @@ impl TokenRow {
     }
 }
 
-fn all_types() -> Vec<SigningType> {
-    SigningType::ALL.to_vec()
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -331,8 +353,9 @@ mod tests {
     fn every_row_can_be_made_and_says_what_is_expected() {
         let table = TokenTable::load().unwrap();
         assert!(table.token.len() >= 200, "the table has lost rows");
-        for signing_type in SigningType::ALL {
-            let forge = Forge::new(signing_type);
+        let mut forge = Forge::new(Algorithm::RS256);
+        for algorithm in Algorithm::ASYMMETRIC.into_iter().chain([Algorithm::HS256]) {
+            forge = forge.meant_for(algorithm);
             let setting = Setting::of_defaults("kid", 1_800_000_000);
             for row in &table.token {
                 let name = &row.name;
@@ -360,9 +383,28 @@ mod tests {
         }
     }
 
+    /// An empty signature would be refused for a reason of its own.
+    #[test]
+    fn every_signature_is_one_and_another_than_the_good_one() {
+        let table = TokenTable::load().unwrap();
+        let mut forge = Forge::new(Algorithm::RS256);
+        for algorithm in Algorithm::ASYMMETRIC.into_iter().chain([Algorithm::HS256]) {
+            forge = forge.meant_for(algorithm);
+            let tried = table
+                .token
+                .iter()
+                .filter(|row| row.is_tried_with(algorithm) && row.is_about_the_algorithm());
+            for row in tried {
+                let made = forge.sign(row.signature, "a.b");
+                let empty = row.signature == Signature::Empty;
+                assert_eq!(made.is_empty(), empty, "{} {}", algorithm.name(), row.name);
+            }
+        }
+    }
+
     #[test]
     fn a_row_follows_the_setting() {
-        let forge = Forge::new(SigningType::Hmac);
+        let forge = Forge::new(Algorithm::HS256);
         let setting = Setting {
             issuer: "https://a\"b/".to_owned(),
             leeway: 5,

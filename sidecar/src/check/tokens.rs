@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use attacks::keys::{SigningKey, SigningType};
+use attacks::keys::{Algorithm, SigningKey};
 use attacks::token_forge::Forge;
 use attacks::token_rows::{Attack, KeySetShape, Policy, Setting, Subject, TokenRow, TokenTable};
+use contract::algorithms::AsymmetricAlgorithm;
 use contract::interceptor::USER_DETAILS_PATH;
-use contract::keys::{Algorithm, KeySet, VerificationKey};
+use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
+use contract::signing_type::SigningType;
 use process::exit::Failure;
 use serde_json::{Map, Value, json};
 
@@ -22,62 +24,60 @@ use crate::keys::source::SourceSettings;
 use crate::request_head::MAX_HEAD_BYTES;
 use crate::verified_tokens::TokenCache;
 
-/// Puts every row that applies before the rules; `None` where none does.
+/// Puts every row that applies before the rules.
 ///
 /// # Errors
 /// [`Failure::Software`] where the table or a key of the forge is unusable.
-pub(super) fn attack(
-    args: &ServeArgs,
-    config: &Config,
-    now: i64,
-) -> Result<Option<Outcome>, Failure> {
+pub(super) fn attack(args: &ServeArgs, config: &Config, now: i64) -> Result<Outcome, Failure> {
     let table = TokenTable::load().map_err(|error| broken(&error))?;
-    let types = signing_types(args, &config.key_source);
     let mut outcome = Outcome::default();
-    for &signing_type in &types {
-        let forge = Forge::new(signing_type);
-        for &shape in shapes(&config.key_source, signing_type) {
-            let scene = Scene::new(args, config, &forge, shape, now)?;
+    let mut keys: Option<(Forge, SigningKey)> = None;
+    for algorithm in algorithms(args, &config.key_source) {
+        let (forge, another) = match &keys {
+            Some((forge, another)) => (forge.meant_for(algorithm), another.meant_for(algorithm)),
+            None => (Forge::new(algorithm), SigningKey::generate(algorithm)),
+        };
+        let (forge, another) = &*keys.insert((forge, another));
+        for &shape in shapes(&config.key_source, algorithm) {
+            let scene = Scene::new(args, config, forge, another, shape, now)?;
             for row in &table.token {
                 scene.play(row, &mut outcome);
             }
         }
     }
-    Ok((!types.is_empty()).then_some(outcome))
+    Ok(outcome)
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Failure {
     Failure::Software(format!("the attacks cannot be made: {error}"))
 }
 
-/// Those of which the table has tokens.
-fn signing_types(args: &ServeArgs, source: &SourceSettings) -> Vec<SigningType> {
+/// Those that tokens may be signed with.
+fn algorithms(args: &ServeArgs, source: &SourceSettings) -> Vec<Algorithm> {
     if let SourceSettings::AuthServer(settings) = source {
         return vec![match settings.signing_type {
-            contract::signing_type::SigningType::Rsa => SigningType::Rsa,
-            contract::signing_type::SigningType::Hmac => SigningType::Hmac,
-            contract::signing_type::SigningType::Ecdsa => SigningType::Ecdsa,
+            SigningType::Rsa => Algorithm::RS256,
+            SigningType::Hmac => Algorithm::HS256,
+            SigningType::Ecdsa => Algorithm::ES256,
         }];
     }
-    let allowed = |algorithm| {
-        args.algorithms
+    let allowed = &args.issuer_tokens.algorithms;
+    let is_allowed = |algorithm: &Algorithm| {
+        allowed
             .iter()
-            .any(|allowed| allowed.jws() == algorithm)
+            .any(|name| name.to_string() == algorithm.name())
     };
-    [
-        (Algorithm::RS256, SigningType::Rsa),
-        (Algorithm::ES256, SigningType::Ecdsa),
-    ]
-    .into_iter()
-    .filter_map(|(algorithm, signing_type)| allowed(algorithm).then_some(signing_type))
-    .collect()
+    Algorithm::ASYMMETRIC
+        .into_iter()
+        .filter(is_allowed)
+        .collect()
 }
 
 /// How keys may be known that come from there.
-const fn shapes(source: &SourceSettings, signing_type: SigningType) -> &'static [KeySetShape] {
-    match (source, signing_type) {
+const fn shapes(source: &SourceSettings, algorithm: Algorithm) -> &'static [KeySetShape] {
+    match (source, algorithm) {
         // A shared secret is in no key set.
-        (SourceSettings::AuthServer(_), SigningType::Hmac) => &[KeySetShape::Nameless],
+        (SourceSettings::AuthServer(_), Algorithm::HS256) => &[KeySetShape::Nameless],
         (SourceSettings::AuthServer(_), _) => &[KeySetShape::Nameless, KeySetShape::Named],
         (SourceSettings::File(file), _) if matches!(file.format, Format::Pem) => {
             &[KeySetShape::Nameless]
@@ -102,6 +102,7 @@ impl<'s> Scene<'s> {
         args: &'s ServeArgs,
         config: &'s Config,
         forge: &'s Forge,
+        another: &SigningKey,
         shape: KeySetShape,
         now: i64,
     ) -> Result<Self, Failure> {
@@ -109,10 +110,7 @@ impl<'s> Scene<'s> {
         let kid = trusted.id().as_str().to_owned();
         let key_set = match shape {
             KeySetShape::Nameless => KeySet::nameless(trusted),
-            KeySetShape::Named => {
-                let another = SigningKey::generate(forge.trusted().signing_type());
-                KeySet::named(vec![verification_key(&another)?, trusted])
-            }
+            KeySetShape::Named => KeySet::named(vec![verification_key(another)?, trusted]),
         };
         let keys = CurrentKeys::new(TokenCache {
             bytes: args.token_cache_bytes,
@@ -166,7 +164,7 @@ impl<'s> Scene<'s> {
             Policy::NoExpiry => self.rules.allow_no_exp,
         };
         let mapped = self.config.rules.admission.policy.mapping.is_some();
-        row.signing.contains(&self.forge.trusted().signing_type())
+        row.is_tried_with(self.forge.trusted().algorithm())
             && (self.shape == KeySetShape::Named || row.keys == KeySetShape::Nameless)
             && holds(row.policy)
             && !row.unless.is_some_and(holds)
@@ -290,12 +288,18 @@ fn difference(expected: Option<&str>, verdict: Result<(), Rejection>) -> Option<
 }
 
 fn verification_key(key: &SigningKey) -> Result<VerificationKey, Failure> {
-    let signing_type = key
-        .signing_type()
+    let served = key.served();
+    if key.algorithm() == Algorithm::HS256 {
+        return VerificationKey::parse(SigningType::Hmac, &served).map_err(|error| broken(&error));
+    }
+    let named: AsymmetricAlgorithm = key
+        .algorithm()
         .name()
-        .parse::<contract::signing_type::SigningType>()
+        .parse()
         .map_err(|error| broken(&error))?;
-    VerificationKey::parse(signing_type, &key.served()).map_err(|error| broken(&error))
+    let keys = KeySet::from_pem(&served, &[named.jws()]).map_err(|error| broken(&error))?;
+    let key = keys.keys().first().cloned();
+    key.ok_or_else(|| broken(&"a PEM without a key"))
 }
 
 fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {

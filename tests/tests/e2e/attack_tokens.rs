@@ -1,18 +1,22 @@
 //! `contract/attacks/data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
 
+use contract::algorithms::AsymmetricAlgorithm;
 use contract::bearer;
 use contract::keys::{KeySet, VerificationKey};
 use contract::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
 use tests::client::{Request, verdict};
 use tests::clock::within_one_second;
-use tests::keys::{SigningKey, SigningType};
+use tests::echo_service::EchoService;
+use tests::keys::{Algorithm, SigningKey, SigningType};
 use tests::message::Message;
+use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::tables::Verdicts;
 use tests::token_forge::{Forge, encode, payload_of};
-use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
+use tests::token_rows::{KeySetShape, Policy, Setting, TokenRow, TokenTable};
 
 /// The cap of the `Authorization` field that the programs have by default.
 const AUTHORIZATION_CAP: usize = 8 * 1024;
@@ -24,17 +28,18 @@ fn rows() -> Vec<TokenRow> {
 #[test]
 fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() {
     let mut verdicts = Verdicts::default();
-    for signing_type in SigningType::ALL {
-        let forge = Forge::new(signing_type);
-        for row in rows()
-            .iter()
-            .filter(|row| row.signing.contains(&signing_type))
-        {
+    let mut forge = Forge::new(Algorithm::RS256);
+    let mut another = SigningKey::generate(Algorithm::RS256);
+    for algorithm in Algorithm::ASYMMETRIC.into_iter().chain([Algorithm::HS256]) {
+        forge = forge.meant_for(algorithm);
+        another = another.meant_for(algorithm);
+        for row in rows().iter().filter(|row| row.is_tried_with(algorithm)) {
             for shape in row.shapes() {
-                let (verdict, expected) = (judge(row, shape, &forge), row.expected(shape));
+                let verdict = judge(row, shape, &forge, &verification_key(&another));
+                let expected = row.expected(shape);
                 let difference =
                     (verdict != expected).then(|| format!("{verdict}, not {expected}"));
-                let name = format!("{} ({}, {shape:?})", row.name, signing_type.name());
+                let name = format!("{} ({}, {shape:?})", row.name, algorithm.name());
                 verdicts.row(&name, difference);
             }
         }
@@ -43,13 +48,13 @@ fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() 
     verdicts.conclude();
 }
 
-/// What the contract crate says, written as the table writes it.
-fn judge(row: &TokenRow, shape: KeySetShape, forge: &Forge) -> String {
-    let key = trusted_key(forge);
+/// What the contract crate says, written as the table writes it. `another` key of the set is passed over.
+fn judge(row: &TokenRow, shape: KeySetShape, forge: &Forge, another: &VerificationKey) -> String {
+    let key = verification_key(forge.trusted());
     let kid = key.id().as_str().to_owned();
     let keys = match shape {
         KeySetShape::Nameless => KeySet::nameless(key),
-        KeySetShape::Named => KeySet::named(vec![another_key(forge), key]),
+        KeySetShape::Named => KeySet::named(vec![another.clone(), key]),
     };
     let verified = within_one_second(|now| {
         let headers = header_map(&row.header_lines(forge, &kid, now));
@@ -63,19 +68,15 @@ fn judge(row: &TokenRow, shape: KeySetShape, forge: &Forge) -> String {
     }
 }
 
-fn trusted_key(forge: &Forge) -> VerificationKey {
-    parse(forge.trusted().signing_type(), &forge.trusted().served())
-}
-
-/// A second key of the set, to be passed over.
-fn another_key(forge: &Forge) -> VerificationKey {
-    let signing_type = forge.trusted().signing_type();
-    parse(signing_type, &SigningKey::generate(signing_type).served())
-}
-
-fn parse(signing_type: SigningType, text: &str) -> VerificationKey {
-    VerificationKey::parse(signing_type.name().parse().expect("a signing type"), text)
-        .expect("a key")
+fn verification_key(key: &SigningKey) -> VerificationKey {
+    let text = key.served();
+    if key.algorithm() == Algorithm::HS256 {
+        let hmac = contract::signing_type::SigningType::Hmac;
+        return VerificationKey::parse(hmac, &text).expect("a secret");
+    }
+    let named: AsymmetricAlgorithm = key.algorithm().name().parse().expect("an algorithm");
+    let keys = KeySet::from_pem(&text, &[named.jws()]).expect("a key");
+    keys.keys()[0].clone()
 }
 
 fn policy(policy: Policy) -> VerificationPolicy {
@@ -127,23 +128,74 @@ fn through_the_sidecar(signing_type: SigningType, policies: &[Policy]) {
             plan.flags(policy.flags().iter().copied())
         });
         let of_this_run = |row: &&TokenRow| {
-            row.signing.contains(&signing_type)
+            row.is_tried_with(signing_type)
                 && row.policy == *policy
                 && row.keys == KeySetShape::Nameless
         };
         for row in rows().iter().filter(of_this_run) {
-            verdicts.row(&row.name, observe(&stack, row).err());
+            let lines = |now| row.header_lines(&stack.forge, "unnamed", now);
+            let observed = observe(&stack.sidecar, &stack.service, row, lines);
+            verdicts.row(&row.name, observed.err());
+        }
+    }
+    verdicts.conclude();
+}
+
+/// The auth server signs with three of them; another issuer may with all that `--algorithms` takes. What
+/// depends on that is header and signature.
+#[test]
+fn every_row_about_an_algorithm_gets_its_verdict_through_the_sidecar_of_an_issuer() {
+    let mut verdicts = Verdicts::default();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("issuer.pem");
+    let mut forge = Forge::new(Algorithm::RS256);
+    for algorithm in Algorithm::ASYMMETRIC {
+        forge = forge.meant_for(algorithm);
+        std::fs::write(&file, forge.trusted().served()).unwrap();
+        let service = EchoService::start();
+        let flags = [
+            "--public-key-file",
+            file.to_str().unwrap(),
+            "--algorithms",
+            algorithm.name(),
+            "--issuer",
+            "auth",
+            "--audience",
+            "orders",
+        ];
+        let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
+        let about_it = |row: &&TokenRow| {
+            row.is_tried_with(algorithm)
+                && row.is_about_the_algorithm()
+                && row.policy == Policy::Default
+                && row.keys == KeySetShape::Nameless
+        };
+        for row in rows().iter().filter(about_it) {
+            let lines = |now| {
+                let setting = Setting {
+                    claims: json!({"aud": "orders"}),
+                    ..Setting::of_defaults("unnamed", now)
+                };
+                row.attack(&forge, &setting).lines
+            };
+            let name = format!("{} ({})", row.name, algorithm.name());
+            verdicts.row(&name, observe(&sidecar, &service, row, lines).err());
         }
     }
     verdicts.conclude();
 }
 
 /// A refused request never reaches the service; an accepted one does, with the user.
-fn observe(stack: &ForgedStack, row: &TokenRow) -> Result<(), String> {
+fn observe(
+    sidecar: &Sidecar,
+    service: &EchoService,
+    row: &TokenRow,
+    lines: impl Fn(i64) -> Vec<Vec<u8>>,
+) -> Result<(), String> {
     let (answer, seen) = within_one_second(|now| {
         // Of an attempt that a new second made worthless, too.
-        stack.service.take_requests();
-        (send(stack, row, now), stack.service.take_requests())
+        service.take_requests();
+        (send(sidecar, row, lines(now)), service.take_requests())
     });
     let verdict = verdict(&answer);
     let user = |request: &Message| request.header("X-Current-User");
@@ -174,16 +226,15 @@ fn over_the_wire<'r>(expected: &'r str, answer: &Message) -> &'r str {
     }
 }
 
-fn send(stack: &ForgedStack, row: &TokenRow, now: i64) -> Message {
+fn send(sidecar: &Sidecar, row: &TokenRow, lines: Vec<Vec<u8>>) -> Message {
     let target = row.query.as_ref().map_or_else(
         || "/orders/list".to_owned(),
         |query| format!("/orders/list?{query}"),
     );
-    let lines = row.header_lines(&stack.forge, "unnamed", now);
     let request = lines
         .into_iter()
         .fold(Request::new("GET", target), Request::line);
-    stack.sidecar.anonymous().send(&request)
+    sidecar.anonymous().send(&request)
 }
 
 /// RFC 6750 §3: every 401 says how to authenticate.
@@ -268,10 +319,7 @@ fn through_the_auth_server(signing_type: SigningType) {
         .flags(["--signing-type", signing_type.name()]);
     let server = plan.start().ready();
     let mut verdicts = Verdicts::default();
-    for row in rows()
-        .iter()
-        .filter(|row| row.signing.contains(&signing_type))
-    {
+    for row in rows().iter().filter(|row| row.is_tried_with(signing_type)) {
         if matches!(row.policy, Policy::Default | Policy::Issuer) {
             verdicts.row(&row.name, ask(&server, row, &forge).err());
         }
@@ -296,7 +344,7 @@ fn ask(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String>
         "/auth{USER_DETAILS}?{}",
         row.query.as_deref().unwrap_or_default()
     );
-    let key = trusted_key(forge);
+    let key = verification_key(forge.trusted());
     let (lines, answer) = within_one_second(|now| {
         let lines = row.header_lines(forge, key.id().as_str(), now);
         let request = lines

@@ -139,7 +139,7 @@ impl Issuer {
     }
 
     fn input(&self, number: usize, lifetime: i64) -> String {
-        let algorithm = self.key.signing_type().algorithm();
+        let algorithm = self.key.algorithm().name();
         let header = if self.kid.is_empty() {
             json!({"alg": algorithm})
         } else {
