@@ -1,8 +1,8 @@
-//! The dashboard and the alerts ask for metrics and labels that the programs really export.
+//! The dashboard and the alerts ask for metrics and labels that the programs really export, and the document
+//! describes those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::SocketAddr;
 
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, admin_get};
@@ -11,27 +11,19 @@ use tests::programs::repository;
 use tests::sidecar::SidecarPlan;
 use tests::stack::Stack;
 use tests::tls::Authority;
+use tests::wait;
 
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["job", "instance"];
 
-/// Names with their labels, as both programs export them after some of everything.
-fn exported() -> BTreeMap<String, BTreeSet<String>> {
+/// What both programs answer to a scrape after some of everything; some metrics are there only with TLS, a
+/// file of users, a registry.
+fn scrapes() -> Vec<String> {
     let stack = Stack::start();
     let token = stack.auth_server.login();
     stack.sidecar.bearing(&token).get("/42");
     stack.sidecar.anonymous().get("/42");
     stack.auth_server.anonymous().get("/nowhere");
-    let mut exported = BTreeMap::new();
-    for admin in [stack.auth_server.admin(), stack.sidecar.admin()] {
-        collect(admin, &mut exported);
-    }
-    collect_what_is_configured(&stack, &mut exported);
-    exported
-}
-
-/// Some metrics are there only with TLS, a file of users, a registry.
-fn collect_what_is_configured(stack: &Stack, exported: &mut BTreeMap<String, BTreeSet<String>>) {
     let home = tempfile::tempdir().unwrap();
     let users = home.path().join("users.toml");
     write_private(&users, "# no users\n");
@@ -44,21 +36,100 @@ fn collect_what_is_configured(stack: &Stack, exported: &mut BTreeMap<String, BTr
         .flags(["--advertise", "127.0.0.1:9000"])
         .start()
         .ready();
+    let cache = home.path().join("keys.json");
     let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
         .flags(certificate.flags().iter().map(String::as_str))
+        .flags(["--key-cache", cache.to_str().unwrap()])
         .start()
         .ready();
-    for admin in [auth_server.admin(), sidecar.admin()] {
-        collect(admin, exported);
-    }
+    wait::until("the cache", || cache.exists().then_some(()));
+    let scrape = |admin| admin_get(admin, "/metrics").text();
+    wait::until("the cache to be counted", || {
+        let counted = "postern_sidecar_key_cache_writes_total{";
+        scrape(sidecar.admin()).contains(counted).then_some(())
+    });
+    [
+        stack.auth_server.admin(),
+        stack.sidecar.admin(),
+        auth_server.admin(),
+        sidecar.admin(),
+    ]
+    .map(scrape)
+    .to_vec()
 }
 
-fn collect(admin: SocketAddr, exported: &mut BTreeMap<String, BTreeSet<String>>) {
-    let text = admin_get(admin, "/metrics").text();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let end = line.find(['{', ' ']).unwrap();
-        let labels = exported.entry(line[..end].to_owned()).or_default();
-        labels.extend(labels_of(&line[end..]));
+/// Names with their labels.
+fn exported() -> BTreeMap<String, BTreeSet<String>> {
+    let mut exported: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for text in scrapes() {
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let end = line.find(['{', ' ']).unwrap();
+            let labels = exported.entry(line[..end].to_owned()).or_default();
+            labels.extend(labels_of(&line[end..]));
+        }
+    }
+    exported
+}
+
+/// What the programs export, each under the name that a query has for it, with its labels.
+fn described() -> BTreeMap<String, BTreeSet<String>> {
+    let mut described: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for text in scrapes() {
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(declared) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = declared.split_once(' ').unwrap();
+                family = match kind {
+                    "counter" => format!("{name}_total"),
+                    "info" => format!("{name}_info"),
+                    _ => name.to_owned(),
+                };
+                described.entry(family.clone()).or_default();
+            } else if !line.starts_with('#') {
+                let labels = &line[line.find(['{', ' ']).unwrap()..];
+                // The bounds of a histogram are the format's.
+                let labels = labels_of(labels).into_iter().filter(|label| label != "le");
+                described.entry(family.clone()).or_default().extend(labels);
+            }
+        }
+    }
+    described
+}
+
+/// The tables of the document: `name{label,label}` in the first column, below the prefix of the program.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(repository().join("docs/observe.md")).unwrap();
+    let (_, metrics) = text.split_once("\n## Metrics\n").unwrap();
+    let mut prefix = "";
+    let mut documented = BTreeMap::new();
+    for row in metrics.lines().filter(|line| line.starts_with("| ")) {
+        let names = row.split('|').nth(1).unwrap();
+        for name in names.split('`').skip(1).step_by(2) {
+            if let Some(of_program) = name.strip_suffix('…') {
+                prefix = of_program;
+                continue;
+            }
+            let (name, labels) = name.split_once('{').unwrap_or((name, ""));
+            let labels = labels.trim_end_matches('}').split(',');
+            let labels = labels.filter(|label| !label.is_empty());
+            let labels: BTreeSet<String> = labels.map(str::to_owned).collect();
+            let before = documented.insert(format!("{prefix}{name}"), labels);
+            assert_eq!(before, None, "{name} stands there twice");
+        }
+    }
+    documented
+}
+
+#[test]
+fn the_document_lists_every_metric_with_its_labels_and_no_other() {
+    let (documented, described) = (documented(), described());
+    assert!(documented.len() >= 30, "{documented:?}");
+    let names = |of: &BTreeMap<String, BTreeSet<String>>| of.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&documented), names(&described));
+    for (name, labels) in described {
+        // Nothing has been counted yet where a metric has no labels.
+        let known = labels.is_empty() || documented[&name] == labels;
+        assert!(known, "{name}: {labels:?}, not {:?}", documented[&name]);
     }
 }
 

@@ -8,6 +8,9 @@ use prometheus_client::registry::Registry;
 
 use super::Seen;
 
+const REPLACED: &str = "replaced";
+const REFUSED: &str = "refused";
+
 /// Clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
@@ -30,6 +33,10 @@ impl CertificateMetrics {
             "When the TLS certificate that is shown ends, in seconds since 1970",
             self.not_after.clone(),
         );
+        for outcome in [REPLACED, REFUSED] {
+            // There from the start: a rate needs a first value.
+            drop(self.reloads.get_or_create(&ReloadLabels { outcome }));
+        }
         registry.register(
             "tls_certificate_reloads",
             "Changes of the TLS certificate's files by outcome (replaced, refused)",
@@ -48,8 +55,8 @@ impl CertificateMetrics {
         self.not_after.set(not_after);
         self.usable.set(i64::from(seen != Some(Seen::Refused)));
         let outcome = match seen {
-            Some(Seen::Replaced) => "replaced",
-            Some(Seen::Refused) => "refused",
+            Some(Seen::Replaced) => REPLACED,
+            Some(Seen::Refused) => REFUSED,
             Some(Seen::Recovered) | None => return,
         };
         self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
