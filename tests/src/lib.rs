@@ -35,6 +35,7 @@ pub mod redis_topologies;
 pub mod rnacos_server;
 pub mod sidecar;
 pub mod skip;
+pub mod small_disk;
 pub mod socket_server;
 pub mod stack;
 pub mod streaming_service;

@@ -10,7 +10,9 @@ use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
 use tests::keys::SigningType;
+use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::small_disk::{self, SmallDisk};
 use tests::stack::{ForgedStack, signing_flags};
 use tests::token_forge::Forge;
 use tests::{clock, wait};
@@ -217,6 +219,62 @@ fn a_cache_that_cannot_be_written_is_one_warning_and_serving_goes_on() {
         1,
         "{log}"
     );
+}
+
+fn cache_writes(sidecar: &Sidecar, result: &str) -> u64 {
+    let name = format!("postern_sidecar_key_cache_writes_total{{result=\"{result}\"}} ");
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[test]
+fn a_full_disk_keeps_the_old_cache_whole_until_there_is_room_again() {
+    let Some(disk) = SmallDisk::new() else {
+        return;
+    };
+    let file = disk.path().join("keys.json");
+    let mut command = disk.wrapper();
+    command.push(path_of(&Program::Sidecar.path()).to_owned());
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.under(command.iter().map(String::as_str))
+            .flags(["--key-cache", path_of(&file)])
+            .flags(EVERY_SECOND)
+    });
+    let sidecar = &stack.sidecar;
+    let seen = disk.seen_by(sidecar.process());
+    let content = || std::fs::read(seen.join("keys.json")).ok();
+    let old = wait::until("the cache", content);
+    assert!(!file.exists(), "it is on the small disk");
+
+    small_disk::fill(&seen);
+    let new_key = stack.forge.stranger().served();
+    stack.auth_server.now_replies(key_answer(&new_key));
+    wait::until("several failures", || {
+        (cache_writes(sidecar, "failed") > 1).then_some(())
+    });
+    let token = stack.forge.stranger_token(clock::now(), &Value::Null);
+    let new_user = sidecar.bearing(&token);
+    assert_eq!(new_user.get("/list").status(), 200, "serving goes on");
+    assert_eq!(sidecar.readiness(), 200);
+    assert_eq!(content(), Some(old.clone()), "the old cache is whole");
+    let files = std::fs::read_dir(&seen).unwrap().count();
+    assert_eq!(files, 2, "nothing is left behind by the attempts");
+    let warned = |what: &str| sidecar.process().output().matches(what).count();
+    assert_eq!(warned("the key cache cannot be written"), 1);
+    assert_eq!(cache_writes(sidecar, "written"), 1);
+
+    small_disk::make_room(&seen);
+    let new = wait::until("the new cache", || {
+        content().filter(|content| *content != old)
+    });
+    let new: Value = serde_json::from_slice(&new).unwrap();
+    assert_eq!(new["jwks"]["keys"].as_array().unwrap().len(), 1);
+    wait::until("the good news", || {
+        (warned("the key cache is written again") == 1).then_some(())
+    });
+    assert_eq!(cache_writes(sidecar, "written"), 2);
+    assert_eq!(new_user.get("/list").status(), 200);
 }
 
 #[test]
