@@ -3,8 +3,9 @@
 //! Pingora refuses by itself what it cannot parse: without envelope, reason code, log line and
 //! metric, and in its own name. Whatever it writes while no request is being handled is such a
 //! refusal, and is replaced here by ours. A head that is too slow or too large is refused here
-//! as well. HTTP/2, once it is recognised, passes as it is.
+//! as well. HTTP/2, once it is recognised, passes as it is; Pingora's refusals are reported.
 
+mod bare_refusals;
 mod transport;
 
 use std::future::poll_fn;
@@ -21,6 +22,7 @@ use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
+use self::bare_refusals::BareRefusals;
 use crate::request_head::ArrivingHead;
 
 /// How Pingora's refusal begins.
@@ -37,6 +39,9 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(crate) trait UnreadRequests: std::fmt::Debug + Send + Sync {
     /// The whole answer, head and body.
     fn refuse(&self, rejection: Rejection) -> Bytes;
+
+    /// It has been answered already, in another way.
+    fn was_refused(&self, rejection: Rejection);
 }
 
 /// Wraps the transport.
@@ -52,6 +57,7 @@ pub(crate) struct ClientStream {
     /// What was read to recognise HTTP/2 and not handed on yet.
     peeked: Bytes,
     is_http_2: bool,
+    bare_refusals: BareRefusals,
     /// What is left to send of our refusal; `None` as long as there was no need for it.
     refusal: Option<Bytes>,
 }
@@ -71,6 +77,7 @@ impl ClientStream {
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
             head: ArrivingHead::first(head_timeout),
+            bare_refusals: BareRefusals::default(),
             refusal: None,
         }
     }
@@ -135,6 +142,12 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
+    fn report_refusals(&mut self, written: &[u8]) {
+        for _ in 0..self.bare_refusals.in_written(written) {
+            self.unread.was_refused(Rejection::RequestMalformed);
+        }
+    }
+
     fn poll_send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(refusal) = self
             .refusal
@@ -162,7 +175,11 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(data.len()));
         }
         ready!(self.poll_send_refusal(cx))?;
-        Pin::new(&mut self.transport).poll_write(cx, data)
+        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        if self.is_http_2 {
+            self.report_refusals(data.get(..written).unwrap_or_default());
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -230,6 +247,8 @@ mod tests {
         fn refuse(&self, rejection: Rejection) -> Bytes {
             format!("our refusal: {rejection}").into()
         }
+
+        fn was_refused(&self, _: Rejection) {}
     }
 
     fn connection(capacity: usize) -> (ClientStream, DuplexStream) {

@@ -95,8 +95,12 @@ struct Refusals(Reports);
 
 impl UnreadRequests for Refusals {
     fn refuse(&self, rejection: Rejection) -> Bytes {
+        self.was_refused(rejection);
+        answer::to_no_request(rejection)
+    }
+
+    fn was_refused(&self, rejection: Rejection) {
         let line = || Line::without_request(rejection.status().as_u16());
         self.0.request_ended(Outcome::Refused(rejection), line);
-        answer::to_no_request(rejection)
     }
 }

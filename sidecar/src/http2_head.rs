@@ -39,6 +39,7 @@ pub(crate) fn check(
     }
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
+    // Two names, and none, are refused before this (`client_stream::bare_refusals`); an odd one is not.
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
     host::check(authority.or(host))
 }
@@ -103,15 +104,15 @@ mod tests {
     fn a_request_names_its_host_in_one_of_two_ways() {
         let mut headers = HeaderMap::new();
         for (authority, judged) in [
-            (None, Err(Rejection::HostMissing)),
-            (Some(&b""[..]), Err(Rejection::HostMissing)),
-            (Some(b"u@a"), Err(Rejection::RequestMalformed)),
+            (Some(&b"a/b"[..]), Err(Rejection::RequestMalformed)),
             (Some(b"a:1"), Ok(())),
         ] {
             assert_eq!(check(authority, b"/", &headers), judged);
         }
-        headers.insert(header::HOST, HeaderValue::from_static("a:1"));
-        assert_eq!(check(None, b"/", &headers), Ok(()));
+        for (host, judged) in [("a b", Err(Rejection::RequestMalformed)), ("a:1", Ok(()))] {
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            assert_eq!(check(None, b"/", &headers), judged);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tests::auth_server::admin_get;
 use tests::h2_client::{Fate, FrameClient, H2Client, header_block};
 use tests::h2_service::{H2Service, TRAILER};
 use tests::raw_client::exchange;
@@ -305,6 +306,54 @@ fn a_head_that_no_client_should_send_reaches_nobody() {
     let mut client = FrameClient::connect(stack.sidecar.address());
     client.head(1, &good, true);
     assert_eq!(client.fate(1), Fate::Answered("echo".to_owned()));
+}
+
+/// Pingora answers these before any filter: with a 400 that has neither envelope nor reason.
+#[test]
+fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service, &[]);
+    let head = |more: &[(&'static str, &'static str)]| {
+        let mut fields = usual("/orders/list", &bearer);
+        fields.retain(|(name, _)| *name != ":authority");
+        fields.splice(3..3, more.iter().copied());
+        fields
+    };
+    let counted = || {
+        let metrics = admin_get(sidecar.admin(), "/metrics").text();
+        let name =
+            "postern_sidecar_requests_total{outcome=\"refused\",reason=\"request_malformed\"} ";
+        let count = metrics.lines().find_map(|line| line.strip_prefix(name));
+        count.map_or(0, |count| count.parse::<usize>().unwrap())
+    };
+    let mut client = FrameClient::connect(sidecar.address());
+    let heads = [
+        head(&[(":authority", "a"), ("host", "b")]),
+        head(&[(":authority", "u@a")]),
+        head(&[("host", "u@a")]),
+        head(&[("host", "a"), ("host", "a")]),
+        head(&[]),
+    ];
+    for (index, fields) in heads.iter().enumerate() {
+        let stream = u32::try_from(2 * index + 1).unwrap();
+        client.head(stream, fields, true);
+        assert_eq!(client.fate(stream), Fate::Answered(String::new()));
+        wait::until("the refusal to be counted", || {
+            (counted() == index + 1).then_some(())
+        });
+    }
+    let log = sidecar.process().stderr();
+    let lines = log.matches("reason=\"request_malformed\" status=400");
+    assert_eq!(lines.count(), heads.len(), "{log}");
+    // The connection lives on, and what is answered otherwise is not counted so.
+    client.head(101, &head(&[(":authority", "a")]), true);
+    assert!(matches!(client.fate(101), Fate::Answered(_)));
+    client.head(103, &usual("/orders/list", "Basic x"), true);
+    assert!(matches!(client.fate(103), Fate::Answered(body) if body.contains("reason")));
+    assert_eq!(counted(), heads.len());
+    assert_eq!(service.requests().len(), 1);
 }
 
 #[test]
