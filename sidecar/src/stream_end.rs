@@ -144,7 +144,7 @@ impl TimedRequests {
             request: request.map(|request| (&request.method, &*request.target)),
             cause: Some(cause.to_owned()),
             request_id: request.and_then(|request| request.request_id.clone()),
-            trace_id: request.and_then(|request| request.trace_id.clone()),
+            trace_id: request.and_then(|request| request.trace_id),
             ..Line::default()
         });
     }
