@@ -13,6 +13,7 @@ use aws_lc_rs::signature::{
     ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
     EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384,
     RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding,
+    RsaPssSaltLength,
 };
 use aws_lc_rs::{hmac, rand};
 use base64::Engine;
@@ -254,6 +255,15 @@ impl SigningKey {
         }
     }
 
+    /// The signature of a PSS key with another salt than RFC 7518 §3.5 has it, which is as long as the hash;
+    /// empty for other keys.
+    pub fn sign_with_salt(&self, salt: Salt, input: &[u8]) -> Vec<u8> {
+        match (&self.pair, pss_encoding(self.algorithm, salt)) {
+            (Pair::Rsa(key), Some(encoding)) => sign_rsa(key, encoding, input),
+            _ => Vec::new(),
+        }
+    }
+
     /// An ECDSA signature in ASN.1 DER instead of the fixed form; empty for other keys.
     pub fn sign_in_der(&self, input: &[u8]) -> Vec<u8> {
         match &self.pair {
@@ -261,6 +271,35 @@ impl SigningKey {
             _ => Vec::new(),
         }
     }
+}
+
+/// How long the salt of a PSS signature is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Salt {
+    /// No byte of it: the signature is always the same.
+    None,
+    /// As long as the key allows.
+    Longest,
+}
+
+fn pss_encoding(algorithm: Algorithm, salt: Salt) -> Option<&'static dyn RsaEncoding> {
+    const NONE: RsaPssSaltLength = RsaPssSaltLength::Custom(0);
+    const LONGEST: RsaPssSaltLength = RsaPssSaltLength::Max;
+    Some(match (algorithm, salt) {
+        (Algorithm::PS256, Salt::None) => &const { RSA_PSS_SHA256.with_pss_salt_length(NONE) },
+        (Algorithm::PS384, Salt::None) => &const { RSA_PSS_SHA384.with_pss_salt_length(NONE) },
+        (Algorithm::PS512, Salt::None) => &const { RSA_PSS_SHA512.with_pss_salt_length(NONE) },
+        (Algorithm::PS256, Salt::Longest) => {
+            &const { RSA_PSS_SHA256.with_pss_salt_length(LONGEST) }
+        }
+        (Algorithm::PS384, Salt::Longest) => {
+            &const { RSA_PSS_SHA384.with_pss_salt_length(LONGEST) }
+        }
+        (Algorithm::PS512, Salt::Longest) => {
+            &const { RSA_PSS_SHA512.with_pss_salt_length(LONGEST) }
+        }
+        _ => return None,
+    })
 }
 
 fn rsa_encoding(algorithm: Algorithm) -> Option<&'static dyn RsaEncoding> {

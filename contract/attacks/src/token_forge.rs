@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::keys::{Algorithm, SigningKey, hmac_sha256};
+use crate::keys::{Algorithm, Salt, SigningKey, hmac_sha256};
 
 /// How a token's third part is made. Everything but `Good` is somebody's attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -50,6 +50,10 @@ pub enum Signature {
     Der,
     /// ECDSA with its two halves swapped.
     Swapped,
+    /// PSS without a salt.
+    NoSalt,
+    /// PSS with the longest salt.
+    LongestSalt,
     /// A good one, of another payload.
     OfAnotherPayload,
     /// By the trusted key with another algorithm of its family.
@@ -147,6 +151,8 @@ impl Forge {
             Signature::HmacPublicDer => hmac_sha256(&self.trusted.public_der(), bytes),
             Signature::HmacEmptySecret => hmac_sha256(b"", bytes),
             Signature::Der => self.trusted.sign_in_der(bytes),
+            Signature::NoSalt => self.trusted.sign_with_salt(Salt::None, bytes),
+            Signature::LongestSalt => self.trusted.sign_with_salt(Salt::Longest, bytes),
             Signature::As(algorithm) => self.trusted.sign_as(algorithm, bytes),
             Signature::OfAnotherPayload => self.trusted.sign(format!("{input}AAAA").as_bytes()),
             deformed => deform(deformed, self.trusted.algorithm(), self.trusted.sign(bytes)),
