@@ -276,9 +276,11 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     };
     let explanation = match offline(args)? {
         None => ask(args, &question)?,
-        Some(explainer) => explainer
-            .explain(&question, SystemTime::now())
-            .map_err(|why| Failure::Usage(why.to_string()))?,
+        Some(explainer) => {
+            let explanation = explainer.explain(&question, SystemTime::now());
+            let explanation = explanation.map_err(|why| Failure::Usage(why.to_string()))?;
+            of_files(explanation)
+        }
     };
     let text = if args.json {
         serde_json::to_string_pretty(&explanation)
@@ -379,6 +381,18 @@ fn offline(args: &ExplainArgs) -> Result<Option<Explainer>, Failure> {
         keys: Arc::new(current),
         marking: args.marks.marking(),
     }))
+}
+
+/// Keys of a file were fetched by nobody.
+fn of_files(explanation: Explanation) -> Explanation {
+    let keys = explanation.keys.map(|facts| KeyFacts {
+        keys: facts.keys,
+        ..KeyFacts::default()
+    });
+    Explanation {
+        keys,
+        ..explanation
+    }
 }
 
 /// What the auth server gives: the key of its endpoint, or its JWK Set.

@@ -221,6 +221,11 @@ fn lesson_c24_an_absolute_target_is_forwarded_in_origin_form_and_judged_by_its_p
         )),
         "400 path_not_canonical"
     );
+    // Another host than the field's: one of the two would be believed by whoever is behind.
+    assert_eq!(
+        verdict(&get("http://other.example/orders/list", Some(&token))),
+        "400 request_malformed"
+    );
 }
 
 #[test]

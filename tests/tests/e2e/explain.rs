@@ -255,6 +255,7 @@ fn explain_without_a_sidecar_takes_the_auth_server_s_key_set_too() {
     for part in ["verified", "X-Trace-ME: 1", "x-request-id: "] {
         assert!(end.stdout.contains(part), "{part}\n{}", end.stdout);
     }
+    assert!(!end.stdout.contains("fetched"), "{}", end.stdout);
 }
 
 #[test]
