@@ -344,9 +344,11 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
             (counted() == index + 1).then_some(())
         });
     }
-    let log = sidecar.process().stderr();
-    let lines = log.matches("reason=\"request_malformed\" status=400");
-    assert_eq!(lines.count(), heads.len(), "{log}");
+    wait::until("a line for each", || {
+        let log = sidecar.process().stderr();
+        let lines = log.matches("reason=\"request_malformed\" status=400");
+        (lines.count() == heads.len()).then_some(())
+    });
     // The connection lives on, and what is answered otherwise is not counted so.
     client.head(101, &head(&[(":authority", "a")]), true);
     assert!(matches!(client.fate(101), Fate::Answered(_)));
