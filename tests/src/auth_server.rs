@@ -6,10 +6,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::certificates::{Authority, Certificate};
 use crate::client::Client;
 use crate::process::{CommandLine, Process};
 use crate::programs::Program;
-use crate::tls::{Authority, Certificate, Trust};
+use crate::tls::Trust;
 use crate::wait;
 
 /// The login path, relative to the context path (contract §4.1).

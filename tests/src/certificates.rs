@@ -1,129 +1,173 @@
-//! Certificates of the harness: an authority that nobody's system trusts, and what it signs.
+//! Certificates of the harness: authorities that nobody's system trusts, and what they sign, in files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tempfile::TempDir;
 
-/// Signs certificates.
+/// An authority; its certificate and what it issues lie in a directory that goes with it.
 #[derive(Debug)]
-pub struct CertificateAuthority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    directory: TempDir,
 }
 
-/// A certificate and its private key, both in PEM.
-#[derive(Debug)]
-pub struct Certified {
-    /// The certificate.
-    pub certificate: String,
-    /// Its private key.
-    pub key: String,
+/// A certificate and its key in two files.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The chain.
+    pub cert: PathBuf,
+    /// The key, readable by its owner only.
+    pub key: PathBuf,
 }
 
-impl CertificateAuthority {
+impl Authority {
     /// A fresh one.
     ///
     /// # Panics
-    /// When the machine has no randomness.
+    /// When no key can be made or written.
     pub fn new() -> Self {
         static MADE: AtomicUsize = AtomicUsize::new(0);
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        let mut params = CertificateParams::default();
         // Two of one name would be taken for each other, and told apart by the signature only.
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("authority {number} of the tests");
-        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name = named(&format!("authority {number} of the tests"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("a certificate").pem();
-        Self {
-            issuer: Issuer::new(params, key),
-            pem,
-        }
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
+            .expect("a certificate");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let authority = Self { issuer, directory };
+        std::fs::write(authority.file(), authority.pem()).expect("a written file");
+        authority
     }
 
-    /// Its own certificate: what clients trust.
-    pub fn pem(&self) -> &str {
-        &self.pem
+    /// Its certificate, as `--auth-ca` and `--store-ca` want it.
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join("ca.crt")
     }
 
-    /// A server's certificate for these names, or addresses.
-    pub fn server(&self, names: &[&str]) -> Certified {
-        self.sign(names, ExtendedKeyUsagePurpose::ServerAuth)
+    /// The same as text, whatever became of the file.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
     }
 
-    /// A client's certificate.
-    pub fn client(&self) -> Certified {
-        self.sign(&["sidecar"], ExtendedKeyUsagePurpose::ClientAuth)
+    /// Issues a certificate for 127.0.0.1 and `localhost`, for servers and clients; a second one of
+    /// the same name replaces the files of the first.
+    ///
+    /// # Panics
+    /// When it cannot be issued or written.
+    pub fn issue(&self, name: &str) -> Certificate {
+        let usages = [
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        self.sign(name, &["127.0.0.1", "localhost"], usages)
     }
 
-    fn sign(&self, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Certified {
+    /// As `issue`, of a server with these names, or addresses, that can be no client; it is called by
+    /// the first of them.
+    pub fn issue_server(&self, names: &[&str]) -> Certificate {
+        self.sign(names[0], names, [ExtendedKeyUsagePurpose::ServerAuth])
+    }
+
+    /// As `issue`, of a client that can be no server.
+    pub fn issue_client(&self) -> Certificate {
+        self.sign("client", &[], [ExtendedKeyUsagePurpose::ClientAuth])
+    }
+
+    fn sign(
+        &self,
+        name: &str,
+        names: &[&str],
+        usages: impl Into<Vec<ExtendedKeyUsagePurpose>>,
+    ) -> Certificate {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).expect("names");
-        params.extended_key_usages = vec![usage];
+        // Another one than the authority's: who issues and is issued under one name has signed itself.
+        params.distinguished_name = named(name);
+        params.use_authority_key_identifier_extension = true;
+        params.extended_key_usages = usages.into();
         let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer);
-        Certified {
-            certificate: certificate.expect("a certificate").pem(),
-            key: key.serialize_pem(),
+        let signed = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let file = |ending: &str| self.directory.path().join(format!("{name}.{ending}"));
+        let (cert, key_file) = (file("crt"), file("key"));
+        std::fs::write(&cert, signed.pem()).expect("a written file");
+        write_private(&key_file, &key.serialize_pem());
+        Certificate {
+            cert,
+            key: key_file,
         }
     }
 }
 
-impl Default for CertificateAuthority {
+impl Default for Authority {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Certified {
-    /// TLS of a server that shows it. `clients` signs the certificates that clients have to show;
-    /// without it none is asked for.
+impl Certificate {
+    /// The two flags of a server.
+    pub fn flags(&self) -> [String; 4] {
+        let path = |path: &Path| path.display().to_string();
+        [
+            "--tls-cert".to_owned(),
+            path(&self.cert),
+            "--tls-key".to_owned(),
+            path(&self.key),
+        ]
+    }
+
+    /// TLS of a server that shows it. `client_ca` has to vouch for the clients; without it no
+    /// certificate is asked for.
     ///
     /// # Panics
     /// When the library refuses what the harness made.
-    pub fn tls(&self, clients: Option<&CertificateAuthority>) -> Arc<ServerConfig> {
+    pub fn serving(&self, client_ca: Option<&Path>) -> Arc<ServerConfig> {
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .expect("protocol versions");
-        let builder = match clients {
+            .expect("the usual versions");
+        let builder = match client_ca {
             None => builder.with_no_client_auth(),
-            Some(authority) => {
+            Some(file) => {
                 let mut roots = RootCertStore::empty();
-                roots
-                    .add(certificate(authority.pem()))
-                    .expect("a trusted certificate");
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                roots.add(certificate(file)).expect("an authority");
+                let roots = Arc::new(roots);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 builder.with_client_cert_verifier(verifier.build().expect("a verifier"))
             }
         };
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).expect("a key");
-        let config = builder.with_single_cert(vec![certificate(&self.certificate)], key);
-        Arc::new(config.expect("a certificate with its key"))
+        let (chain, key) = self.parsed();
+        Arc::new(builder.with_single_cert(chain, key).expect("a pair"))
     }
 
-    /// Writes both into `directory`, the key for its owner only; where they are.
-    ///
-    /// # Panics
-    /// When they cannot be written.
-    pub fn write(&self, directory: &Path) -> (PathBuf, PathBuf) {
-        let (certificate, key) = (directory.join("client.pem"), directory.join("client.key"));
-        std::fs::write(&certificate, &self.certificate).expect("a certificate file");
-        write_private(&key, &self.key);
-        (certificate, key)
+    /// As the library wants them.
+    pub(crate) fn parsed(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = PrivateKeyDer::from_pem_file(&self.key).expect("a key");
+        (vec![certificate(&self.cert)], key)
     }
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut named = DistinguishedName::new();
+    named.push(DnType::CommonName, name);
+    named
+}
+
+fn certificate(file: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(file).expect("a certificate")
 }
 
 /// Writes a file that only its owner may read.
@@ -136,8 +180,4 @@ pub fn write_private(path: &Path, text: &str) {
     std::fs::write(path, text).expect("a private file");
     let owner_only = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(path, owner_only).expect("its mode");
-}
-
-fn certificate(pem: &str) -> CertificateDer<'static> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use crate::certificates::Authority;
 use crate::process::{CommandLine, Process};
-use crate::tls::Authority;
 use crate::{skip, wait};
 
 /// The key of the contract's private value (ADR 0006).

@@ -5,16 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use crate::certificates::Certificate;
 use crate::echo_service::MARK;
 use crate::message::Message;
 use crate::socket_server::response;
-use crate::tls::Certificate;
 
 /// The service. It lives as long as the test's process.
 #[derive(Debug)]
@@ -29,7 +25,7 @@ impl TlsService {
     /// # Panics
     /// When no port is free, or the certificate is none.
     pub fn start(certificate: &Certificate, client_ca: Option<&Path>) -> Self {
-        let config = Arc::new(config(certificate, client_ca));
+        let config = certificate.serving(client_ca);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("the address just bound");
         let requests = Arc::new(Mutex::default());
@@ -55,28 +51,6 @@ impl TlsService {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
-}
-
-fn config(certificate: &Certificate, client_ca: Option<&Path>) -> ServerConfig {
-    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the usual versions");
-    let builder = match client_ca {
-        None => builder.with_no_client_auth(),
-        Some(file) => {
-            let mut roots = RootCertStore::empty();
-            let ca = CertificateDer::from_pem_file(file).expect("a certificate");
-            roots.add(ca).expect("an authority");
-            let provider = Arc::new(default_provider());
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .build()
-                .expect("a verifier");
-            builder.with_client_cert_verifier(verifier)
-        }
-    };
-    let chain = vec![CertificateDer::from_pem_file(&certificate.cert).expect("a certificate")];
-    let key = PrivateKeyDer::from_pem_file(&certificate.key).expect("a key");
-    builder.with_single_cert(chain, key).expect("a pair")
 }
 
 fn serve(socket: TcpStream, config: Arc<ServerConfig>, seen: &Mutex<Vec<Message>>) {

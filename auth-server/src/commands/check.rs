@@ -38,8 +38,7 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use ::tests::certificates::write_private;
-    use ::tests::tls::Authority;
+    use ::tests::certificates::{Authority, write_private};
     use clap::{CommandFactory, Parser};
 
     use super::*;

@@ -1,12 +1,9 @@
 //! TLS to the server that hands out keys (design: what travels there is the application secret and
 //! the trust anchor).
 
-use std::path::PathBuf;
-
 use serde_json::Value;
-use tempfile::TempDir;
 use tests::auth_server::AuthServerPlan;
-use tests::certificates::CertificateAuthority;
+use tests::certificates::{Authority, Certificate};
 use tests::client::verdict;
 use tests::clock;
 use tests::dns_server::{DnsServer, Service, Zone};
@@ -14,35 +11,16 @@ use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::tls::Authority;
 use tests::token_forge::{Forge, Signature, encode, signing_input};
 use tests::wait;
 
 use super::key_refresh::ECDSA;
 
-/// A company: its authority, and a directory with the authority's certificate.
-struct Company {
-    authority: CertificateAuthority,
-    directory: TempDir,
-}
-
-impl Company {
-    fn new() -> Self {
-        let company = Self {
-            authority: CertificateAuthority::new(),
-            directory: tempfile::tempdir().unwrap(),
-        };
-        std::fs::write(company.ca(), company.authority.pem()).unwrap();
-        company
-    }
-
-    fn ca(&self) -> PathBuf {
-        self.directory.path().join("ca.pem")
-    }
-
-    fn flags(&self) -> [String; 2] {
-        ["--auth-ca".to_owned(), self.ca().display().to_string()]
-    }
+fn trusting(authority: &Authority) -> [String; 2] {
+    [
+        "--auth-ca".to_owned(),
+        authority.file().display().to_string(),
+    ]
 }
 
 fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
@@ -75,12 +53,14 @@ fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
 
 #[test]
 fn the_key_is_fetched_over_tls_from_a_server_of_the_given_authority() {
-    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
-    let tls = company.authority.server(&["127.0.0.1"]).tls(None);
+    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
+    let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan_of(&service, &url, &company.flags()).start().ready();
+    let sidecar = plan_of(&service, &url, &trusting(&authority))
+        .start()
+        .ready();
     let token = forge.token(clock::now(), &Value::Null);
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     assert!(!sidecar.process().stderr().contains("plain HTTP"));
@@ -98,9 +78,7 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
         .start()
         .ready();
     let service = EchoService::start();
-    let ca = authority.file().display().to_string();
-    let flags = ["--auth-ca".to_owned(), ca];
-    let sidecar = plan_of(&service, &auth_server.url(), &flags)
+    let sidecar = plan_of(&service, &auth_server.url(), &trusting(&authority))
         .start()
         .ready();
     assert_eq!(
@@ -120,27 +98,31 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
 
 #[test]
 fn a_server_of_another_authority_or_name_gets_no_secret_and_gives_no_key() {
-    let (company, stranger) = (Company::new(), CertificateAuthority::new());
+    let (authority, stranger) = (Authority::new(), Authority::new());
     let forge = Forge::new(SigningType::Ecdsa);
     let service = EchoService::start();
     for (certified, flags, why) in [
         (
-            stranger.server(&["127.0.0.1"]),
-            &company.flags()[..],
+            stranger.issue_server(&["127.0.0.1"]),
+            &trusting(&authority)[..],
             "UnknownIssuer",
         ),
         // Without --auth-ca the system's authorities count, and none of them signed it.
-        (company.authority.server(&["127.0.0.1"]), &[], "certificate"),
+        (authority.issue_server(&["127.0.0.1"]), &[], "certificate"),
         (
-            company.authority.server(&["auth.internal", "127.0.0.2"]),
-            &company.flags(),
+            authority.issue_server(&["auth.internal", "127.0.0.2"]),
+            &trusting(&authority),
             "not valid for name",
         ),
         // A certificate of a client is none of a server.
-        (company.authority.client(), &company.flags(), "certificate"),
+        (
+            authority.issue_client(),
+            &trusting(&authority),
+            "certificate",
+        ),
     ] {
         let auth_server =
-            FakeAuthServer::serving_tls(certified.tls(None), &forge.trusted().served());
+            FakeAuthServer::serving_tls(certified.serving(None), &forge.trusted().served());
         let url = format!("https://{}/auth", auth_server.address());
         let sidecar = plan_of(&service, &url, flags).start();
         refused_for(&sidecar, &auth_server, why);
@@ -150,11 +132,11 @@ fn a_server_of_another_authority_or_name_gets_no_secret_and_gives_no_key() {
 
 #[test]
 fn a_server_without_tls_is_not_spoken_to_plainly() {
-    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let service = EchoService::start();
     let url = auth_server.url().replace("http://", "https://");
-    let sidecar = plan_of(&service, &url, &company.flags()).start();
+    let sidecar = plan_of(&service, &url, &trusting(&authority)).start();
     wait::until("a failed fetch", || {
         sidecar
             .process()
@@ -170,24 +152,26 @@ fn a_server_without_tls_is_not_spoken_to_plainly() {
 
 #[test]
 fn a_new_authority_and_a_new_certificate_are_followed_without_a_restart() {
-    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
-    let successor = CertificateAuthority::new();
-    let tls = company.authority.server(&["127.0.0.1"]).tls(None);
+    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
+    let successor = Authority::new();
+    let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
-    let sidecar = plan_of(&service, &url, &company.flags()).start().ready();
+    let sidecar = plan_of(&service, &url, &trusting(&authority))
+        .start()
+        .ready();
 
-    auth_server.now_shows(successor.server(&["127.0.0.1"]).tls(None));
+    auth_server.now_shows(successor.issue_server(&["127.0.0.1"]).serving(None));
     refused_for(&sidecar, &auth_server, "UnknownIssuer");
     // Half a file changes nothing.
-    std::fs::write(company.ca(), "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
+    std::fs::write(authority.file(), "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
     refused_for(&sidecar, &auth_server, "UnknownIssuer");
     assert!(sidecar.process().stderr().contains("stay as they were"));
 
     std::fs::write(
-        company.ca(),
-        [company.authority.pem(), successor.pem()].concat(),
+        authority.file(),
+        [authority.pem(), successor.pem()].concat(),
     )
     .unwrap();
     let before = auth_server.retrievals().len();
@@ -200,22 +184,21 @@ fn a_new_authority_and_a_new_certificate_are_followed_without_a_restart() {
 
 #[test]
 fn a_server_that_asks_for_a_certificate_is_shown_one() {
-    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
-    let server = company.authority.server(&["127.0.0.1"]);
-    let tls = server.tls(Some(&company.authority));
+    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
+    let server = authority.issue_server(&["127.0.0.1"]);
+    let tls = server.serving(Some(&authority.file()));
     let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
     let service = EchoService::start();
     let url = format!("https://{}/auth", auth_server.address());
 
-    let without = plan_of(&service, &url, &company.flags()).start();
+    let without = plan_of(&service, &url, &trusting(&authority)).start();
     refused_for(&without, &auth_server, "key not fetched");
     assert_eq!(without.readiness(), 503);
 
-    let client = company.authority.client();
-    let (certificate, key) = client.write(company.directory.path());
-    let shown = ["--auth-client-cert", certificate.to_str().unwrap()];
-    let key = ["--auth-client-key", key.to_str().unwrap()];
-    let with = plan_of(&service, &url, &company.flags())
+    let client = authority.issue_client();
+    let shown = ["--auth-client-cert", client.cert.to_str().unwrap()];
+    let key = ["--auth-client-key", client.key.to_str().unwrap()];
+    let with = plan_of(&service, &url, &trusting(&authority))
         .flags(shown)
         .flags(key);
     let sidecar = with.start().ready();
@@ -227,17 +210,17 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
     use std::os::unix::fs::PermissionsExt;
 
-    let company = Company::new();
-    let (certificate, key) = company.authority.client().write(company.directory.path());
+    let authority = Authority::new();
+    let Certificate { cert, key } = authority.issue_client();
     let service = EchoService::start();
     let fails = |ca: &str| {
         plan_of(&service, "https://127.0.0.1:1/auth", &[])
             .flags(["--auth-ca", ca])
-            .flags(["--auth-client-cert", certificate.to_str().unwrap()])
+            .flags(["--auth-client-cert", cert.to_str().unwrap()])
             .flags(["--auth-client-key", key.to_str().unwrap()])
             .fails()
     };
-    let ca = company.ca();
+    let ca = authority.file();
     let (ca, key_file) = (ca.to_str().unwrap(), key.to_str().unwrap());
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let readable = fails(ca);
@@ -258,7 +241,7 @@ fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
 
 #[test]
 fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
-    let (company, forge) = (Company::new(), Forge::new(SigningType::Ecdsa));
+    let (authority, forge) = (Authority::new(), Forge::new(SigningType::Ecdsa));
     let service = EchoService::start();
     for (names, url, good) in [
         (
@@ -283,7 +266,7 @@ fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
             false,
         ),
     ] {
-        let tls = company.authority.server(&names).tls(None);
+        let tls = authority.issue_server(&names).serving(None);
         let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
         let address = auth_server.address();
         let name_server = DnsServer::start(Zone::Services(vec![Service {
@@ -292,7 +275,7 @@ fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
             address,
         }]));
         let url = url.replace("PORT", &address.port().to_string());
-        let plan = plan_of(&service, &url, &company.flags());
+        let plan = plan_of(&service, &url, &trusting(&authority));
         let sidecar = plan.flags(["--dns-server", &name_server.address()]).start();
         if good {
             let sidecar = sidecar.ready();

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use rustls::version::{TLS12, TLS13};
+use tests::certificates::{Authority, Certificate};
 use tests::message::Message;
 use tests::raw_client::RawClient;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
-use tests::tls::{Authority, Certificate, Trust};
+use tests::tls::Trust;
 use tests::wait;
 
 use super::forwarding::stack;

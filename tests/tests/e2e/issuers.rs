@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, USER_DETAILS};
-use tests::certificates::{CertificateAuthority, write_private};
+use tests::certificates::{Authority, write_private};
 use tests::client::verdict;
 use tests::clock;
 use tests::documented::command_under;
@@ -236,9 +236,15 @@ fn accepted<'r>(row: &'r IssuerRow, name: &str) -> &'r IssuerToken {
 
 /// What the documented commands name under `/etc/postern`.
 fn write_files(directory: &Path, jwks: &str, pem: &str) {
-    let authority = CertificateAuthority::new();
-    authority.client().write(directory);
-    std::fs::write(directory.join("ca.pem"), authority.pem()).unwrap();
+    let authority = Authority::new();
+    let client = authority.issue_client();
+    for (file, name) in [
+        (authority.file(), "ca.pem"),
+        (client.cert, "client.pem"),
+        (client.key, "client.key"),
+    ] {
+        std::fs::copy(file, directory.join(name)).unwrap();
+    }
     std::fs::write(directory.join("jwks.json"), jwks).unwrap();
     std::fs::write(directory.join("issuer.pem"), pem).unwrap();
 }

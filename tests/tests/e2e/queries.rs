@@ -6,11 +6,10 @@ use std::fs;
 
 use serde_json::Value;
 use tests::auth_server::{AuthServerPlan, admin_get};
-use tests::certificates::write_private;
+use tests::certificates::{Authority, write_private};
 use tests::programs::repository;
 use tests::sidecar::SidecarPlan;
 use tests::stack::Stack;
-use tests::tls::Authority;
 use tests::wait;
 
 /// Labels that Prometheus adds.

@@ -9,7 +9,7 @@ use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::{RedisServer, free_address};
 use tests::redis_topologies::{Cluster, MASTER, SENTINEL_PASSWORD, Watched};
-use tests::tls::Authority;
+use tests::certificates::Authority;
 use tests::wait;
 
 fn plan(url: &str, flags: &[String]) -> AuthServerPlan {

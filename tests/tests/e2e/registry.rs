@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, admin_get};
-use tests::certificates::CertificateAuthority;
+use tests::certificates::Authority;
 use tests::client::reason;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -17,7 +17,6 @@ use tests::keys::SigningType;
 use tests::redis_server::RedisServer;
 use tests::rnacos_server::{PASSWORD, Rnacos, SERVICE, USER};
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
-use tests::tls::Authority;
 use tests::token_forge::Forge;
 use tests::wait;
 
@@ -363,25 +362,27 @@ fn over_https_the_certificate_decides_and_not_the_registry() {
     let Some(registry) = Rnacos::start() else {
         return;
     };
-    let (authority, stranger) = (CertificateAuthority::new(), CertificateAuthority::new());
+    let (authority, stranger) = (Authority::new(), Authority::new());
     let forge = Forge::new(SigningType::Ecdsa);
-    let serving = |authority: &CertificateAuthority, forge: &Forge| {
-        let tls = authority.server(&["auth.internal"]).tls(None);
+    let serving = |authority: &Authority, forge: &Forge| {
+        let tls = authority.issue_server(&["auth.internal"]).serving(None);
         FakeAuthServer::serving_tls(tls, &forge.trusted().served())
     };
     let good = serving(&authority, &forge);
     let evil = serving(&stranger, &Forge::new(SigningType::Ecdsa));
     registry.add(good.address(), "");
     registry.add(evil.address(), "");
-    let home = tempfile::tempdir().unwrap();
-    let ca = home.path().join("ca.pem");
-    std::fs::write(&ca, authority.pem()).unwrap();
 
     let service = EchoService::start();
     let url = format!("nacos+https://{}/auth", registry.address());
     let sidecar = SidecarPlan::new(&service, &url)
         .flags(EVERY_SECOND)
-        .flags(["--signing-type", "ecdsa", "--auth-ca", &text(&ca)])
+        .flags([
+            "--signing-type",
+            "ecdsa",
+            "--auth-ca",
+            &text(&authority.file()),
+        ])
         .flags(["--auth-server-name", "auth.internal"])
         .start()
         .ready();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::json;
 use tempfile::TempDir;
 use tests::auth_server::admin_get;
+use tests::certificates::{Authority, write_private};
 use tests::client::{Request, verdict};
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -15,7 +16,7 @@ use tests::keys::SigningType;
 use tests::raw_client::RawClient;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::stack::{ForgedStack, signing_flags};
-use tests::tls::{Authority, Trust};
+use tests::tls::Trust;
 use tests::tls_service::TlsService;
 use tests::token_forge::Forge;
 use tests::wait;
@@ -315,7 +316,7 @@ fn another_application_secret_is_shown_at_the_next_fetch() {
     );
     let home = tempfile::tempdir().unwrap();
     let secret = home.path().join("secret");
-    tests::certificates::write_private(&secret, "first");
+    write_private(&secret, "first");
     let url = auth_server.url();
     let _sidecar = SidecarPlan::of_issuer(
         &service,
@@ -343,7 +344,7 @@ fn another_application_secret_is_shown_at_the_next_fetch() {
             .is_some_and(|request| target(request).contains(&shown))
     };
     assert!(shown("first"));
-    tests::certificates::write_private(&secret, "second");
+    write_private(&secret, "second");
     wait::until("the new secret", || shown("second").then_some(()));
 }
 
@@ -374,10 +375,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     let known = clients.issue("client");
     std::fs::copy(services.file(), &ca).unwrap();
     std::fs::copy(&known.cert, &stranger.cert).unwrap();
-    tests::certificates::write_private(
-        &stranger.key,
-        &std::fs::read_to_string(&known.key).unwrap(),
-    );
+    write_private(&stranger.key, &std::fs::read_to_string(&known.key).unwrap());
     sidecar.process().signal("HUP");
     wait::until("the new certificates", || {
         (client.get("/a").status() == 200).then_some(())

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use rustls::version::{TLS12, TLS13};
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, credentials};
+use tests::certificates::{Authority, Certificate};
 use tests::client::Request;
 use tests::process::CommandLine;
 use tests::programs::Program;
-use tests::tls::{Authority, Certificate};
 use tests::wait;
 
 fn login() -> Vec<u8> {

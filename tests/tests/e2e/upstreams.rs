@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::echo_service::MARK;
 use tests::h2_service::H2Service;
@@ -16,7 +17,6 @@ use tests::redis_server::free_address;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::stack::ForgedStack;
-use tests::tls::Authority;
 use tests::tls_service::TlsService;
 use tests::wait;
 

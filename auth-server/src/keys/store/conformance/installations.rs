@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use std::io::Write;
+use tests::certificates::Authority;
 use tests::redis_server::RedisServer;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
-use tests::tls::Authority;
 use zeroize::Zeroizing;
 
 use super::super::encryption::KeyEncryption;
