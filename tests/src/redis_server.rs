@@ -18,7 +18,10 @@ pub const PUBLIC_KEY: &str = "{auth:user-token}:public";
 /// A running Redis.
 #[derive(Debug)]
 pub struct RedisServer {
+    /// Where the harness talks to it.
     address: SocketAddr,
+    /// Where everybody else does, if not there.
+    tls: Option<SocketAddr>,
     process: Process,
     _directory: TempDir,
 }
@@ -34,26 +37,21 @@ impl RedisServer {
         Self::start_with(address, &[])
     }
 
-    /// Starts one that speaks TLS too, with certificates of `authority`, to clients that show one:
-    /// the server and `--store` for it.
-    pub fn start_with_tls(authority: &Authority) -> Option<(Self, String)> {
-        let tls = free_address();
-        let certificate = authority.issue("redis");
-        let path = |path: &Path| path.display().to_string();
-        let server = Self::start_with(
-            free_address(),
-            &[
-                "--tls-port",
-                &tls.port().to_string(),
-                "--tls-cert-file",
-                &path(&certificate.cert),
-                "--tls-key-file",
-                &path(&certificate.key),
-                "--tls-ca-cert-file",
-                &path(&authority.file()),
-            ],
-        );
-        server.map(|server| (server, format!("rediss://{tls}")))
+    /// Starts one that speaks TLS, to clients that show a certificate of `authority`.
+    pub fn start_with_tls(authority: &Authority) -> Option<Self> {
+        Self::start_for(Some(authority), &[])
+    }
+
+    /// Starts one with more options; with an authority it speaks TLS, to other servers too.
+    pub(crate) fn start_for(authority: Option<&Authority>, options: &[&str]) -> Option<Self> {
+        let tls = authority.map(TlsPort::new);
+        let secured = tls.iter().flat_map(|tls| &tls.options).map(String::as_str);
+        let options: Vec<_> = secured.chain(options.iter().copied()).collect();
+        let server = Self::start_with(free_address(), &options)?;
+        Some(Self {
+            tls: tls.map(|tls| tls.address),
+            ..server
+        })
     }
 
     /// As `start_on`, with more options.
@@ -92,6 +90,7 @@ impl RedisServer {
     pub(crate) fn running(address: SocketAddr, process: Process, directory: TempDir) -> Self {
         let redis = Self {
             address,
+            tls: None,
             process,
             _directory: directory,
         };
@@ -111,10 +110,20 @@ impl RedisServer {
 
     /// As `--store` wants it.
     pub fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        let transport = transport(self.is_secured());
+        format!("{transport}://{}", self.served_at())
     }
 
-    /// Where it listens.
+    pub(crate) const fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Where clients and other servers find it.
+    pub(crate) fn served_at(&self) -> SocketAddr {
+        self.tls.unwrap_or(self.address)
+    }
+
+    /// Where it listens without TLS.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -148,6 +157,50 @@ impl RedisServer {
     pub fn try_command(&self, words: &[&str]) -> std::io::Result<Option<String>> {
         session(self.address, &[words])
     }
+
+    /// Commands on one connection, such as those after an `AUTH`; the answer to the last one.
+    ///
+    /// # Panics
+    /// When one of them fails.
+    pub fn session(&self, commands: &[&[&str]]) -> Option<String> {
+        session(self.address, commands).unwrap_or_else(|error| panic!("redis: {error}"))
+    }
+}
+
+/// A port that speaks TLS, beside the one for the harness.
+pub(crate) struct TlsPort {
+    pub(crate) address: SocketAddr,
+    /// Of the command line.
+    pub(crate) options: Vec<String>,
+}
+
+impl TlsPort {
+    pub(crate) fn new(authority: &Authority) -> Self {
+        let address = free_address();
+        let port = address.port().to_string();
+        let certificate = authority.issue(&format!("redis-{port}"));
+        let path = |path: &Path| path.display().to_string();
+        let options = [
+            ("--tls-port", port),
+            ("--tls-cert-file", path(&certificate.cert)),
+            ("--tls-key-file", path(&certificate.key)),
+            ("--tls-ca-cert-file", path(&authority.file())),
+            ("--tls-replication", "yes".to_owned()),
+            ("--tls-cluster", "yes".to_owned()),
+        ];
+        Self {
+            address,
+            options: options
+                .into_iter()
+                .flat_map(|(name, value)| [name.to_owned(), value])
+                .collect(),
+        }
+    }
+}
+
+/// The first part of a URL's scheme.
+pub(crate) const fn transport(is_secured: bool) -> &'static str {
+    if is_secured { "rediss" } else { "redis" }
 }
 
 /// Commands on one connection; the answer to the last one.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use tempfile::TempDir;
 
+use crate::certificates::Authority;
 use crate::process::{CommandLine, Process};
-use crate::redis_server::{PRIVATE_KEY, RedisServer, free_address};
+use crate::redis_server::{PRIVATE_KEY, RedisServer, TlsPort, free_address, transport};
 use crate::wait;
 
 /// What the Sentinels call the master.
@@ -22,7 +23,9 @@ pub struct Watched {
 
 #[derive(Debug)]
 struct Sentinel {
+    /// Where the harness talks to it.
     address: SocketAddr,
+    tls: Option<SocketAddr>,
     _process: Process,
     _directory: TempDir,
 }
@@ -33,15 +36,25 @@ impl Watched {
     /// # Panics
     /// When they do not find each other.
     pub fn start() -> Option<Self> {
-        let master = RedisServer::start()?;
-        let port = master.address().port().to_string();
-        let replica =
-            RedisServer::start_with(free_address(), &["--replicaof", "127.0.0.1", &port])?;
+        Self::start_for(None)
+    }
+
+    /// As `start`; they speak TLS, to each other too, and with clients that show a certificate of
+    /// `authority`.
+    pub fn start_with_tls(authority: &Authority) -> Option<Self> {
+        Self::start_for(Some(authority))
+    }
+
+    fn start_for(authority: Option<&Authority>) -> Option<Self> {
+        let master = RedisServer::start_for(authority, &[])?;
+        let port = master.served_at().port().to_string();
+        let replica = RedisServer::start_for(authority, &["--replicaof", "127.0.0.1", &port])?;
         wait::until("the replica to follow", || {
             let replication = replica.command(&["INFO", "replication"])?;
             replication.contains("master_link_status:up").then_some(())
         });
-        let sentinels = (0..3).map(|_| Sentinel::start(master.address())).collect();
+        let sentinels = (0..3).map(|_| Sentinel::start(master.served_at(), authority));
+        let sentinels = sentinels.collect();
         let watched = Self {
             servers: vec![master, replica],
             sentinels,
@@ -57,12 +70,13 @@ impl Watched {
 
     /// As `--store` wants it.
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self
+        let hosts = self
             .sentinels
             .iter()
-            .map(|s| s.address.to_string())
-            .collect();
-        format!("redis+sentinel://{}/{MASTER}", hosts.join(","))
+            .map(|sentinel| sentinel.served_at().to_string());
+        let transport = transport(self.sentinels[0].tls.is_some());
+        let hosts = hosts.collect::<Vec<_>>().join(",");
+        format!("{transport}+sentinel://{hosts}/{MASTER}")
     }
 
     /// The server that takes writes; `None` while there is none.
@@ -106,8 +120,8 @@ impl Watched {
 }
 
 impl Sentinel {
-    fn start(master: SocketAddr) -> Self {
-        let address = free_address();
+    fn start(master: SocketAddr, authority: Option<&Authority>) -> Self {
+        let (address, tls) = (free_address(), authority.map(TlsPort::new));
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("sentinel.conf");
         let settings = format!(
@@ -120,15 +134,22 @@ impl Sentinel {
         );
         std::fs::write(&file, settings).expect("a written file");
         let process = CommandLine::new("redis-server")
-            .arguments([file.as_os_str(), "--sentinel".as_ref()])
+            .arguments([&file])
+            .arguments(tls.iter().flat_map(|tls| &tls.options))
+            .arguments(["--sentinel"])
             .start();
         let sentinel = Self {
             address,
+            tls: tls.map(|tls| tls.address),
             _process: process,
             _directory: directory,
         };
         wait::until("a Sentinel to answer", || sentinel.command(&["PING"]).ok());
         sentinel
+    }
+
+    fn served_at(&self) -> SocketAddr {
+        self.tls.unwrap_or(self.address)
     }
 
     fn command(&self, words: &[&str]) -> std::io::Result<Option<String>> {
@@ -156,14 +177,24 @@ impl Cluster {
     /// # Panics
     /// When they do not become a cluster.
     pub fn start() -> Option<Self> {
-        let nodes: Option<Vec<_>> = (0..4).map(|_| node()).collect();
+        Self::start_for(None)
+    }
+
+    /// As `start`; they speak TLS, to each other too, and with clients that show a certificate of
+    /// `authority`.
+    pub fn start_with_tls(authority: &Authority) -> Option<Self> {
+        Self::start_for(Some(authority))
+    }
+
+    fn start_for(authority: Option<&Authority>) -> Option<Self> {
+        let nodes: Option<Vec<_>> = (0..4).map(|_| node(authority)).collect();
         let (nodes, buses): (Vec<_>, Vec<_>) = nodes?.into_iter().unzip();
         let slots = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
         for (node, (from, to)) in nodes.iter().zip(slots) {
             node.command(&["CLUSTER", "ADDSLOTSRANGE", from, to]);
         }
         for (node, bus) in nodes.iter().zip(&buses).skip(1) {
-            let port = node.address().port().to_string();
+            let port = node.served_at().port().to_string();
             nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, bus]);
         }
         let cluster = Self { nodes };
@@ -191,13 +222,14 @@ impl Cluster {
 
     /// As `--store` wants it: not all of them need be named.
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self
+        let hosts = self
             .nodes
             .iter()
             .take(3)
-            .map(|n| n.address().to_string())
-            .collect();
-        format!("redis+cluster://{}", hosts.join(","))
+            .map(|node| node.served_at().to_string());
+        let transport = transport(self.nodes[0].is_secured());
+        let hosts = hosts.collect::<Vec<_>>().join(",");
+        format!("{transport}+cluster://{hosts}")
     }
 
     /// The node that holds the keys.
@@ -261,7 +293,7 @@ impl Cluster {
         let keys = from
             .command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])
             .unwrap_or_default();
-        let port = to.address().port().to_string();
+        let port = to.served_at().port().to_string();
         for key in keys.lines() {
             from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
         }
@@ -288,7 +320,7 @@ fn patiently(node: &RedisServer, words: &[&str]) {
 }
 
 /// A node, and the port at which the others talk to it.
-fn node() -> Option<(RedisServer, String)> {
+fn node(authority: Option<&Authority>) -> Option<(RedisServer, String)> {
     let bus = free_address().port().to_string();
     let options = [
         "--cluster-enabled",
@@ -298,5 +330,5 @@ fn node() -> Option<(RedisServer, String)> {
         "--cluster-node-timeout",
         "1000",
     ];
-    RedisServer::start_with(free_address(), &options).map(|node| (node, bus))
+    RedisServer::start_for(authority, &options).map(|node| (node, bus))
 }

@@ -1,4 +1,6 @@
-//! Redis over TLS, with users, behind Sentinels and as a cluster: real servers, and masters that die.
+//! Redis with users, behind Sentinels, as a cluster and over TLS: real servers, and masters that die.
+
+mod tls;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +11,6 @@ use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::{RedisServer, free_address};
 use tests::redis_topologies::{Cluster, MASTER, SENTINEL_PASSWORD, Watched};
-use tests::certificates::Authority;
 use tests::wait;
 
 fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
@@ -20,8 +21,8 @@ fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
 }
 
 /// Two that share the store.
-fn two_servers(url: &str) -> [AuthServer; 2] {
-    [(); 2].map(|()| plan(url, &[]).start().ready())
+fn two_servers(url: &str, flags: &[String]) -> [AuthServer; 2] {
+    [(); 2].map(|()| plan(url, flags).start().ready())
 }
 
 fn keys(words: &[&str], url: &str, flags: &[String]) -> Finished {
@@ -64,81 +65,19 @@ fn assert_undivided(servers: &[AuthServer; 2], token: &str) {
     }
 }
 
-/// Both have read the store since `mark` lines of log: the store is up for them.
 fn wait_for_the_store(servers: &[AuthServer; 2]) {
     for server in servers {
-        wait::until("the store to be up", || {
-            let metrics = tests::auth_server::admin_get(server.admin(), "/metrics").text();
-            metrics
-                .contains("postern_auth_server_store_up 1")
-                .then_some(())
-        });
+        wait_for_store_up(server, 1);
     }
 }
 
-#[test]
-fn a_store_over_tls_with_a_client_certificate() {
-    let authority = Authority::new();
-    let Some((redis, url)) = RedisServer::start_with_tls(&authority) else {
-        return;
-    };
-    let client = authority.issue("client");
-    let path = |path: &std::path::Path| path.display().to_string();
-    let trusting = flag("--store-ca", path(&authority.file())).to_vec();
-    let mut flags = trusting.clone();
-    flags.extend(flag("--store-client-cert", path(&client.cert)));
-    flags.extend(flag("--store-client-key", path(&client.key)));
-    let server = plan(&url, &flags).start().ready();
-    assert!(accepts(&server, &server.login()));
-    assert!(redis.pair().0.is_some());
-    assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
-
-    // Without a certificate to show, and without trust, nothing is exchanged.
-    let other = Authority::new();
-    let mut distrusting = flags.clone();
-    distrusting[1] = path(&other.file());
-    for flags in [trusting, distrusting] {
-        let end = keys(&["show"], &url, &flags);
-        assert_eq!(end.code, Some(69), "{}", end.stderr);
-        assert!(end.stderr.contains(&url), "{}", end.stderr);
-    }
-}
-
-#[test]
-fn certificates_that_are_none_stop_the_start_with_one_line() {
-    let (authority, directory) = (Authority::new(), tempfile::tempdir().unwrap());
-    let (one, other) = (authority.issue("one"), authority.issue("other"));
-    let path = |path: &std::path::Path| path.display().to_string();
-    let empty = file(&directory, "empty", "no PEM");
-    for (url, flags, line) in [
-        (
-            "rediss://localhost",
-            flag("--store-ca", empty).to_vec(),
-            "--store-ca: ",
-        ),
-        (
-            "rediss://localhost",
-            [
-                flag("--store-client-cert", path(&one.cert)),
-                flag("--store-client-key", path(&other.key)),
-            ]
-            .concat(),
-            "--store-client-key: ",
-        ),
-        (
-            "redis://localhost",
-            flag("--store-ca", path(&authority.file())).to_vec(),
-            "--store: not a redis address: --store-ca",
-        ),
-    ] {
-        let end = plan(url, &flags).fails();
-        assert_eq!(end.code, Some(78), "{}", end.stderr);
-        assert!(
-            end.stderr.starts_with(&format!("error: {line}")),
-            "{}",
-            end.stderr
-        );
-    }
+/// `up` is 1 once the last look into the store succeeded, and 0 once it failed.
+fn wait_for_store_up(server: &AuthServer, up: u8) {
+    let line = format!("postern_auth_server_store_up {up}");
+    wait::until(&line, || {
+        let metrics = tests::auth_server::admin_get(server.admin(), "/metrics").text();
+        metrics.contains(&line).then_some(())
+    });
 }
 
 #[test]
@@ -194,16 +133,36 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
 }
 
 #[test]
+fn a_password_that_changes_is_read_again() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    redis.command(&["CONFIG", "SET", "requirepass", "hush-first-77"]);
+    let directory = tempfile::tempdir().unwrap();
+    let password = file(&directory, "password", "hush-first-77");
+    let flags = flag("--store-password-file", password);
+    let server = plan(&redis.url(), &flags).start().ready();
+
+    redis.session(&[
+        &["AUTH", "hush-first-77"],
+        &["CONFIG", "SET", "requirepass", "hush-second-77"],
+    ]);
+    wait::until("the refusal", || (server.readiness() == 503).then_some(()));
+    file(&directory, "password", "hush-second-77");
+    wait::until("the store again", || {
+        (server.readiness() == 200).then_some(())
+    });
+    assert!(!server.process().output().contains("hush-"));
+}
+
+#[test]
 fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
     let Some(mut redis) = Watched::start() else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     let (url, flags) = (redis.url(), sentinel_flags(&directory));
-    let servers = [
-        plan(&url, &flags).start().ready(),
-        plan(&url, &flags).start().ready(),
-    ];
+    let servers = two_servers(&url, &flags);
     let token = servers[0].login();
     let pair = redis.master().unwrap().pair();
     assert!(pair.0.is_some());
@@ -260,7 +219,7 @@ fn a_cluster_keeps_the_keys_through_redirections_and_a_moved_slot() {
         return;
     };
     let url = redis.url();
-    let servers = two_servers(&url);
+    let servers = two_servers(&url, &[]);
     let token = servers[0].login();
     let pair = redis.owner().pair();
     assert!(
@@ -288,7 +247,7 @@ fn a_cluster_whose_master_dies_is_away_for_a_moment_only() {
         return;
     };
     let url = redis.url();
-    let servers = two_servers(&url);
+    let servers = two_servers(&url, &[]);
     let token = servers[0].login();
     let pair = redis.owner().pair();
     redis.fail_over();
@@ -305,7 +264,7 @@ fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
         return;
     };
     let url = redis.url();
-    let servers = two_servers(&url);
+    let servers = two_servers(&url, &[]);
     let token = servers[0].login();
     redis.signal("STOP");
     for server in &servers {
@@ -327,12 +286,7 @@ fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
     let address = redis.address();
     drop(redis);
     for server in &servers {
-        wait::until("several looks in vain", || {
-            let metrics = tests::auth_server::admin_get(server.admin(), "/metrics").text();
-            metrics
-                .contains("postern_auth_server_store_up 0")
-                .then_some(())
-        });
+        wait_for_store_up(server, 0);
     }
     let redis = RedisServer::start_on(address).unwrap();
     wait::until("the keys to be back", || redis.pair().0);

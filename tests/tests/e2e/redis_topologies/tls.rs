@@ -1,0 +1,206 @@
+//! Over TLS: to one server, to the Sentinels and the servers they watch, to the nodes of a cluster.
+
+use std::path::Path;
+
+use tests::certificates::{Authority, Certificate};
+
+use super::*;
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn trusting(authority: &Authority) -> Vec<String> {
+    flag("--store-ca", path(&authority.file())).to_vec()
+}
+
+fn showing(client: &Certificate, authority: &Authority) -> Vec<String> {
+    [
+        trusting(authority),
+        flag("--store-client-cert", path(&client.cert)).to_vec(),
+        flag("--store-client-key", path(&client.key)).to_vec(),
+    ]
+    .concat()
+}
+
+/// One who shows no certificate, and one who trusts `other`.
+fn strangers(authority: &Authority, other: &Authority) -> [Vec<String>; 2] {
+    let distrusting = showing(&authority.issue("client"), other);
+    [trusting(authority), distrusting]
+}
+
+/// A next key that a command put into the store is known to both servers: they read what takes writes.
+fn assert_both_hear_of_a_next_key(servers: &[AuthServer; 2], url: &str, flags: &[String]) {
+    wait::until("a rotation", || {
+        (keys(&["rotate"], url, flags).code == Some(0)).then_some(())
+    });
+    for server in servers {
+        wait::until("the next key in the key set", || {
+            let set = server.anonymous().get("/.well-known/jwks.json").json();
+            (set["keys"].as_array()?.len() == 2).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_store_over_tls_with_a_client_certificate() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let Some(redis) = RedisServer::start_with_tls(&authority) else {
+        return;
+    };
+    let url = redis.url();
+    let flags = showing(&authority.issue("client"), &authority);
+    let server = plan(&url, &flags).start().ready();
+    assert!(accepts(&server, &server.login()));
+    assert!(redis.pair().0.is_some());
+    assert_eq!(keys(&["show"], &url, &flags).code, Some(0));
+
+    for flags in strangers(&authority, &other) {
+        let end = keys(&["show"], &url, &flags);
+        assert_eq!(end.code, Some(69), "{}", end.stderr);
+        assert!(end.stderr.contains(&url), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn certificates_that_are_none_stop_the_start_with_one_line() {
+    let (authority, directory) = (Authority::new(), tempfile::tempdir().unwrap());
+    let (one, other) = (authority.issue("one"), authority.issue("other"));
+    let empty = file(&directory, "empty", "no PEM");
+    for (url, flags, line) in [
+        (
+            "rediss://localhost",
+            flag("--store-ca", empty).to_vec(),
+            "--store-ca: ",
+        ),
+        (
+            "rediss://localhost",
+            [
+                flag("--store-client-cert", path(&one.cert)),
+                flag("--store-client-key", path(&other.key)),
+            ]
+            .concat(),
+            "--store-client-key: ",
+        ),
+        (
+            "redis://localhost",
+            flag("--store-ca", path(&authority.file())).to_vec(),
+            "--store: not a redis address: --store-ca",
+        ),
+    ] {
+        let end = plan(url, &flags).fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(
+            end.stderr.starts_with(&format!("error: {line}")),
+            "{}",
+            end.stderr
+        );
+    }
+}
+
+#[test]
+fn certificates_that_are_replaced_are_used_from_the_next_connection_on() {
+    let (first, second) = (Authority::new(), Authority::new());
+    let Some(redis) = RedisServer::start_with_tls(&first) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let put = |authority: &Authority| {
+        let client = authority.issue("client");
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        [
+            flag(
+                "--store-ca",
+                file(&directory, "ca", &read(&authority.file())),
+            ),
+            flag(
+                "--store-client-cert",
+                file(&directory, "cert", &read(&client.cert)),
+            ),
+            flag(
+                "--store-client-key",
+                file(&directory, "key", &read(&client.key)),
+            ),
+        ]
+        .concat()
+    };
+    let server = plan(&redis.url(), &put(&first)).start().ready();
+
+    // From here on the store shows a certificate of the second authority, and wants one.
+    let shown = second.issue("redis");
+    redis.command(&[
+        "CONFIG",
+        "SET",
+        "tls-ca-cert-file",
+        &path(&second.file()),
+        "tls-cert-file",
+        &path(&shown.cert),
+        "tls-key-file",
+        &path(&shown.key),
+    ]);
+    wait_for_store_up(&server, 0);
+    file(&directory, "key", "half a key");
+    let log = |words: &str| server.process().stderr().matches(words).count();
+    wait::until("the half-written key in the log", || {
+        (log("cannot be used") > 0).then_some(())
+    });
+    put(&second);
+    wait_for_store_up(&server, 1);
+    assert_eq!(log("other passwords or certificates"), 1);
+    assert_eq!(log("half a key"), 0);
+}
+
+#[test]
+fn sentinels_and_their_servers_over_tls_and_a_master_that_dies() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let Some(mut redis) = Watched::start_with_tls(&authority) else {
+        return;
+    };
+    let (url, directory) = (redis.url(), tempfile::tempdir().unwrap());
+    assert!(url.starts_with("rediss+sentinel://"), "{url}");
+    let password = sentinel_flags(&directory);
+    let flags = [
+        &password[..],
+        &showing(&authority.issue("client"), &authority),
+    ]
+    .concat();
+    let servers = two_servers(&url, &flags);
+    let (token, pair) = (servers[0].login(), redis.master().unwrap().pair());
+    assert!(pair.0.is_some());
+    for stranger in strangers(&authority, &other) {
+        let end = keys(&["show"], &url, &[&password[..], &stranger].concat());
+        assert_eq!(end.code, Some(69), "{}", end.stderr);
+    }
+
+    redis.fail_over();
+    wait::until("the keys on the new master", || {
+        (redis.master()?.pair() == pair).then_some(())
+    });
+    assert_both_hear_of_a_next_key(&servers, &url, &flags);
+    assert_undivided(&servers, &token);
+}
+
+#[test]
+fn a_cluster_over_tls_and_a_master_that_dies() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let Some(mut redis) = Cluster::start_with_tls(&authority) else {
+        return;
+    };
+    let url = redis.url();
+    assert!(url.starts_with("rediss+cluster://"), "{url}");
+    let flags = showing(&authority.issue("client"), &authority);
+    let servers = two_servers(&url, &flags);
+    let (token, pair) = (servers[0].login(), redis.owner().pair());
+    assert!(pair.0.is_some());
+    for stranger in strangers(&authority, &other) {
+        let end = keys(&["show"], &url, &stranger);
+        assert_eq!(end.code, Some(69), "{}", end.stderr);
+    }
+
+    redis.fail_over();
+    wait::until("the keys on the new owner", || {
+        (redis.owner().pair() == pair).then_some(())
+    });
+    assert_both_hear_of_a_next_key(&servers, &url, &flags);
+    assert_undivided(&servers, &token);
+}
