@@ -23,7 +23,8 @@ pub(crate) struct StoreArgs {
     )]
     #[serde(skip)]
     pub(crate) store: String,
-    /// File holding the password of the redis store
+    /// File holding the password of the redis store; like the certificates, it is read again for each
+    /// connection
     #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_password_file: Option<PathBuf>,

@@ -120,7 +120,8 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::keys::store::location::StoreAccess;
+    use crate::keys::store::access::StoreAccess;
+    use crate::keys::store::encryption::KeyEncryption;
 
     /// `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);
@@ -146,7 +147,9 @@ mod tests {
         async fn secrets(&self, id: &str) -> usize {
             let directory = self.0.path().join("data");
             let address = format!("file:{}", directory.display());
-            let location = StoreLocation::parse(&address, StoreAccess::default()).unwrap();
+            let location =
+                StoreLocation::parse(&address, StoreAccess::default(), KeyEncryption::default())
+                    .unwrap();
             let applications = applications(&*location.open()).await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }

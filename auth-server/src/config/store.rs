@@ -1,62 +1,44 @@
-//! The settings of a key store: every file they name is read here.
+//! The settings of a key store: every file they name is read before anything is done.
 
 use std::path::Path;
 
 use process::exit::Failure;
 use process::secret_file;
-use process::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};
+use crate::keys::store::access::{AccessFiles, StoreAccess};
 use crate::keys::store::encryption::{KeyEncryption, KeyEncryptionKey};
-use crate::keys::store::location::{ClientCertificate, StoreAccess, StoreLocation};
+use crate::keys::store::location::StoreLocation;
 
 /// The store of any command.
 ///
 /// # Errors
 /// [`Failure::Config`] naming the flag, for an address that is none and for files that cannot be used.
 pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, Failure> {
-    let access = StoreAccess {
-        password: secret("--store-password-file", args.store_password_file.as_deref())?,
-        ca: args.store_ca.as_deref().map(authorities).transpose()?,
-        client: client_certificate(args)?,
+    let access = StoreAccess::read(access_files(args))
+        .map_err(|fault| Failure::Config(fault.to_string()))?;
+    StoreLocation::parse(&args.store, access, encryption(&args.encryption)?)
+        .map_err(|error| refused("--store", &error))
+}
+
+fn access_files(args: &StoreArgs) -> AccessFiles {
+    AccessFiles {
+        password: args.store_password_file.clone(),
+        ca: args.store_ca.clone(),
+        client: args
+            .store_client_cert
+            .clone()
+            .zip(args.store_client_key.clone()),
         sentinel_user: args.store_sentinel_user.clone(),
-        sentinel_password: secret(
-            "--store-sentinel-password-file",
-            args.store_sentinel_password_file.as_deref(),
-        )?,
-        encryption: encryption(&args.encryption)?,
-    };
-    StoreLocation::parse(&args.store, access).map_err(|error| refused("--store", &error))
+        sentinel_password: args.store_sentinel_password_file.clone(),
+    }
 }
 
 fn secret(flag: &str, file: Option<&Path>) -> Result<Option<Zeroizing<String>>, Failure> {
     file.map(secret_file::read)
         .transpose()
         .map_err(|error| refused(flag, &error))
-}
-
-fn authorities(file: &Path) -> Result<Vec<u8>, Failure> {
-    trusted(file).map_err(|fault| refused("--store-ca", &fault))
-}
-
-/// Found right as a pair, as a server would show it.
-fn client_certificate(args: &StoreArgs) -> Result<Option<ClientCertificate>, Failure> {
-    let (Some(cert), Some(key)) = (&args.store_client_cert, &args.store_client_key) else {
-        return Ok(None);
-    };
-    let files = CertificateFiles::read(cert, key).map_err(|fault| {
-        let flag = if fault.path() == key {
-            "--store-client-key"
-        } else {
-            "--store-client-cert"
-        };
-        refused(flag, &fault)
-    })?;
-    Ok(Some(ClientCertificate {
-        chain: files.chain,
-        key: files.key,
-    }))
 }
 
 fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, Failure> {

@@ -3,6 +3,7 @@
 //!
 //! Two stores, encrypted or not, one conformance suite. A driver moves strings; what they mean is decided elsewhere.
 
+pub(crate) mod access;
 #[cfg(test)]
 mod conformance;
 mod encrypted;

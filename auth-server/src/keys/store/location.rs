@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
+use super::access::StoreAccess;
 use super::encrypted::EncryptedStore;
 use super::encryption::KeyEncryption;
 use super::file::FileStore;
@@ -22,27 +21,7 @@ pub(crate) struct StoreLocation {
 #[derive(Debug, Clone)]
 enum Place {
     File(PathBuf),
-    Redis(Box<RedisStore>),
-}
-
-/// What it takes to use a store, besides its address.
-#[derive(Default)]
-pub(crate) struct StoreAccess {
-    /// In the place of the one in the address.
-    pub(crate) password: Option<Zeroizing<String>>,
-    /// Whom to trust, as PEM; `None`: whom the system trusts.
-    pub(crate) ca: Option<Vec<u8>>,
-    /// What to show.
-    pub(crate) client: Option<ClientCertificate>,
-    pub(crate) sentinel_user: Option<String>,
-    pub(crate) sentinel_password: Option<Zeroizing<String>>,
-    pub(crate) encryption: KeyEncryption,
-}
-
-/// A chain and its key, as PEM.
-pub(crate) struct ClientCertificate {
-    pub(crate) chain: Vec<u8>,
-    pub(crate) key: Zeroizing<String>,
+    Redis(Arc<RedisStore>),
 }
 
 /// The texts do not repeat the address: it may hold a password.
@@ -61,19 +40,15 @@ pub(crate) enum InvalidLocation {
     AccessForFiles,
 }
 
-impl StoreAccess {
-    fn is_for_redis(&self) -> bool {
-        let passwords = self.password.is_some() || self.sentinel_password.is_some();
-        let certificates = self.ca.is_some() || self.client.is_some();
-        passwords || certificates || self.sentinel_user.is_some()
-    }
-}
-
 impl StoreLocation {
-    pub(crate) fn parse(text: &str, access: StoreAccess) -> Result<Self, InvalidLocation> {
+    pub(crate) fn parse(
+        text: &str,
+        access: StoreAccess,
+        encryption: KeyEncryption,
+    ) -> Result<Self, InvalidLocation> {
         Ok(Self {
-            place: Place::parse(text, &access)?,
-            encryption: Arc::new(access.encryption),
+            place: Place::parse(text, access)?,
+            encryption: Arc::new(encryption),
         })
     }
 
@@ -81,7 +56,7 @@ impl StoreLocation {
     pub(crate) fn open(&self) -> Arc<dyn KeyStore> {
         self.encrypted(match &self.place {
             Place::File(directory) => Arc::new(FileStore::new(directory.clone())),
-            Place::Redis(store) => Arc::new(RedisStore::clone(store)),
+            Place::Redis(store) => Arc::clone(store) as _,
         })
     }
 
@@ -128,7 +103,7 @@ impl StoreLocation {
 }
 
 impl Place {
-    fn parse(text: &str, access: &StoreAccess) -> Result<Self, InvalidLocation> {
+    fn parse(text: &str, access: StoreAccess) -> Result<Self, InvalidLocation> {
         match text.split_once(':') {
             Some(("file", _)) if access.is_for_redis() => Err(InvalidLocation::AccessForFiles),
             Some(("file", "")) => Err(InvalidLocation::NoDirectory),
@@ -138,7 +113,7 @@ impl Place {
                 | "redis+cluster" | "rediss+cluster",
                 _,
             )) => RedisStore::new(text, access)
-                .map(|store| Self::Redis(Box::new(store)))
+                .map(|store| Self::Redis(Arc::new(store)))
                 .map_err(InvalidLocation::Redis),
             _ => Err(InvalidLocation::Unknown),
         }
@@ -158,10 +133,17 @@ impl fmt::Display for StoreLocation {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use zeroize::Zeroizing;
+
+    use super::super::access::AccessFiles;
     use super::*;
 
     fn parse(text: &str) -> Result<StoreLocation, InvalidLocation> {
-        StoreLocation::parse(text, StoreAccess::default())
+        parse_with(text, StoreAccess::default())
+    }
+
+    fn parse_with(text: &str, access: StoreAccess) -> Result<StoreLocation, InvalidLocation> {
+        StoreLocation::parse(text, access, KeyEncryption::default())
     }
 
     #[test]
@@ -251,7 +233,7 @@ mod tests {
             password: Some(Zeroizing::new("hush".to_owned())),
             ..StoreAccess::default()
         };
-        let refused = StoreLocation::parse("file:x", access()).unwrap_err();
+        let refused = parse_with("file:x", access()).unwrap_err();
         assert_eq!(refused, InvalidLocation::AccessForFiles);
         for (text, access) in [
             (
@@ -264,12 +246,15 @@ mod tests {
             (
                 "redis+cluster://x",
                 StoreAccess {
-                    sentinel_user: Some("x".to_owned()),
+                    files: AccessFiles {
+                        sentinel_user: Some("x".to_owned()),
+                        ..AccessFiles::default()
+                    },
                     ..access()
                 },
             ),
         ] {
-            let refused = StoreLocation::parse(text, access).unwrap_err();
+            let refused = parse_with(text, access).unwrap_err();
             assert!(matches!(refused, InvalidLocation::Redis(_)), "{refused}");
         }
     }

@@ -6,6 +6,7 @@
 
 mod address;
 mod connection;
+mod route;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +15,10 @@ use async_trait::async_trait;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use zeroize::Zeroizing;
 
-use self::address::{Address, Endpoint};
+use self::address::Address;
 use self::connection::Connection;
-use super::location::StoreAccess;
+use self::route::Route;
+use super::access::StoreAccess;
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
@@ -87,9 +89,8 @@ return 1
 ";
 
 /// One Redis, addressed by URL.
-#[derive(Clone)]
 pub(crate) struct RedisStore {
-    endpoint: Endpoint,
+    route: Route,
     /// The address without user and password.
     shown: String,
     is_in_clear: bool,
@@ -106,14 +107,14 @@ impl RedisStore {
     ///
     /// # Errors
     /// What is wrong with the address, without repeating it: it may hold a password.
-    pub(super) fn new(address: &str, access: &StoreAccess) -> Result<Self, String> {
+    pub(super) fn new(address: &str, access: StoreAccess) -> Result<Self, String> {
         let Address {
             endpoint,
             shown,
             is_in_clear,
-        } = Address::parse(address, access, TIMEOUT)?;
+        } = Address::parse(address, &access, TIMEOUT)?;
         Ok(Self {
-            endpoint,
+            route: Route::new(address, access, endpoint, TIMEOUT),
             shown,
             is_in_clear,
         })
@@ -129,10 +130,8 @@ impl RedisStore {
         &self.shown
     }
 
-    async fn connect(&self) -> Result<Connection, StoreError> {
-        Connection::open(&self.endpoint, TIMEOUT)
-            .await
-            .map_err(|error| self.failed(&error))
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        Connection::open(&self.route.endpoint().await, TIMEOUT).await
     }
 
     /// A command that may be done twice: nothing that reads the keys, or swaps them for others, does
@@ -149,8 +148,7 @@ impl RedisStore {
     }
 
     async fn call_once<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
-        let mut connection = Connection::open(&self.endpoint, TIMEOUT).await?;
-        connection.query(command).await
+        self.connect().await?.query(command).await
     }
 
     /// An application's record, as it was written.
@@ -217,7 +215,8 @@ impl KeyStore for RedisStore {
     ) -> Result<bool, StoreError> {
         let json =
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
-        let mut connection = self.connect().await?;
+        let connected = self.connect().await;
+        let mut connection = connected.map_err(|error| self.failed(&error))?;
         // Compared as text once more, by the store: it may have been written otherwise than by us.
         let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
         swap.arg(id.as_str()).arg(json);

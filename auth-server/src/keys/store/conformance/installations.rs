@@ -14,9 +14,10 @@ use tests::redis_server::RedisServer;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
+use super::super::access::{AccessFiles, StoreAccess};
 use super::super::encryption::KeyEncryption;
 use super::super::encryption::tests::with;
-use super::super::location::{ClientCertificate, StoreAccess, StoreLocation};
+use super::super::location::StoreLocation;
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 
@@ -29,8 +30,13 @@ fn encryption(is_encrypted: bool) -> KeyEncryption {
 }
 
 /// A store in the form in which `--store` names it.
-fn store(address: &str, access: StoreAccess) -> Arc<dyn KeyStore> {
-    StoreLocation::parse(address, access).unwrap().open()
+fn store(address: &str, access: StoreAccess, encryption: KeyEncryption) -> Arc<dyn KeyStore> {
+    let location = StoreLocation::parse(address, access, encryption);
+    location.unwrap().open()
+}
+
+fn location(address: &str, access: StoreAccess) -> StoreLocation {
+    StoreLocation::parse(address, access, KeyEncryption::default()).unwrap()
 }
 
 /// One store, which several servers may open.
@@ -98,11 +104,11 @@ impl Files {
 impl Installation for Files {
     fn open(&self) -> Arc<dyn KeyStore> {
         let address = format!("file:{}", self.directory().display());
-        let access = StoreAccess {
-            encryption: encryption(self.is_encrypted),
-            ..StoreAccess::default()
-        };
-        store(&address, access)
+        store(
+            &address,
+            StoreAccess::default(),
+            encryption(self.is_encrypted),
+        )
     }
 
     async fn plant(&self, entry: Entry, text: &str) {
@@ -201,10 +207,9 @@ impl Redis {
     pub(crate) fn open_at(&self, address: &str, password: Option<&str>) -> Arc<dyn KeyStore> {
         let access = StoreAccess {
             password: password.map(|text| Zeroizing::new(text.to_owned())),
-            encryption: encryption(self.is_encrypted),
             ..StoreAccess::default()
         };
-        store(address, access)
+        store(address, access, encryption(self.is_encrypted))
     }
 
     pub(crate) fn process_id(&self) -> u32 {
@@ -284,6 +289,8 @@ impl Installation for Redis {
 pub(crate) struct Topology {
     location: StoreLocation,
     servers: Servers,
+    /// Its directory holds the certificates, which are read again for each call.
+    _authority: Option<Authority>,
 }
 
 enum Servers {
@@ -297,19 +304,19 @@ impl Topology {
         // As `main` does it; another test of this process may have been first.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = Authority::new();
-        let (server, address) = RedisServer::start_with_tls(&authority)?;
+        let server = RedisServer::start_with_tls(&authority)?;
         let certificate = authority.issue("client");
-        let access = StoreAccess {
-            ca: Some(fs::read(authority.file()).unwrap()),
-            client: Some(ClientCertificate {
-                chain: fs::read(&certificate.cert).unwrap(),
-                key: Zeroizing::new(fs::read_to_string(&certificate.key).unwrap()),
-            }),
-            ..StoreAccess::default()
+        let files = AccessFiles {
+            ca: Some(authority.file()),
+            client: Some((certificate.cert, certificate.key)),
+            ..AccessFiles::default()
         };
+        let access = StoreAccess::read(files).unwrap();
+        let location = location(&server.url(), access);
         Some(Self {
-            location: StoreLocation::parse(&address, access).unwrap(),
+            location,
             servers: Servers::Tls(Box::new(server)),
+            _authority: Some(authority),
         })
     }
 
@@ -320,16 +327,18 @@ impl Topology {
             ..StoreAccess::default()
         };
         Some(Self {
-            location: StoreLocation::parse(&watched.url(), access).unwrap(),
+            location: location(&watched.url(), access),
             servers: Servers::Watched(watched),
+            _authority: None,
         })
     }
 
     pub(crate) fn cluster() -> Option<Self> {
         let cluster = Cluster::start()?;
         Some(Self {
-            location: StoreLocation::parse(&cluster.url(), StoreAccess::default()).unwrap(),
+            location: location(&cluster.url(), StoreAccess::default()),
             servers: Servers::Cluster(cluster),
+            _authority: None,
         })
     }
 

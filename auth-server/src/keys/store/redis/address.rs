@@ -13,7 +13,7 @@ use redis::{
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
 };
 
-use super::super::location::StoreAccess;
+use super::super::access::StoreAccess;
 
 const SENTINEL_PORT: u16 = 26_379;
 const REDIS_PORT: u16 = 6379;
@@ -68,7 +68,7 @@ impl Address {
             return Err("--store-ca and --store-client-cert are for rediss".to_owned());
         }
         if kind != "sentinel"
-            && (access.sentinel_user.is_some() || access.sentinel_password.is_some())
+            && (access.files.sentinel_user.is_some() || access.sentinel_password.is_some())
         {
             return Err("--store-sentinel-… are for redis+sentinel".to_owned());
         }
@@ -184,7 +184,7 @@ fn sentinels(
         addresses,
         master: master.to_owned(),
         redis,
-        user: access.sentinel_user.clone(),
+        user: access.files.sentinel_user.clone(),
         password: access
             .sentinel_password
             .as_ref()
