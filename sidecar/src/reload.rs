@@ -9,14 +9,13 @@ mod watched;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use process::command_line;
 use process::exit::Failure;
-use process::signals::HangUps;
+use process::looks::{Looks, Occasion};
 use toml::Table;
 
 use self::watched::WatchedFiles;
@@ -28,9 +27,6 @@ use crate::keys::source::SourceSettings;
 use crate::metrics::Metrics;
 use crate::rules::CurrentRules;
 use crate::upstream::Upstream;
-
-/// Soon enough for somebody who waits for it, and next to no work.
-const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The parts of the program that take something over.
 #[derive(Debug)]
@@ -47,16 +43,15 @@ pub(crate) struct Reload {
 #[async_trait]
 impl BackgroundService for Reload {
     async fn start(&self, _shutdown: ShutdownWatch) {
-        match HangUps::install() {
-            Ok(mut hang_ups) => {
+        match Looks::begin() {
+            Ok(mut looks) => {
                 let mut effective = self.start.clone();
                 let mut watched = WatchedFiles::of(files_of(&effective));
                 loop {
-                    tokio::select! {
-                        () = tokio::time::sleep(INTERVAL) => if !watched.have_changed() {
-                            continue;
-                        },
-                        () = hang_ups.next() => tracing::info!("SIGHUP received"),
+                    match looks.next().await {
+                        Occasion::Interval if !watched.have_changed() => continue,
+                        Occasion::Interval => {}
+                        Occasion::HangUp => tracing::info!("SIGHUP received"),
                     }
                     // Before they are read: what changes meanwhile is seen at the next look.
                     watched.take_note();

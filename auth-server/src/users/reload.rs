@@ -1,18 +1,14 @@
 //! Follows the file of users while the server runs: a look every few seconds, and one at each SIGHUP.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use process::looks::Looks;
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
 use super::file::FileUsers;
 use crate::audit;
 use crate::metrics::Metrics;
-
-/// Soon enough for somebody who waits for it, and next to no work.
-const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The loop's state.
 pub(crate) struct UsersReload {
@@ -38,13 +34,10 @@ impl UsersReload {
     /// # Errors
     /// Where SIGHUP cannot be received.
     pub(crate) fn watch(mut self) -> std::io::Result<impl Future<Output = ()>> {
-        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut looks = Looks::begin()?;
         Ok(async move {
             loop {
-                tokio::select! {
-                    () = tokio::time::sleep(INTERVAL) => {}
-                    _ = hang_up.recv() => {}
-                }
+                looks.next().await;
                 self.look().await;
             }
         })

@@ -1,5 +1,6 @@
 //! What both programs do alike as processes: command line and configuration file, secret files,
-//! files of our own, TLS certificates, logs, health, admin port, listeners, signals, exit codes.
+//! files of our own, TLS certificates, logs, health, admin port, listeners, signals, looks at
+//! files, exit codes.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
@@ -14,6 +15,7 @@ pub mod healthcheck;
 pub mod histogram;
 pub mod listener;
 mod log_lines;
+pub mod looks;
 pub mod private_file;
 pub mod secret_file;
 pub mod signals;

@@ -88,7 +88,7 @@ pub async fn terminated() -> Termination {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
+pub(crate) mod tests {
     use std::pin::pin;
     use std::process::{Command, id};
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// To this process.
-    fn send(name: &str) {
+    pub(crate) fn send(name: &str) {
         let kill = format!("kill -{name} {}", id());
         let status = Command::new("sh").args(["-c", &kill]).status().unwrap();
         assert!(status.success());

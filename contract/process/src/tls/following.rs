@@ -1,17 +1,13 @@
 //! Looks into the files of a certificate while the program runs: every few seconds, and at SIGHUP.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
 use super::certificate::ServerCertificate;
 use crate::clock::unix_now;
-
-/// Soon enough for somebody who waits for it, and next to no work.
-const INTERVAL: Duration = Duration::from_secs(2);
+use crate::looks::Looks;
 
 /// What a look saw, for a program's metrics; the log has it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +28,7 @@ pub fn follow(
     certificate: Arc<ServerCertificate>,
     tell: impl Fn(Seen) + Send + 'static,
 ) -> std::io::Result<impl Future<Output = ()> + Send> {
-    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut looks = Looks::begin()?;
     if certificate.not_after() < unix_now() {
         warn!(
             "{}: the certificate has expired: clients refuse it",
@@ -42,10 +38,7 @@ pub fn follow(
     Ok(async move {
         let mut failures = Failures::default();
         loop {
-            tokio::select! {
-                () = tokio::time::sleep(INTERVAL) => {}
-                _ = hang_up.recv() => {}
-            }
+            looks.next().await;
             let looked = look(Arc::clone(&certificate)).await;
             failures.judge(looked).into_iter().for_each(&tell);
         }
@@ -107,6 +100,7 @@ impl Failures {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use super::super::certificate::tests::{Files, pair};
     use super::*;
@@ -144,7 +138,7 @@ mod tests {
 
         let (cert, key) = pair(2099);
         files.write(&cert, &key);
-        let seen = spawn_blocking(move || told.recv_timeout(15 * INTERVAL));
+        let seen = spawn_blocking(move || told.recv_timeout(Duration::from_secs(30)));
         assert_eq!(seen.await.unwrap(), Ok(Seen::Replaced));
         assert_eq!(certificate.not_after(), 4_070_908_800);
     }
