@@ -3,7 +3,7 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -34,6 +34,8 @@ struct State {
     /// What it speaks TLS with, if it does; may change between connections.
     tls: Mutex<Option<Arc<ServerConfig>>>,
     connections: Mutex<Vec<TcpStream>>,
+    /// Those of them that ended.
+    ended: AtomicUsize,
     stopped: AtomicBool,
 }
 
@@ -104,6 +106,13 @@ impl SocketServer {
         lock(&self.state.requests).clone()
     }
 
+    /// How many connections were made so far, and how many of them are open.
+    pub fn connections(&self) -> (usize, usize) {
+        let ended = self.state.ended.load(Ordering::SeqCst);
+        let made = lock(&self.state.connections).len();
+        (made, made - ended)
+    }
+
     /// Forgets what was received.
     pub fn forget(&self) {
         lock(&self.state.requests).clear();
@@ -130,7 +139,10 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
         }
         let Ok(connection) = connection else { continue };
         let (state, answer) = (Arc::clone(state), Arc::clone(&answer));
-        std::thread::spawn(move || serve(connection, &state, answer.as_ref()));
+        std::thread::spawn(move || {
+            serve(connection, &state, answer.as_ref());
+            state.ended.fetch_add(1, Ordering::SeqCst);
+        });
     }
 }
 

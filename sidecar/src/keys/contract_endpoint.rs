@@ -116,6 +116,7 @@ impl ContractEndpoint {
             credentials: &credentials,
             accept: "application/json",
             known: None,
+            is_last: false,
         };
         self.transport.get(instance, question).await
     }
@@ -146,6 +147,7 @@ impl ContractEndpoint {
             credentials: &[],
             accept: "application/jwk-set+json, application/json",
             known: KnownSet::version_of(known.as_ref(), target),
+            is_last: true,
         };
         let answer = self.transport.get(instance, question).await;
         let answer = answer.map_err(FetchError::JwksTransport)?;

@@ -89,6 +89,7 @@ impl JwksUrl {
             credentials: &[],
             accept: "application/jwk-set+json, application/json",
             known: KnownSet::version_of(known.as_ref(), target),
+            is_last: true,
         };
         let answer = self.transport.get(&instance, question).await?;
         let allowed = jws(&self.algorithms);

@@ -23,6 +23,10 @@ use crate::discovery::Instance;
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 /// From connecting to the last byte: two answers are well inside a tick.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection is kept for another question of the same fetch, which follows at once if there
+/// is one. It is gone before the next fetch, which may be another instance's: ten thousand sidecars that
+/// wait for their tick hold no connection.
+const KEPT: Duration = Duration::from_millis(100);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +62,8 @@ pub(crate) struct Question<'a> {
     pub(crate) accept: &'static str,
     /// The version that is known already.
     pub(crate) known: Option<&'a HeaderValue>,
+    /// Whether nothing else is asked in this fetch: the connection ends with the answer.
+    pub(crate) is_last: bool,
 }
 
 /// The whole answer.
@@ -148,6 +154,9 @@ impl Transport {
         if let Some(known) = question.known {
             request = request.header(header::IF_NONE_MATCH, known);
         }
+        if question.is_last {
+            request = request.header(header::CONNECTION, "close");
+        }
         let mut response = request.send().await?;
         Ok(Answer {
             status: response.status(),
@@ -193,8 +202,8 @@ fn client(
         // Whoever can redirect the fetch, or proxy it, chooses the key.
         .redirect(redirect::Policy::none())
         .no_proxy()
-        // Two requests a minute: a kept connection would only be found stale, and retried.
-        .pool_max_idle_per_host(0)
+        .pool_max_idle_per_host(1)
+        .pool_idle_timeout(KEPT)
         .dns_resolver(Arc::clone(addresses))
         .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
     let client = if *scheme == Scheme::HTTPS {

@@ -32,12 +32,12 @@ const TARGET_SECONDS: f64 = 1.0;
 /// Longer than it takes to open all connections: an idle one is not to be closed meanwhile.
 const REQUEST_TIMEOUT: &str = "120";
 
-/// Whether a sidecar's connections stay open from tick to tick.
+/// Whether a sidecar's connection stays open from tick to tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Connections {
     /// Opened before the tick.
     Open,
-    /// Opened in the tick, one for each of the two requests.
+    /// Opened in the tick for its two requests.
     New,
 }
 
@@ -88,7 +88,7 @@ fn report(connections: Connections, fleet: usize, rounds: &[Tick], settings: &Se
     );
     let how = match connections {
         Connections::Open => "connections open before the tick",
-        Connections::New => "a new connection for each request",
+        Connections::New => "a new connection each",
     };
     println!("{fleet} sidecars, {how}:");
     println!(
@@ -185,22 +185,19 @@ async fn sidecar(
     start: &Barrier,
     connections: Connections,
 ) -> io::Result<()> {
-    let mut open = match connections {
+    let open = match connections {
         Connections::Open => Some(connect(poll.address, number).await?),
         Connections::New => None,
     };
     start.wait().await;
     start.wait().await;
+    let mut stream = match open {
+        Some(stream) => stream,
+        None => connect(poll.address, number).await?,
+    };
     for (request, expected) in [(&poll.key, 200), (&poll.jwks, 304)] {
-        let mut stream = match open.take() {
-            Some(stream) => stream,
-            None => connect(poll.address, number).await?,
-        };
         let (status, _) = exchange(&mut stream, request).await?;
         assert_eq!(status, expected, "a poll");
-        if connections == Connections::Open {
-            open = Some(stream);
-        }
     }
     Ok(())
 }

@@ -1,14 +1,16 @@
 //! How the sidecar gets its key, keeps it and replaces it (contract §1, §4.3, §5.3, §7, §8).
 
 use serde_json::Value;
-use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
+use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
 use tests::keys::SigningType;
+use tests::message::Message;
 use tests::redis_server::free_address;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::Forge;
 use tests::wait;
 
@@ -256,4 +258,61 @@ fn keys_that_cannot_be_fetched_any_more_are_trusted_for_a_while_and_then_say_so(
     let _again = FakeAuthServer::serving_on(address, &forge.trusted().served());
     let sidecar = sidecar.ready();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}
+
+/// Serves the keys of `auth_server`, and counts who connects.
+fn counting(auth_server: &AuthServer) -> SocketServer {
+    let set = auth_server.anonymous().get("/.well-known/jwks.json").body;
+    let key = auth_server.anonymous().get(SECRET_KEY).body;
+    SocketServer::start(move |request: &Message| {
+        let link = "Link: </auth/.well-known/jwks.json>; rel=\"jwks\"";
+        let asks_for_set = request.target().ends_with(b"jwks.json");
+        let body = if asks_for_set { &set } else { &key };
+        Reply::Bytes(response("200 OK", &[link], body))
+    })
+}
+
+#[test]
+fn both_questions_of_a_fetch_are_asked_on_one_connection_which_ends_with_it() {
+    let (service, auth_server) = (EchoService::start(), AuthServer::start());
+    let counting = counting(&auth_server);
+    let sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", counting.address()))
+        .flags(["--refresh-cron", "0 0 0 1 1 *"])
+        .start()
+        .ready();
+    let asked = counting.requests();
+    assert_eq!(asked.len(), 2, "the key and the key set");
+    assert_eq!(asked[1].header("connection"), ["close"]);
+    wait::until("the connection to be closed", || {
+        (counting.connections() == (1, 0)).then_some(())
+    });
+    drop(sidecar);
+
+    // And the next fetch makes its own.
+    let _sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", counting.address()))
+        .flags(EVERY_SECOND)
+        .start()
+        .ready();
+    wait::until("two more fetches", || {
+        (counting.requests().len() >= 6).then_some(())
+    });
+    wait::until("a connection for each", || {
+        let (requests, (made, _)) = (counting.requests().len(), counting.connections());
+        (requests == 2 * made).then_some(())
+    });
+}
+
+#[test]
+fn a_connection_on_which_nothing_else_is_asked_does_not_stay_open() {
+    let (forge, service) = (Forge::new(SigningType::Ecdsa), EchoService::start());
+    let key = forge.trusted().served();
+    let nameless = SocketServer::start(move |_: &Message| key_answer(&key));
+    let _sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", nameless.address()))
+        .flags(ECDSA)
+        .flags(["--refresh-cron", "0 0 0 1 1 *"])
+        .start()
+        .ready();
+    wait::until("the connection to be closed", || {
+        (nameless.connections() == (1, 0)).then_some(())
+    });
 }

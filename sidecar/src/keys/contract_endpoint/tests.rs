@@ -58,7 +58,7 @@ fn source_of(address: SocketAddr, signing_type: SigningType) -> ContractEndpoint
 
 fn answer(status: &str, body: &str) -> String {
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }
 
 fn envelope(data: &str) -> String {
