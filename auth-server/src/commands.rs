@@ -9,16 +9,14 @@ pub(crate) mod user;
 use std::io::Write;
 
 use process::exit::Failure;
+use process::output;
 
 /// For a person, on standard error, beside a result that says less.
 fn remark(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A command's result, on standard output: the only thing that ever stands there.
+/// A command's result, with the end of its last line.
 fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{text}")
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::Software(format!("standard output: {error}")))
+    output::print(&format!("{text}\n"))
 }

@@ -3,11 +3,11 @@
 //! The attacks are put before the very rules that `serve` would judge by, with keys made for the purpose;
 //! what should become of each is worked out from the settings, not asked of the rules.
 
-use std::io::Write;
 use std::time::SystemTime;
 
 use process::clock::unix_seconds;
 use process::exit::Failure;
+use process::output;
 
 use crate::cli::ServeArgs;
 use crate::config::Config;
@@ -37,8 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     // The file may not hold the secret itself: what is printed is to be a usable one.
     let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
     let text = warnings + &text + secret.unwrap_or_default() + &report.to_string();
-    // A reader who has seen enough may close the pipe.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    output::print(&text)?;
     report.verdict()
 }
 

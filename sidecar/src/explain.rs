@@ -3,7 +3,7 @@
 //! Asked of a running sidecar (`POST /explain` on its admin port, which answers loopback peers
 //! only), or worked out here from settings and a key file.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use pingora::http::RequestHeader;
 use process::admin_client;
 use process::clock::unix_seconds;
 use process::exit::Failure;
+use process::output;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::{Admission, RequestHead, Wire};
@@ -289,9 +290,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     } else {
         explanation.to_string()
     };
-    // A reader who has seen enough may close the pipe.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    output::print(&text)
 }
 
 /// What no client would send as a target is a slip of the command line (RFC 9112 §3.2).

@@ -1,6 +1,6 @@
 //! What both programs do alike as processes: command line and configuration file, secret files,
 //! files of our own, TLS certificates, logs, health, admin port, listeners, signals, looks at
-//! files, exit codes.
+//! files, what a command prints, exit codes.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
@@ -16,6 +16,7 @@ pub mod histogram;
 pub mod listener;
 mod log_lines;
 pub mod looks;
+pub mod output;
 pub mod private_file;
 pub mod secret_file;
 pub mod signals;

@@ -1,5 +1,9 @@
 //! Bad flags and configuration (lesson D29): one line that names the flag, exit 64 or 78.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::free_address;
@@ -343,5 +347,55 @@ fn healthcheck_asks_the_admin_port() {
             &["healthcheck", "--admin-listen", &address],
         );
         assert_eq!(end.code, Some(code), "{}", end.stderr);
+    }
+}
+
+/// How a command ends whose standard output is `stdout`, and what it complains of.
+fn end_with(program: Program, words: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
+    let mut command = Command::new(program.path());
+    command.args(words).env_clear().stdin(Stdio::piped());
+    let mut child = command
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdin = child.stdin.take().unwrap();
+    (&stdin).write_all(b"not.a.token\n").unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), complaint)
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    let served = SigningKey::generate(SigningType::Ecdsa).served();
+    std::fs::write(&key, served).unwrap();
+    let key = key.display().to_string();
+    let check = [&["check"], &SIDECAR[1..]].concat();
+    let inspect = [
+        "token",
+        "inspect",
+        "--signing-type=ecdsa",
+        "--key-file",
+        &key,
+    ];
+    for (program, words) in [
+        (Program::AuthServer, &inspect[..]),
+        (Program::AuthServer, &["check"]),
+        (Program::Sidecar, &check),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(end_with(program, words, writer), (Some(0), String::new()));
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let (code, complaint) = end_with(program, words, full);
+        assert_eq!(code, Some(70), "{complaint}");
+        assert!(
+            complaint.starts_with("error: standard output: "),
+            "{complaint}"
+        );
     }
 }
