@@ -207,6 +207,39 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 }
 
 #[test]
+fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
+    let (authority, clients, others) = (Authority::new(), Authority::new(), Authority::new());
+    let (server, forge) = (
+        authority.issue_server(&["127.0.0.1"]),
+        Forge::new(SigningType::Ecdsa),
+    );
+    let tls = server.serving(Some(&clients.file()));
+    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let home = tempfile::tempdir().unwrap();
+    let (cert, key) = (home.path().join("cert"), home.path().join("key"));
+    let put = |client: Certificate| {
+        std::fs::copy(client.cert, &cert).unwrap();
+        std::fs::copy(client.key, &key).unwrap();
+    };
+    put(clients.issue_client());
+    let url = format!("https://{}/auth", auth_server.address());
+    let service = EchoService::start();
+    let sidecar = plan_of(&service, &url, &trusting(&authority))
+        .flags(["--auth-client-cert", cert.to_str().unwrap()])
+        .flags(["--auth-client-key", key.to_str().unwrap()])
+        .start()
+        .ready();
+
+    auth_server.now_shows(server.serving(Some(&others.file())));
+    refused_for(&sidecar, &auth_server, "key not fetched");
+    put(others.issue_client());
+    let before = auth_server.retrievals().len();
+    wait::until("a fetch", || {
+        (auth_server.retrievals().len() > before).then_some(())
+    });
+}
+
+#[test]
 fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
     use std::os::unix::fs::PermissionsExt;
 
