@@ -16,6 +16,7 @@ use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::access_log::AccessLog;
 use process::command_line::shown::{displayed, each_displayed, word};
+use process::listener::ip_address_and_port;
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
 use serde::Serialize;
@@ -69,7 +70,8 @@ pub(crate) struct ServeArgs {
         long,
         env = "POSTERN_LISTEN",
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:9000"
+        default_value = "127.0.0.1:9000",
+        value_parser = ip_address_and_port
     )]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]
@@ -80,7 +82,8 @@ pub(crate) struct ServeArgs {
         long,
         env = "POSTERN_ADMIN_LISTEN",
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:9001"
+        default_value = "127.0.0.1:9001",
+        value_parser = ip_address_and_port
     )]
     pub(crate) admin_listen: SocketAddr,
     /// Path in front of every route; may be empty
@@ -257,7 +260,8 @@ pub(crate) struct HealthcheckArgs {
         long,
         env = "POSTERN_ADMIN_LISTEN",
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:9001"
+        default_value = "127.0.0.1:9001",
+        value_parser = ip_address_and_port
     )]
     pub(crate) admin_listen: SocketAddr,
 }

@@ -7,6 +7,7 @@ mod serve_args;
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
+use process::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
 pub(crate) use serve_args::ServeArgs;
@@ -45,6 +46,7 @@ pub(crate) struct AdminArgs {
         long,
         env = "POSTERN_ADMIN_LISTEN",
         default_value = "127.0.0.1:8081",
+        value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]
     pub(crate) admin_listen: SocketAddr,

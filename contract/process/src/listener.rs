@@ -14,6 +14,15 @@ const BACKLOG: i32 = 16_384;
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The value of a flag that says where to listen.
+///
+/// # Errors
+/// What is expected, in the place of what the parser missed.
+pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080")
+}
+
 /// A listening socket, already non-blocking as both tokio and Pingora want it.
 ///
 /// # Errors

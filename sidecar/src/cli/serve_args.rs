@@ -12,6 +12,7 @@ use clap::{ArgAction, ArgGroup, Args};
 use contract::signing_type::SigningType;
 use http::uri::Authority;
 use process::command_line::shown::{displayed_if_any, word};
+use process::listener::ip_address_and_port;
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
 use serde::{Serialize, Serializer};
@@ -424,11 +425,6 @@ fn host_name(text: &str) -> Result<String, String> {
 }
 
 /// Not a name: which address of several would it be?
-fn ip_address_and_port(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080".to_owned())
-}
-
 /// A value of the command line that is shown nowhere.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) Zeroizing<String>);

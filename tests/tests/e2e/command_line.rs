@@ -89,6 +89,11 @@ fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
             "--admin-listen",
         ),
         (
+            &["serve", "--listen", "localhost:9000"],
+            &[USAGE, CONFIG],
+            "IP address",
+        ),
+        (
             &["serve", "--context-path", "auth"],
             &[USAGE, CONFIG],
             "--context-path",
