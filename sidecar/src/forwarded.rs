@@ -1,18 +1,19 @@
-//! What the service is told about the client's connection: `X-Forwarded-For`, `-Proto`, `-Host`, and
-//! `Forwarded` (RFC 7239).
+//! What the service is told about the client's connection: `X-Forwarded-For`, `-Proto`, and `Forwarded`
+//! (RFC 7239). No `X-Forwarded-Host` is added: the service gets the client's `Host` as it was.
 //!
 //! They are for logs and links. Nothing here, and nothing that a client writes into them, decides
 //! whether a request is let through.
 
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use contract::cgi_name::cgi_equal;
 use http::{HeaderName, HeaderValue, header};
 use pingora::http::RequestHeader;
+use pingora::{ErrorType, OrErr};
 
-const FOR: &str = "X-Forwarded-For";
-const PROTO: &str = "X-Forwarded-Proto";
-const HOST: &str = "X-Forwarded-Host";
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Whose word counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -55,49 +56,32 @@ impl ForwardedPolicy {
 fn append(request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
     if let Some(address) = client.address {
         let address = address.to_canonical().to_string();
-        let so_far = joined(request, FOR);
-        request.insert_header(FOR, with(so_far, &address)?)?;
+        let all = joined(request, &FOR, &address)?;
+        request.insert_header("X-Forwarded-For", all)?;
         if request.headers.contains_key(header::FORWARDED) {
-            let so_far = joined(request, header::FORWARDED.as_str());
             let ours = format!("for={};proto={}", quoted(&address), client.scheme());
-            request.insert_header("Forwarded", with(so_far, &ours)?)?;
+            let all = joined(request, &header::FORWARDED, &ours)?;
+            request.insert_header("Forwarded", all)?;
         }
     }
-    if !request.headers.contains_key("x-forwarded-proto") {
-        request.insert_header(PROTO, HeaderValue::from_static(client.scheme()))?;
-    }
-    if !request.headers.contains_key("x-forwarded-host")
-        && let Some(host) = host(request)
-    {
-        request.insert_header(HOST, host)?;
+    if !request.headers.contains_key(&PROTO) {
+        let scheme = HeaderValue::from_static(client.scheme());
+        request.insert_header("X-Forwarded-Proto", scheme)?;
     }
     Ok(())
 }
 
-fn host(request: &RequestHeader) -> Option<HeaderValue> {
-    let field = request.headers.get(header::HOST).cloned();
-    field.or_else(|| HeaderValue::from_str(request.uri.authority()?.as_str()).ok())
-}
-
-/// All fields of the name as one list (RFC 9110 §5.3).
-fn joined(request: &RequestHeader, name: &str) -> Vec<u8> {
-    let fields: Vec<&[u8]> = request
-        .headers
-        .get_all(name.to_ascii_lowercase())
-        .into_iter()
-        .map(|field| field.as_bytes())
-        .filter(|field| !field.is_empty())
-        .collect();
-    fields.join(&b", "[..])
-}
-
-fn with(mut so_far: Vec<u8>, ours: &str) -> pingora::Result<HeaderValue> {
-    use pingora::OrErr;
-    if !so_far.is_empty() {
-        so_far.extend_from_slice(b", ");
+/// All fields of the name as one list (RFC 9110 §5.3), and `ours` after them.
+fn joined(request: &RequestHeader, name: &HeaderName, ours: &str) -> pingora::Result<HeaderValue> {
+    let fields = request.headers.get_all(name).into_iter();
+    let mut all = Vec::with_capacity(ours.len());
+    for field in fields.filter(|field| !field.is_empty()) {
+        all.extend_from_slice(field.as_bytes());
+        all.extend_from_slice(b", ");
     }
-    so_far.extend_from_slice(ours.as_bytes());
-    HeaderValue::from_bytes(&so_far).or_err(pingora::ErrorType::InvalidHTTPHeader, "forwarded")
+    all.extend_from_slice(ours.as_bytes());
+    HeaderValue::from_maybe_shared(Bytes::from(all))
+        .or_err(ErrorType::InvalidHTTPHeader, "forwarded")
 }
 
 /// An IPv6 address has colons, which need quotes and brackets (RFC 7239 §6).
@@ -171,7 +155,7 @@ mod tests {
         for (fields, expected) in [
             (
                 &[][..],
-                "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Host: a:1 | X-Forwarded-Proto: http",
+                "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Proto: http",
             ),
             (
                 &[
@@ -186,7 +170,7 @@ mod tests {
             (
                 &[("Forwarded", "for=203.0.113.7")],
                 "Forwarded: for=203.0.113.7, for=10.0.0.7;proto=http | X-Forwarded-For: 10.0.0.7 | \
-                 X-Forwarded-Host: a:1 | X-Forwarded-Proto: http",
+                 X-Forwarded-Proto: http",
             ),
         ] {
             assert_eq!(sent(ForwardedPolicy::Append, PLAIN, fields), expected);
@@ -215,7 +199,7 @@ mod tests {
         ];
         assert_eq!(
             sent(ForwardedPolicy::Overwrite, client, &fields),
-            "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Host: a:1 | X-Forwarded-Proto: https"
+            "X-Forwarded-For: 10.0.0.7 | X-Forwarded-Proto: https"
         );
     }
 

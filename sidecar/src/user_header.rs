@@ -61,13 +61,15 @@ const RESERVED: [&str; 21] = [
 ];
 /// Whole families of them.
 const RESERVED_PREFIXES: [&str; 3] = ["access-control-", "proxy-", "sec-"];
+/// Of such a family, and yet the user: services behind other proxies expect it there.
+const FORWARDED_USER: [&str; 2] = ["x-forwarded-user", "x-forwarded-preferred-username"];
 
 fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
         || RESERVED_PREFIXES
             .iter()
             .any(|family| name.starts_with(family))
-        || forwarded::is_about_the_client(name)
+        || (forwarded::is_about_the_client(name) && !FORWARDED_USER.contains(&name))
 }
 
 impl UserHeader {
@@ -337,7 +339,6 @@ mod tests {
             "Proxy-Connection",
             "Forwarded",
             "X-Forwarded-For",
-            "X-Forwarded-User",
             "X-Real-IP",
             "True-Client-IP",
             "Verified-Ticket",
@@ -345,7 +346,13 @@ mod tests {
             let refused = UserHeader::new(name, 1);
             assert_eq!(refused, Err(UserHeaderNameError::Reserved), "{name}");
         }
-        for name in ["X-User", "X-Auth-Request-User", "Remote-User", "Security"] {
+        for name in [
+            "X-User",
+            "X-Auth-Request-User",
+            "X-Forwarded-User",
+            "Remote-User",
+            "Security",
+        ] {
             assert!(UserHeader::new(name, 1).is_ok(), "{name}");
         }
     }

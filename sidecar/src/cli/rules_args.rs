@@ -116,7 +116,7 @@ pub(crate) struct RulesArgs {
     #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
     pub(crate) reuse_after_body: bool,
 
-    /// What becomes of X-Forwarded-For, -Proto, -Host and Forwarded: the client's address is appended,
+    /// What becomes of X-Forwarded-For, -Proto and Forwarded: the client's address is appended,
     /// everything a client says is overwritten – any other X-Forwarded-*, X-Real-IP, X-Client-IP and the
     /// like are removed –, or nothing is touched
     #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
