@@ -24,8 +24,6 @@ end
 /// Which tokens to send.
 #[derive(Debug, Clone, Copy)]
 pub enum Tokens<'a> {
-    /// None.
-    None,
     /// The same one each time.
     One(&'a str),
     /// Each line of this file once.
@@ -69,7 +67,6 @@ pub fn run(
     ]);
     let url = format!("http://{address}{path}");
     command = match tokens {
-        Tokens::None => command.arguments([url]),
         Tokens::One(token) => {
             let field = format!("--header=Authorization: Bearer {token}");
             command.arguments([field, url])

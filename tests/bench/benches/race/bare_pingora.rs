@@ -28,6 +28,7 @@ impl ProxyHttp for BareProxy {
 pub(crate) fn serve(listen: &str, upstream: SocketAddr) {
     let conf = ServerConf {
         threads: 1,
+        work_stealing: false,
         fast_timeout_to_tokio_threshold_seconds: Some(0),
         ..ServerConf::default()
     };

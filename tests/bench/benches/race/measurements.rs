@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::cpu::{self, microseconds_each};
-use bench::keep_alive::{KeepAlive, get, get_with_token};
+use bench::keep_alive::{KeepAlive, get_with_token};
 use bench::load::{OpenLoop, each_once};
 use bench::settings::Settings;
 use bench::wrk::{self, Tokens};
@@ -123,8 +123,8 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
             let new = (work == Work::Fresh && who == Who::Sidecar).then(|| field.sidecar(&[]));
             let running = new.as_ref().unwrap_or(running);
             let (tokens, request) = match work {
-                Work::Plain => (Tokens::None, get(PATH, &[])),
-                Work::Repeated => (Tokens::One(token), get_with_token(PATH, token)),
+                // Who looks at no token carries it all the same: a load is compared with itself.
+                Work::Plain | Work::Repeated => (Tokens::One(token), get_with_token(PATH, token)),
                 Work::Fresh => (
                     Tokens::Each(field.fresh_tokens.path()),
                     get_with_token(PATH, token),

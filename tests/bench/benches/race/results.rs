@@ -40,7 +40,7 @@ impl Who {
 /// What a contestant has to do for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
-    /// Forward it.
+    /// Forward it, its token unread.
     Plain,
     /// Verify the token that it saw a moment ago.
     Repeated,
@@ -51,7 +51,7 @@ pub(crate) enum Work {
 impl Work {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Plain => "no token",
+            Self::Plain => "token not looked at",
             Self::Repeated => "repeated token",
             Self::Fresh => "fresh token each time",
         }
