@@ -33,6 +33,10 @@ const WORKERS: usize = 2;
 const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(2);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// An answer makes some hundred allocations, nearly all of them within axum and hyper.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     finish(run())
 }
