@@ -3,6 +3,7 @@
 use bench::statistics::Summary;
 
 use crate::results::{Results, Who, Work};
+use crate::tokens::Bad;
 
 /// A target.
 pub(crate) struct Target {
@@ -142,12 +143,13 @@ fn flat(results: &Results) -> [Target; 2] {
 
 fn refusals(results: &Results) -> Vec<Target> {
     let fresh = results.cpu_of(Work::Fresh, Who::Sidecar);
-    let needs_signature = |kind| matches!(kind, crate::tokens::Bad::Forged);
+    let needs_signature = |kind| matches!(kind, Bad::Forged | Bad::Expired);
     results
         .refusals
         .iter()
         .map(|(kind, rounds)| {
-            // A forged signature has to be computed to be refused: shown, and held to nothing tighter.
+            // No claim is read, and so no `exp`, before the signature is known to be good: shown, and
+            // held to nothing tighter than a token that is let through.
             let limit = if needs_signature(*kind) { 1.0 } else { 0.5 };
             let work = format!("refusal: {}, CPU", kind.description());
             ratio(work, "a fresh good token", limit, rounds, fresh)
