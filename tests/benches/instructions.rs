@@ -4,7 +4,7 @@
 //! grew by more than the tolerance of `data/instructions.toml` fails. System calls are not counted,
 //! and cryptography runs without the newest vector instructions, which valgrind does not know.
 //!
-//! `make bench-instructions` builds the sidecar with its symbols first and names it in
+//! `make bench-instructions` builds the sidecar as it is released and names it in
 //! `POSTERN_BENCH_SIDECAR`.
 #![expect(
     clippy::print_stdout,

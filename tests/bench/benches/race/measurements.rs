@@ -139,7 +139,20 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
             // With tokens that run out, the loop ends before wrk's clock does.
             rates.extend((work != Work::Fresh).then_some(seen.rate));
         }
+        results.signature.push(signature_check(field, settings));
     }
+}
+
+/// In this process: the part of a new token that only a quicker library could make cheaper.
+fn signature_check(field: &Field, settings: &Settings) -> f64 {
+    let check = field.issuer.signature_check();
+    let count = settings.amount(5000, 50);
+    let before = cpu::time_of(std::process::id());
+    for _ in 0..count {
+        check();
+    }
+    let spent = cpu::time_of(std::process::id()) - before;
+    microseconds_each(spent, count as u64)
 }
 
 /// The contestant on one processor, who asks and who answers on the others: with so little to do, chance

@@ -38,7 +38,9 @@ pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settin
 }
 
 fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
-    text.push_str("| Sidecar's work | against | target | reached | |\n|---|---|---|---|---|\n");
+    text.push_str(
+        "| Sidecar's work | against | target | reached | | Pingora alone |\n|---|---|---|---|---|---|\n",
+    );
     for target in targets {
         let Target {
             work,
@@ -46,8 +48,10 @@ fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
             limit,
             unit,
             reached,
+            floor,
         } = target;
         let reached = reached.map_or_else(|| "–".to_owned(), |summary| format!("{summary}{unit}"));
+        let floor = floor.map_or_else(String::new, |summary| format!("{summary}{unit}"));
         let verdict = if settings.smoke {
             "–"
         } else {
@@ -55,7 +59,7 @@ fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
         };
         let _ = writeln!(
             text,
-            "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} |"
+            "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} | {floor} |"
         );
     }
     text.push('\n');
@@ -76,6 +80,11 @@ fn cpu_table(text: &mut String, results: &Results) {
             cell(rates.map_or(&[], Vec::as_slice), 0),
         );
     }
+    let _ = writeln!(
+        text,
+        "| one RS256 signature check, nothing else | aws-lc | {} | |",
+        cell(&results.signature, 1)
+    );
     for (kind, cpu) in &results.refusals {
         let _ = writeln!(
             text,

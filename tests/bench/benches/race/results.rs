@@ -66,6 +66,8 @@ pub(crate) type Rounds = Vec<f64>;
 pub(crate) struct Results {
     /// CPU µs for a request, closed loop, 32 connections.
     pub(crate) cpu: BTreeMap<(Work, Who), Rounds>,
+    /// CPU µs to check one RS256 signature with aws-lc, nothing else.
+    pub(crate) signature: Rounds,
     /// Requests a second in the same loop.
     pub(crate) rate: BTreeMap<(Work, Who), Rounds>,
     /// p50 in µs with one connection, repeated token.
@@ -87,6 +89,18 @@ pub(crate) struct Results {
 impl Results {
     pub(crate) fn cpu_of(&self, work: Work, who: Who) -> &[f64] {
         self.cpu.get(&(work, who)).map_or(&[], Vec::as_slice)
+    }
+
+    /// CPU µs that no code of the sidecar's gets below, round by round.
+    pub(crate) fn floor(&self, work: Work) -> Rounds {
+        let bare = self.cpu_of(Work::Plain, Who::Pingora);
+        match work {
+            Work::Plain | Work::Repeated => bare.to_vec(),
+            Work::Fresh => {
+                let both = bare.iter().zip(&self.signature);
+                both.map(|(bare, signature)| bare + signature).collect()
+            }
+        }
     }
 
     /// What a contestant adds to the time of a direct call, round by round.

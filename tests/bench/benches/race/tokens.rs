@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::thread;
 
+use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::keys::VerificationKey;
@@ -103,6 +104,21 @@ impl Issuer {
     /// A good token; each number makes another one.
     pub(crate) fn token(&self, number: usize) -> String {
         self.signed(&self.input(number, LIFETIME))
+    }
+
+    /// Checks the signature of one token each time it is called, with the library that the sidecar
+    /// uses and a key that is parsed already.
+    pub(crate) fn signature_check(&self) -> impl Fn() {
+        let (token, public_key) = (self.token(0), self.key.public_der());
+        let key = ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key);
+        let key = key.expect("an RSA key");
+        let (signed, signature) = token.rsplit_once('.').expect("a token");
+        let signature = URL_SAFE_NO_PAD.decode(signature).expect("a signature");
+        let signed = signed.to_owned();
+        move || {
+            key.verify_sig(signed.as_bytes(), &signature)
+                .expect("a good signature");
+        }
     }
 
     fn bad(&self, kind: Bad, number: usize) -> String {
