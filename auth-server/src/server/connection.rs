@@ -59,11 +59,16 @@ impl Serving {
         let stream = WriteDeadline::new(stream, self.request_timeout);
         match self.tls.clone() {
             None => serve(stream, peer, self).await,
-            Some(tls) => match self.handshake(&tls, stream).await {
-                Ok(Greeting::Tls(stream)) => serve(*stream, peer, self).await,
-                Ok(Greeting::Plain(stream)) => self.refuse_plain(stream, peer).await,
-                Err(error) => debug!(%error, %peer, "no TLS connection"),
-            },
+            // Boxed, or each plain connection would have room for this too.
+            Some(tls) => Box::pin(self.serve_over(tls, stream, peer)).await,
+        }
+    }
+
+    async fn serve_over(self, tls: TlsAcceptor, stream: Socket, peer: IpAddr) {
+        match self.handshake(&tls, stream).await {
+            Ok(Greeting::Tls(stream)) => serve(*stream, peer, self).await,
+            Ok(Greeting::Plain(stream)) => self.refuse_plain(stream, peer).await,
+            Err(error) => debug!(%error, %peer, "no TLS connection"),
         }
     }
 
@@ -155,7 +160,7 @@ where
             let _ = stream.write_all(&rejection_on_the_wire(rejection)).await;
         }
     }
-    linger(stream).await;
+    Box::pin(linger(stream)).await;
 }
 
 /// After chunks nobody looks at the next head as it arrives (`request_heads`), so there is none.
