@@ -82,7 +82,7 @@ impl ClientStream {
         }
     }
 
-    /// Tells whose answers are written from now on: a request's, or Pingora's own.
+    /// Tells whose answers are written from now on: a request's, or Pingora's own. Nobody tells on HTTP/2.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
         if !handling {
@@ -90,8 +90,11 @@ impl ClientStream {
         }
     }
 
+    /// Never on HTTP/2: there a write may begin anywhere within the body of an answer.
     fn is_own_refusal(&self, written: &[u8]) -> bool {
-        !self.handling.load(Ordering::Relaxed) && written.starts_with(OWN_REFUSAL)
+        !self.is_http_2
+            && !self.handling.load(Ordering::Relaxed)
+            && written.starts_with(OWN_REFUSAL)
     }
 
     /// Reads until it is clear whether the connection begins as one of HTTP/2. A single byte that does
@@ -285,6 +288,17 @@ mod tests {
         let (mut stream, client) = connection(1024);
         stream.set_handling(true);
         stream.write_all(PINGORAS).await.unwrap();
+        drop(stream);
+        assert_eq!(received(client).await.as_bytes(), PINGORAS);
+    }
+
+    #[tokio::test]
+    async fn http_2_passes_whatever_a_write_begins_with() {
+        let (mut stream, mut client) = connection(1024);
+        client.write_all(HTTP_2_PREFACE).await.unwrap();
+        assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
+        stream.write_all(PINGORAS).await.unwrap();
+        stream.flush().await.unwrap();
         drop(stream);
         assert_eq!(received(client).await.as_bytes(), PINGORAS);
     }

@@ -8,6 +8,7 @@ use tests::h2_client::{Fate, FrameClient, H2Client, header_block};
 use tests::h2_service::{H2Service, TRAILER};
 use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::socket_server::response;
 use tests::stack::ForgedStack;
 use tests::wait;
 
@@ -197,6 +198,24 @@ fn a_large_body_passes_whole_in_both_directions_and_so_do_many_at_once() {
             scope.spawn(|| echoed(512 * 1024));
         }
     });
+}
+
+/// Of HTTP/1.1 the sidecar tells Pingora's refusals by how a write begins. A write of HTTP/2 begins in the
+/// middle of a body: with each of these prefixes at another byte of what the body repeats.
+#[test]
+fn a_body_that_looks_like_a_refusal_passes_whole() {
+    const REFUSAL: &[u8] = b"HTTP/1.1 400 ";
+    let stack = stack();
+    let client = H2Client::connect(stack.sidecar.address());
+    for prefix in 0..REFUSAL.len() {
+        let body = [&vec![b'.'; prefix], &*REFUSAL.repeat(1000)].concat();
+        stack
+            .service
+            .answers(response("200 OK", &["X-Echo-Service: 1"], &body));
+        let request = client.request("GET", "/orders/public/x", &[]);
+        let answer = client.send(request, b"").unwrap();
+        assert!(answer.body == body, "behind {prefix} bytes");
+    }
 }
 
 #[test]
