@@ -168,8 +168,11 @@ fn misjudged(explanation: &Value, token: &IssuerToken) -> Option<String> {
             .is_array()
             .then(|| "a head is shown".to_owned());
     }
-    let head = explanation["head"].as_array()?.iter();
+    let Some(head) = explanation["head"].as_array() else {
+        return Some("no head is shown".to_owned());
+    };
     let users: Vec<Value> = head
+        .iter()
         .filter_map(|line| line.as_str()?.strip_prefix("X-Current-User: "))
         .map(|user| serde_json::from_str(user).unwrap_or_default())
         .collect();
