@@ -115,7 +115,7 @@ proptest! {
 #[test]
 fn a_token_with_any_byte_changed_is_refused() {
     let mut forge = Forge::new(Algorithm::RS256);
-    for algorithm in Algorithm::ASYMMETRIC.into_iter().chain([Algorithm::HS256]) {
+    for algorithm in Algorithm::VERIFIED {
         forge = forge.meant_for(algorithm);
         let (keys, token) = (key_set(&forge), forge.token(NOW, &json!({})).into_bytes());
         assert!(verify(&keys, &bearing(&token)).is_ok());

@@ -95,8 +95,8 @@ pub enum Family {
 }
 
 impl Algorithm {
-    /// Those that verifiers can be told to accept from another issuer.
-    pub const ASYMMETRIC: [Self; 9] = [
+    /// All that one of the programs verifies.
+    pub const VERIFIED: [Self; 10] = [
         Self::RS256,
         Self::RS384,
         Self::RS512,
@@ -106,7 +106,14 @@ impl Algorithm {
         Self::ES256,
         Self::ES384,
         Self::EdDSA,
+        Self::HS256,
     ];
+
+    /// Those that verifiers can be told to accept from another issuer.
+    pub const ASYMMETRIC: [Self; 9] = {
+        let [asymmetric @ .., _hs256] = Self::VERIFIED;
+        asymmetric
+    };
 
     /// As it stands in a token's header.
     pub const fn name(self) -> &'static str {
