@@ -93,7 +93,6 @@ fn quoted(address: &str) -> String {
     }
 }
 
-/// By prefix, because no list of what services believe is complete.
 fn strip(request: &mut RequestHeader) {
     let theirs: Vec<HeaderName> = request
         .headers
@@ -109,20 +108,24 @@ fn strip(request: &mut RequestHeader) {
 /// Whether services take a field of this name for the client's address or the way it came. Look-alikes
 /// too: a CGI-style service cannot tell them apart.
 pub(crate) fn is_about_the_client(name: &str) -> bool {
+    /// By how they begin and end, because no list of what services believe is complete.
     const FAMILY: &str = "x-forwarded-";
-    const NAMES: [&str; 7] = [
+    /// `X-`, `True-`, `Proxy-`, `WL-Proxy-`, `Fastly-`, …
+    const ENDING: &str = "-client-ip";
+    const NAMES: [&str; 6] = [
+        "client-ip",
         "forwarded",
         "x-forwarded",
+        "x-original-forwarded-for",
         "x-real-ip",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "true-client-ip",
         "cf-connecting-ip",
     ];
+    let begins = name.get(..FAMILY.len());
+    let end_at = name.len().checked_sub(ENDING.len());
+    let ends = end_at.and_then(|at| name.get(at..));
     NAMES.iter().any(|known| cgi_equal(name, known))
-        || name
-            .get(..FAMILY.len())
-            .is_some_and(|start| cgi_equal(start, FAMILY))
+        || begins.is_some_and(|begins| cgi_equal(begins, FAMILY))
+        || ends.is_some_and(|ends| cgi_equal(ends, ENDING))
 }
 
 #[cfg(test)]
@@ -196,6 +199,15 @@ mod tests {
             ("X-Client-IP", "203.0.113.7"),
             ("X_Client_Ip", "203.0.113.7"),
             ("True-Client-IP", "203.0.113.7"),
+            ("X-Cluster-Client-IP", "203.0.113.7"),
+            ("Client-IP", "203.0.113.7"),
+            ("CLIENT_IP", "203.0.113.7"),
+            ("Proxy-Client-IP", "203.0.113.7"),
+            ("WL-Proxy-Client-IP", "203.0.113.7"),
+            ("Wl.Proxy_Client.Ip", "203.0.113.7"),
+            ("Fastly-Client-IP", "203.0.113.7"),
+            ("X-Original-Forwarded-For", "203.0.113.7"),
+            ("CF-Connecting-IP", "203.0.113.7"),
         ];
         assert_eq!(
             sent(ForwardedPolicy::Overwrite, client, &fields),
@@ -204,8 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn what_only_begins_alike_is_left_alone() {
-        for name in ["X-Forwarding", "X-Forward-For", "X-Client", "Forwarded-By"] {
+    fn what_only_looks_alike_is_left_alone() {
+        for name in [
+            "X-Forwarding",
+            "X-Forward-For",
+            "X-Client",
+            "Forwarded-By",
+            "Client-IP-Version",
+            "XClient-IP",
+            "X-Original-URL",
+        ] {
             let fields = [(name, "1")];
             let sent = sent(ForwardedPolicy::Overwrite, PLAIN, &fields);
             assert!(sent.contains(name), "{sent}");
