@@ -32,7 +32,7 @@ pub(super) fn attack(args: &ServeArgs, config: &Config, now: i64) -> Result<Outc
     let table = TokenTable::load().map_err(|error| broken(&error))?;
     let mut outcome = Outcome::default();
     let mut keys: Option<(Forge, SigningKey)> = None;
-    for algorithm in algorithms(args, &config.key_source) {
+    for algorithm in algorithms(args, &config.key_source)? {
         let (forge, another) = match &keys {
             Some((forge, another)) => (forge.meant_for(algorithm), another.meant_for(algorithm)),
             None => (Forge::new(algorithm), SigningKey::generate(algorithm)),
@@ -53,24 +53,26 @@ fn broken(error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Those that tokens may be signed with.
-fn algorithms(args: &ServeArgs, source: &SourceSettings) -> Vec<Algorithm> {
+fn algorithms(args: &ServeArgs, source: &SourceSettings) -> Result<Vec<Algorithm>, Failure> {
     if let SourceSettings::AuthServer(settings) = source {
-        return vec![match settings.signing_type {
+        return Ok(vec![match settings.signing_type {
             SigningType::Rsa => Algorithm::RS256,
             SigningType::Hmac => Algorithm::HS256,
             SigningType::Ecdsa => Algorithm::ES256,
-        }];
+        }]);
     }
-    let allowed = &args.issuer_tokens.algorithms;
-    let is_allowed = |algorithm: &Algorithm| {
-        allowed
-            .iter()
-            .any(|name| name.to_string() == algorithm.name())
-    };
+    let allowed = args.issuer_tokens.algorithms.iter();
+    allowed
+        .map(|algorithm| of_the_forge(&algorithm.to_string()))
+        .collect()
+}
+
+/// One that the forge does not know would otherwise pass without a single attack.
+fn of_the_forge(name: &str) -> Result<Algorithm, Failure> {
     Algorithm::ASYMMETRIC
         .into_iter()
-        .filter(is_allowed)
-        .collect()
+        .find(|algorithm| algorithm.name() == name)
+        .ok_or_else(|| broken(&format!("no key signs with {name}")))
 }
 
 /// How keys may be known that come from there.
@@ -327,4 +329,19 @@ fn targets(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
     let protected = [paths::PROBE].into_iter().filter(|path| !open.holds(path));
     let paths = [USER_DETAILS_PATH].into_iter().chain(protected);
     Ok(paths.map(|path| open.full(path)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_algorithm_that_cannot_be_attacked_is_said_to_be() {
+        for algorithm in Algorithm::ASYMMETRIC {
+            assert_eq!(of_the_forge(algorithm.name()), Ok(algorithm));
+        }
+        for name in ["ES512", "HS256", "", "none"] {
+            assert!(of_the_forge(name).is_err(), "{name}");
+        }
+    }
 }
