@@ -3,6 +3,7 @@
 //! Asked of a running sidecar (`POST /explain` on its admin port, which answers loopback peers
 //! only), or worked out here from settings and a key file.
 
+use std::error::Error;
 use std::io::BufRead;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -25,12 +26,14 @@ use process::clock::unix_seconds;
 use process::exit::Failure;
 use process::output;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::admission::{Admission, RequestHead, Wire};
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
 use crate::fields::nominated;
 use crate::forwarded::Client;
+use crate::keys::answer::{AnswerError, key_string};
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::keys::key_file::{Format, KeyFile};
 use crate::marks::Marking;
@@ -394,18 +397,35 @@ fn of_files(explanation: Explanation) -> Explanation {
     }
 }
 
-/// What the auth server gives: the key of its endpoint, or its JWK Set.
+/// The file holds what the auth server gives.
 fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
     let text = std::fs::read_to_string(file).map_err(|error| unusable(&error))?;
-    let keys = if text.trim_start().starts_with('{') {
-        KeySet::from_jwks(text.as_bytes(), &[signing_type.algorithm()])
-    } else {
-        VerificationKey::parse(signing_type, &text).map(KeySet::nameless)
+    keys_of(signing_type, &text).map_err(|error| unusable(&error))
+}
+
+/// Those of the key endpoint's answer, of its key string alone, or of a JWK Set.
+fn keys_of(signing_type: SigningType, text: &str) -> Result<KeySet, Box<dyn Error>> {
+    // A shared secret is in no key set, and may begin with anything.
+    let may_be_key_set = signing_type != SigningType::Hmac && text.trim_start().starts_with('{');
+    let key = match key_string(StatusCode::OK, text.as_bytes()) {
+        Ok(key) => key,
+        Err(AnswerError::NotAnEnvelope) if may_be_key_set => {
+            let allowed = [signing_type.algorithm()];
+            return Ok(KeySet::from_jwks(text.as_bytes(), &allowed)?);
+        }
+        Err(AnswerError::NotAnEnvelope) => Zeroizing::new(text.to_owned()),
+        Err(AnswerError::Refused { reason, .. }) => {
+            return Err(format!("it holds a refusal ({reason})").into());
+        }
+        Err(error @ AnswerError::NotAString) => return Err(error.into()),
     };
-    keys.map_err(|error| unusable(&error))
+    Ok(KeySet::nameless(VerificationKey::parse(
+        signing_type,
+        &key,
+    )?))
 }
 
 /// Keys and claims of another issuer.
@@ -427,7 +447,40 @@ fn issuer(
 
 #[cfg(test)]
 mod tests {
+    use attacks::keys::{Algorithm, SigningKey};
+    use serde_json::json;
+
     use super::*;
+
+    fn read(signing_type: SigningType, text: &str) -> Result<Vec<String>, String> {
+        let keys = keys_of(signing_type, text).map_err(|error| error.to_string())?;
+        let id = |key: &VerificationKey| key.id().as_str().to_owned();
+        Ok(keys.keys().iter().map(id).collect())
+    }
+
+    #[test]
+    fn a_key_is_read_alone_and_within_the_answer_of_the_endpoint() {
+        let envelope = |success: bool, data: &serde_json::Value| {
+            json!({"success": success, "status": 200, "msg": "", "data": data}).to_string()
+        };
+        let public = SigningKey::generate(Algorithm::ES256).served().to_string();
+        let secret = "{\"a shared secret\": \"may look like JSON\"}";
+        for (signing_type, key) in [
+            (SigningType::Ecdsa, public.as_str()),
+            (SigningType::Hmac, secret),
+        ] {
+            let alone = read(signing_type, key);
+            assert_eq!(alone.as_ref().map(Vec::len), Ok(1), "{signing_type}");
+            let answer = envelope(true, &json!(key));
+            assert_eq!(read(signing_type, &answer), alone, "{signing_type}");
+            let refusal = envelope(false, &json!({"reason": "application_unknown"}));
+            assert_eq!(
+                read(signing_type, &refusal),
+                Err("it holds a refusal (application_unknown)".to_owned())
+            );
+            assert!(read(signing_type, &envelope(true, &json!(1))).is_err());
+        }
+    }
 
     #[test]
     fn a_token_is_never_shown() {

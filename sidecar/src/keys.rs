@@ -1,6 +1,6 @@
 //! The verification keys: what is trusted now, where it comes from, when it is fetched again.
 
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod cache;
 pub(crate) mod contract_endpoint;
 pub(crate) mod current;

@@ -45,8 +45,8 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 
-    /// Ask nobody: judge by the auth server's key in this file, or by its JWK Set, and by the settings
-    /// below, which are those of serve
+    /// Ask nobody: judge by the auth server's key in this file, by what its key endpoint answered or by its
+    /// JWK Set, and by the settings below, which are those of serve
     #[arg(long, group = OFFLINE, conflicts_with_all = ["algorithms", "claim"], value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
