@@ -11,7 +11,8 @@ use http::{HeaderMap, HeaderName, header};
 use crate::host;
 use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
-/// Twice ours: what is past ours gets our answer, what is past this the library's bare 431.
+/// Twice ours: what is past ours gets our answer, what is past this the library's bare 431, which nobody
+/// counts.
 pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
 
 const CONNECTION_SPECIFIC: [HeaderName; 5] = [
@@ -39,7 +40,7 @@ pub(crate) fn check(
     }
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
-    // Two names, and none, are refused before this (`client_stream::bare_refusals`); an odd one is not.
+    // Two names, and none, are refused before this (`client_stream::bare_refusals`); odd bytes are not.
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
     host::check(authority.or(host))
 }

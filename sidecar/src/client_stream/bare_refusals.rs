@@ -1,5 +1,6 @@
-//! Finds the refusals that Pingora writes to an HTTP/2 client by itself: a request that names two hosts,
-//! none, or a user beside one never reaches a filter.
+//! Finds the refusals that Pingora writes to an HTTP/2 client by itself: a request that names two hosts (if
+//! only in another case), none, or a user beside one never reaches a filter. The other bare answer, the 431 of
+//! `h2` (see `http2_head`), is not found.
 //!
 //! They cannot be replaced as those of HTTP/1.1 are, for `h2` counts every byte of a body. But they can be
 //! told apart: a head of `:status: 400` and nothing else. Whatever a filter or the service answers has a

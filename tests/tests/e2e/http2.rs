@@ -10,7 +10,7 @@ use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
-use tests::wait;
+use tests::wait::{self, PATIENCE};
 
 use super::forwarding::stack;
 
@@ -353,6 +353,7 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
         head(&[(":authority", "u@a")]),
         head(&[("host", "u@a")]),
         head(&[("host", "a"), ("host", "a")]),
+        head(&[(":authority", "a"), ("host", "A")]),
         head(&[]),
     ];
     for (index, fields) in heads.iter().enumerate() {
@@ -375,6 +376,40 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
     assert!(matches!(client.fate(103), Fate::Answered(body) if body.contains("reason")));
     assert_eq!(counted(), heads.len());
     assert_eq!(service.requests().len(), 1);
+    // Pingora's patience with one connection.
+    for index in heads.len()..32 {
+        let stream = u32::try_from(2 * index + 201).unwrap();
+        client.head(stream, &head(&[]), true);
+    }
+    assert!(client.is_closed_within(PATIENCE));
+}
+
+/// `h2` answers it before anybody else sees it.
+#[test]
+fn a_head_that_the_library_does_not_take_is_a_bare_431_and_counted_nowhere() {
+    let stack = stack();
+    let client = H2Client::connect(stack.sidecar.address());
+    let part = "a".repeat(30_000);
+    for (parts, answered) in [(3, "431 request_header_too_large"), (5, "431")] {
+        let fields: Vec<_> = (0..parts).map(|_| ("x", &*part)).collect();
+        let request = client.request("GET", "/orders/public/x", &fields);
+        let answer = client.send(request, b"").unwrap();
+        let bare = answer.body.is_empty() && answer.head.headers().is_empty();
+        let told = if bare {
+            answer.head.status().as_str().to_owned()
+        } else {
+            answer.verdict()
+        };
+        assert_eq!(told, answered);
+    }
+    let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+    let refused = "postern_sidecar_requests_total{outcome=\"refused\",reason=";
+    let lines: Vec<_> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(refused))
+        .filter(|line| !line.ends_with(" 0"))
+        .collect();
+    assert_eq!(lines, ["\"request_header_too_large\"} 1"]);
 }
 
 #[test]
