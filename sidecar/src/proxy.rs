@@ -119,9 +119,8 @@ impl AuthProxy {
         let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
             return;
         };
-        stream_end::about(|| told_of(session, marks));
-        let left = ends_at.saturating_sub(unix_now());
-        stream_end::end_in(Duration::from_secs(u64::try_from(left).unwrap_or_default()));
+        let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
+        stream_end::end_in(Duration::from_secs(left), || told_of(session, marks));
     }
 
     /// Prepares a connection for what was just admitted.
@@ -129,8 +128,7 @@ impl AuthProxy {
         let may_be_silent = forward.conversation == Conversation::WebSocket;
         session.set_read_timeout(self.request_body_timeout.filter(|_| !may_be_silent));
         if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
-            stream_end::about(|| told_of(session, marks));
-            stream_end::expect_body(self.request_body_timeout);
+            stream_end::expect_body(self.request_body_timeout, || told_of(session, marks));
         }
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
@@ -351,7 +349,8 @@ impl ProxyHttp for AuthProxy {
     ) -> pingora::Result<()> {
         let is_call = |forward: &Forward| forward.conversation == Conversation::Grpc;
         if session.is_http2() && !ctx.forward.as_ref().is_some_and(is_call) {
-            stream_end::expect_body(self.request_body_timeout.filter(|_| !end_of_stream));
+            let within = self.request_body_timeout.filter(|_| !end_of_stream);
+            stream_end::expect_body(within, || told_of(session, &ctx.marks));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! connections are closed on both sides, of an HTTP/2 connection that stream alone is reset.
 
 use std::cell::{Cell, OnceCell};
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::access_log::Line;
+use crate::access_log::{Line, LoggedPath};
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
 use crate::reports::Reports;
@@ -42,12 +43,23 @@ struct Ends {
 }
 
 /// What the line about the end says of the request: by then it is dropped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) target: Vec<u8>,
     pub(crate) request_id: Option<RequestId>,
     pub(crate) trace_id: Option<TraceId>,
+}
+
+/// A query may hold a token.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = LoggedPath(&self.target);
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("path", &format_args!("{path}"))
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why it ended.
@@ -65,25 +77,31 @@ impl Ends {
     }
 }
 
-/// Has the stream at hand end in `left`, whatever it is doing then.
-pub(crate) fn end_in(left: Duration) {
-    // Far ahead is as good as never, and must not overflow.
-    let end = Instant::now().checked_add(left);
-    // Outside of any request there is nothing to end.
-    let _ = ENDS.try_with(|ends| ends.token.set(end));
+/// Has the stream at hand end in `left`, whatever it is doing then. What `request` it is, is asked only if
+/// there is an end.
+pub(crate) fn end_in(left: Duration, request: impl FnOnce() -> Request) {
+    set(|ends| &ends.token, Some(left), request);
 }
 
 /// Has the request at hand end if no more of its body comes `within` this time; `None` when all of it
 /// has come. For HTTP/2: over HTTP/1.1 Pingora has a time-out, which can be answered.
-pub(crate) fn expect_body(within: Option<Duration>) {
-    let end = within.and_then(|within| Instant::now().checked_add(within));
-    let _ = ENDS.try_with(|ends| ends.body.set(end));
+pub(crate) fn expect_body(within: Option<Duration>, request: impl FnOnce() -> Request) {
+    set(|ends| &ends.body, within, request);
 }
 
-/// Remembers the request at hand, which has an end. Others are not asked what they are.
-pub(crate) fn about(request: impl FnOnce() -> Request) {
+fn set(
+    end: impl FnOnce(&Ends) -> &Cell<Option<Instant>>,
+    within: Option<Duration>,
+    request: impl FnOnce() -> Request,
+) {
+    // Far ahead is as good as never, and must not overflow.
+    let at = within.and_then(|within| Instant::now().checked_add(within));
+    // Outside of any request there is nothing to end.
     let _ = ENDS.try_with(|ends| {
-        ends.request.get_or_init(request);
+        end(ends).set(at);
+        if at.is_some() {
+            ends.request.get_or_init(request);
+        }
     });
 }
 
@@ -194,12 +212,15 @@ mod tests {
         }
     }
 
+    fn never_asked() -> Request {
+        unreachable!("it has no end, or is known already")
+    }
+
     #[tokio::test(start_paused = true)]
     async fn work_that_is_given_up_is_still_known() {
         let work = async {
-            end_in(Duration::from_secs(1));
-            about(|| request("/first"));
-            about(|| request("/second"));
+            end_in(Duration::from_secs(1), || request("/first"));
+            expect_body(Some(Duration::from_secs(2)), never_asked);
             std::future::pending::<()>().await;
         };
         let given_up = GivenUp {
@@ -207,13 +228,12 @@ mod tests {
             request: Some(request("/first")),
         };
         assert_eq!(in_time(work).await, Err(given_up));
-        about(|| unreachable!("outside of any request"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_is_done_in_time_gives_its_result() {
         let work = async {
-            end_in(Duration::from_secs(2));
+            end_in(Duration::from_secs(2), || request("/"));
             tokio::time::sleep(Duration::from_secs(1)).await;
             7
         };
@@ -226,7 +246,7 @@ mod tests {
         let held = Arc::clone(&dropped);
         let work = async move {
             tokio::task::yield_now().await;
-            end_in(Duration::from_secs(1));
+            end_in(Duration::from_secs(1), || request("/"));
             std::future::pending::<()>().await;
             drop(held);
         };
@@ -235,10 +255,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_without_an_end_takes_as_long_as_it_takes() {
-        let work = tokio::time::sleep(Duration::from_secs(1_000_000));
+    async fn work_without_an_end_takes_as_long_as_it_takes_and_nobody_asks_what_it_is() {
+        let work = async {
+            expect_body(None, never_asked);
+            end_in(Duration::MAX, never_asked);
+            tokio::time::sleep(Duration::from_secs(1_000_000)).await;
+        };
         assert_eq!(in_time(work).await, Ok(()));
-        end_in(Duration::MAX);
+        // Outside of any request.
+        end_in(Duration::from_secs(1), never_asked);
+    }
+
+    #[test]
+    fn no_query_is_shown() {
+        let shown = format!("{:?}", request("/a?access_token=secret"));
+        assert!(shown.contains("/a") && !shown.contains("secret"), "{shown}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -246,10 +277,10 @@ mod tests {
         const SECOND: Duration = Duration::from_secs(1);
         let upload = |parts: u32, pause: Duration| async move {
             for _ in 0..parts {
-                expect_body(Some(2 * SECOND));
+                expect_body(Some(2 * SECOND), || request("/upload"));
                 tokio::time::sleep(pause).await;
             }
-            expect_body(None);
+            expect_body(None, never_asked);
             tokio::time::sleep(10 * SECOND).await;
         };
         assert_eq!(in_time(upload(10, SECOND)).await, Ok(()));
