@@ -1,8 +1,8 @@
 //! Refuses what two HTTP parsers could read differently: the seed of every request smuggling.
 //!
-//! It reads the header block of HTTP/1 as it arrived. Libraries tidy it up (drop `Content-Length` beside
+//! [`check`] reads the header block of HTTP/1 as it arrived. Libraries tidy it up (drop `Content-Length` beside
 //! `Transfer-Encoding`, fold `3, 3` into `3`, take a bare LF for a line end), and whoever stands in front of
-//! us or behind us must not guess what was there.
+//! us or behind us must not guess what was there. HTTP/2 has no such block: [`check_fields`] reads its fields.
 
 use memchr::{memchr, memchr_iter};
 
@@ -33,7 +33,8 @@ pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
 }
 
 /// Checks fields by name and value, as they also come one by one (HTTP/2). `None`: no field says how long
-/// the body is.
+/// the body is. It takes `Transfer-Encoding: chunked`, which HTTP/2 does not know (RFC 9113 §8.2.2): whoever
+/// asks for HTTP/2 refuses that field before.
 ///
 /// # Errors
 /// [`Rejection::RequestFraming`].

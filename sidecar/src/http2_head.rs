@@ -32,6 +32,7 @@ pub(crate) fn check(
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
+    // Before the other fields: `contract::framing` takes `Transfer-Encoding: chunked`.
     if headers
         .keys()
         .any(|name| CONNECTION_SPECIFIC.contains(name))
