@@ -25,8 +25,14 @@ pub(super) struct BareRefusals {
 enum Frame {
     /// So much of the header has been written.
     Header([u8; FRAME_HEADER_BYTES], usize),
-    /// The block of a short head: what has been written of it, how much, of how much.
-    Head([u8; MAX_BARE_BYTES], usize, usize),
+    /// The block of a short head.
+    Block {
+        bytes: [u8; MAX_BARE_BYTES],
+        /// So many of them have been written.
+        have: usize,
+        /// So many there are.
+        length: usize,
+    },
     /// So many bytes of no interest are left.
     Other(usize),
 }
@@ -65,7 +71,11 @@ impl Frame {
                 let whole = *have == FRAME_HEADER_BYTES;
                 (taken, whole.then(|| Self::after(*header)))
             }
-            Self::Head(block, have, length) => {
+            Self::Block {
+                bytes: block,
+                have,
+                length,
+            } => {
                 let taken = append(block, have, *length, bytes);
                 let whole = have == length;
                 is_one = whole && block.get(..*length).is_some_and(is_bare);
@@ -84,7 +94,11 @@ impl Frame {
         match length {
             0 => Self::default(),
             1..=MAX_BARE_BYTES if kind == HEADERS && flags == END_STREAM_AND_END_HEADERS => {
-                Self::Head([0; MAX_BARE_BYTES], 0, length)
+                Self::Block {
+                    bytes: [0; MAX_BARE_BYTES],
+                    have: 0,
+                    length,
+                }
             }
             _ => Self::Other(length),
         }
