@@ -86,14 +86,14 @@ async fn begin(State(drain): State<Drain>) -> Response {
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
     wait::asking(timeout, || {
         let progress = progress(&admin_client::ask(admin, "POST", PATH, ONE_ANSWER)?)?;
-        let not_yet = || {
-            Failure::Unavailable(format!(
-                "not drained after {} s: {} requests in flight",
-                timeout.as_secs(),
-                progress.in_flight
-            ))
-        };
-        Ok(progress.drained.then_some(()).ok_or_else(not_yet))
+        if progress.drained {
+            return Ok(wait::Answer::Done);
+        }
+        Ok(wait::Answer::NotYet(Failure::Unavailable(format!(
+            "not drained after {} s: {} requests in flight",
+            timeout.as_secs(),
+            progress.in_flight
+        ))))
     })
 }
 

@@ -15,26 +15,35 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 /// # Errors
 /// The last answer, when `timeout` is over.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
-    asking(timeout, || Ok(healthcheck::ready(admin, ONE_ANSWER)))
+    asking(timeout, || {
+        let ready = healthcheck::ready(admin, ONE_ANSWER);
+        Ok(ready.map_or_else(Answer::NotYet, |()| Answer::Done))
+    })
 }
 
-/// Asks again and again. The outer result ends it, the inner one only if it is good or when `timeout`
-/// is over.
+/// What was waited for.
+pub(crate) enum Answer {
+    Done,
+    /// What to say if the time is over.
+    NotYet(Failure),
+}
+
+/// Asks again and again.
 ///
 /// # Errors
-/// The outer one, or the last inner one.
+/// Whatever `ask` fails with, at once; what the last [`Answer::NotYet`] says, when `timeout` is over.
 pub(crate) fn asking(
     timeout: Duration,
-    ask: impl Fn() -> Result<Result<(), Failure>, Failure>,
+    ask: impl Fn() -> Result<Answer, Failure>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     loop {
-        let Err(not_yet) = ask()? else {
+        let Answer::NotYet(failure) = ask()? else {
             return Ok(());
         };
         let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
-            return Err(not_yet);
+            return Err(failure);
         }
         thread::sleep(PAUSE.min(left));
     }
