@@ -1,0 +1,389 @@
+//! Heads of every kind before the rules, with keys at hand and without.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
+use std::time::Instant;
+
+use contract::keys::{KeySet, VerificationKey};
+use contract::path_patterns::PassList;
+use contract::signing_type::SigningType;
+use http::HeaderName;
+use jsonwebtoken::{EncodingKey, Header};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::keys::current::CurrentKeys;
+use crate::verified_tokens::TokenCache;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const NOW: i64 = 1_800_000_000;
+
+fn rules() -> AdmissionRules {
+    rules_for(None)
+}
+
+fn rules_for(issuer: Option<&str>) -> AdmissionRules {
+    AdmissionRules::new(
+        Interceptor::new(
+            "/orders".parse().unwrap(),
+            PassList::parse(["/static/**"]).unwrap(),
+            1000,
+        ),
+        VerificationPolicy {
+            issuer: issuer.map(ToOwned::to_owned),
+            audience: None,
+            leeway_seconds: 30,
+            require_expiry: true,
+            mapping: None,
+        },
+        UserHeader::new("X-Current-User", 100).unwrap(),
+    )
+}
+
+fn keys() -> CurrentKeys {
+    let keys = CurrentKeys::new(TokenCache {
+        bytes: 1_000_000,
+        ..TokenCache::default()
+    });
+    install(&keys, SECRET);
+    keys
+}
+
+fn install(keys: &CurrentKeys, secret: &str) {
+    let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+    keys.install(KeySet::nameless(key), Instant::now());
+}
+
+fn token(nick_name: &str) -> String {
+    token_of(&json!({"username": "ada", "nickName": nick_name, "userId": "1", "exp": NOW + 60}))
+}
+
+fn token_of(claims: &Value) -> String {
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    let header = Header::new(jsonwebtoken::Algorithm::HS256);
+    format!(
+        "Bearer {}",
+        jsonwebtoken::encode(&header, claims, &key).unwrap()
+    )
+}
+
+fn admit(
+    target: &str,
+    fields: &[(&str, &str)],
+    keys: Option<&CurrentKeys>,
+) -> Result<Admission, Rejection> {
+    admit_at(NOW, target, fields, keys)
+}
+
+fn admit_at(
+    now: i64,
+    target: &str,
+    fields: &[(&str, &str)],
+    keys: Option<&CurrentKeys>,
+) -> Result<Admission, Rejection> {
+    admit_under(&rules(), now, target, fields, keys)
+}
+
+fn admit_under(
+    rules: &AdmissionRules,
+    now: i64,
+    target: &str,
+    fields: &[(&str, &str)],
+    keys: Option<&CurrentKeys>,
+) -> Result<Admission, Rejection> {
+    let mut raw = format!("GET {target} HTTP/1.1\r\nHost: a\r\n");
+    let mut headers = HeaderMap::new();
+    headers.insert("host", HeaderValue::from_static("a"));
+    for (name, value) in fields {
+        raw += &format!("{name}: {value}\r\n");
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        headers.append(name, value.parse().unwrap());
+    }
+    raw += "\r\n";
+    let head = RequestHead {
+        method: &Method::GET,
+        version: Version::HTTP_11,
+        headers: &headers,
+        wire: Wire::Http1(raw.as_bytes()),
+        target_to_send: target.as_bytes(),
+    };
+    let keys = keys.map(CurrentKeys::load);
+    let state = keys.as_ref().and_then(|keys| keys.as_deref());
+    rules.admit(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
+}
+
+const WEBSOCKET: [(&str, &str); 3] = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Key", "x"),
+];
+
+fn user(admission: Result<Admission, Rejection>) -> Option<Value> {
+    match admission.unwrap() {
+        Admission::Forward(forward) => {
+            let value = forward.user?;
+            Some(serde_json::from_slice(value.as_bytes()).unwrap())
+        }
+        Admission::UserDetails(body) => Some(serde_json::from_slice(&body).unwrap()),
+        Admission::Preflight => None,
+    }
+}
+
+#[test]
+fn a_verified_request_goes_on_with_its_user() {
+    let token = token("Ada");
+    let admission = admit("/orders/1", &[("Authorization", &token)], Some(&keys()));
+    assert_eq!(
+        user(admission),
+        Some(json!({"id": "1", "nickName": "Ada", "account": "ada"}))
+    );
+}
+
+#[test]
+fn a_pass_listed_request_goes_on_without_a_user_whatever_it_carries() {
+    let token = token("Ada");
+    for field in [("Authorization", token.as_str()), ("Authorization", "junk")] {
+        let admission = admit("/orders/static/a", &[field], Some(&keys()));
+        assert_eq!(user(admission), None);
+    }
+}
+
+#[test]
+fn the_user_details_are_answered_in_the_envelope() {
+    let fields = [("Authorization", &*token("Ada"))];
+    let answer = user(admit(
+        "/orders/current/user/details",
+        &fields,
+        Some(&keys()),
+    ))
+    .unwrap();
+    assert_eq!(answer["success"], true);
+    assert_eq!(answer["data"]["account"], "ada");
+    assert_eq!(answer["data"]["grade"], Value::Null);
+}
+
+#[test]
+fn without_a_key_the_pass_list_works_and_a_token_has_to_wait() {
+    let fields = [("Authorization", &*token("Ada"))];
+    assert_eq!(user(admit("/orders/static/a", &[], None)), None);
+    for path in ["/orders/1", "/orders/current/user/details"] {
+        assert_eq!(admit(path, &[], None), Err(Rejection::TokenMissing));
+        assert_eq!(
+            admit(path, &fields, None),
+            Err(Rejection::AuthKeysUnavailable)
+        );
+    }
+}
+
+#[test]
+fn a_user_who_does_not_fit_is_refused() {
+    let fields = [("Authorization", &*token(&"\u{7ba1}".repeat(20)))];
+    assert_eq!(
+        admit("/orders/1", &fields, Some(&keys())),
+        Err(Rejection::IdentityTooLarge)
+    );
+}
+
+#[test]
+fn only_a_verified_request_may_become_a_websocket() {
+    let token = token("Ada");
+    let verified = [WEBSOCKET.as_slice(), &[("Authorization", &token)]].concat();
+    match admit("/orders/ws", &verified, Some(&keys())) {
+        Ok(Admission::Forward(forward)) => {
+            assert_eq!(forward.conversation, Conversation::WebSocket);
+        }
+        other => unreachable!("{other:?}"),
+    }
+    assert_eq!(
+        admit("/orders/ws", &WEBSOCKET, Some(&keys())),
+        Err(Rejection::TokenMissing)
+    );
+    assert_eq!(
+        admit("/orders/static/ws", &WEBSOCKET, Some(&keys())),
+        Err(Rejection::UpgradeNotAllowed)
+    );
+}
+
+#[test]
+fn the_shape_is_checked_before_anything_else() {
+    let framing = [("Content-Length", "3"), ("Content-Length", "3")];
+    assert_eq!(
+        admit("/orders/static/a", &framing, Some(&keys())),
+        Err(Rejection::RequestFraming)
+    );
+    for target in ["*", "/orders/static/..", "/orders/static/a#b"] {
+        assert_eq!(
+            admit(target, &[], Some(&keys())),
+            Err(Rejection::PathNotCanonical)
+        );
+    }
+}
+
+#[test]
+fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
+    let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("a"))]);
+    let ambiguous = b"TRACE / HTTP/1.1\r\nContent_Length: 3\r\n\r\n";
+    let stream = Wire::Http2 {
+        authority: Some(b"a"),
+        has_body: false,
+    };
+    for method in [Method::TRACE, Method::CONNECT] {
+        for (wire, refused) in [
+            (Wire::Http1(b"\r\n"), Rejection::MethodNotAllowed),
+            (stream, Rejection::MethodNotAllowed),
+            (Wire::Http1(ambiguous), Rejection::RequestFraming),
+        ] {
+            let head = RequestHead {
+                method: &method,
+                version: Version::HTTP_11,
+                headers: &headers,
+                wire,
+                target_to_send: b"a:443",
+            };
+            assert_eq!(head.checked_target(), Err(refused), "{method}");
+        }
+    }
+}
+
+#[test]
+fn an_absolute_target_is_judged_and_sent_in_origin_form() {
+    match admit("http://a/orders/static/a?b", &[], None) {
+        Ok(Admission::Forward(forward)) => {
+            assert_eq!(forward.target, Some(Uri::from_static("/orders/static/a?b")));
+        }
+        other => unreachable!("{other:?}"),
+    }
+    assert_eq!(
+        admit("http://a/orders/1", &[], None),
+        Err(Rejection::TokenMissing)
+    );
+}
+
+const PATHS: [&str; 2] = ["/orders/1", "/orders/current/user/details"];
+
+#[test]
+fn a_repeated_token_is_found_and_gives_the_same_answers() {
+    let (keys, token) = (keys(), token("Ad\u{e4}"));
+    let fields = [("Authorization", token.as_str())];
+    let [fresh, details] = PATHS.map(|path| admit(path, &fields, Some(&keys)));
+    let hits = || keys.token_cache().counters.hits.get();
+    assert_eq!(hits(), 1, "the second path");
+    for (path, first) in PATHS.into_iter().zip([fresh, details]) {
+        assert_eq!(admit(path, &fields, Some(&keys)), first, "{path}");
+    }
+    assert_eq!(hits(), 3);
+}
+
+#[test]
+fn a_remembered_token_is_held_to_its_times() {
+    let keys = keys();
+    let token =
+        token_of(&json!({"username": "ada", "userId": "1", "nbf": NOW - 60, "exp": NOW + 60}));
+    let fields = [("Authorization", token.as_str())];
+    for (now, expected) in [
+        (NOW, None),
+        (NOW + 89, None),
+        (NOW + 90, Some(Rejection::TokenExpired)),
+        (NOW - 90, None),
+        (NOW - 91, Some(Rejection::TokenNotYetValid)),
+    ] {
+        for path in PATHS {
+            let admission = admit_at(now, path, &fields, Some(&keys));
+            assert_eq!(admission.err(), expected, "{now} {path}");
+        }
+    }
+    assert_eq!(keys.token_cache().counters.misses.get(), 1);
+}
+
+#[test]
+fn what_other_keys_have_verified_does_not_count() {
+    let (keys, token) = (keys(), token("Ada"));
+    let fields = [("Authorization", token.as_str())];
+    let admitted = |keys| admit("/orders/1", &fields, Some(keys)).err();
+    assert_eq!(admitted(&keys), None);
+    install(&keys, SECRET);
+    assert_eq!(admitted(&keys), None);
+    assert_eq!(keys.token_cache().counters.hits.get(), 1, "the same key");
+    install(&keys, &"x".repeat(32));
+    assert_eq!(admitted(&keys), Some(Rejection::TokenSignature));
+    install(&keys, SECRET);
+    assert_eq!(admitted(&keys), None);
+    assert_eq!(keys.token_cache().counters.misses.get(), 3);
+}
+
+#[test]
+fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered() {
+    let token = token_of(&json!(
+        {"iss": "auth", "username": "ada", "userId": "1", "exp": NOW + 60}
+    ));
+    let (keys, fields) = (keys(), [("Authorization", token.as_str())]);
+    let following = |former: &AdmissionRules, issuer| {
+        let mut rules = rules_for(Some(issuer));
+        rules.follow(former);
+        rules
+    };
+    let first = rules_for(Some("auth"));
+    let same = following(&first, "auth");
+    let other = following(&same, "elsewhere");
+    let again = following(&other, "auth");
+    let hits = || keys.token_cache().counters.hits.get();
+    for (rules, refusal, expected_hits) in [
+        (&first, None, 0),
+        (&same, None, 1),
+        (&other, Some(Rejection::TokenIssuer), 1),
+        // A request that began before the change.
+        (&first, None, 2),
+        (&other, Some(Rejection::TokenIssuer), 2),
+        (&again, None, 2),
+        (&again, None, 3),
+        (&other, Some(Rejection::TokenIssuer), 3),
+    ] {
+        let admission = admit_under(rules, NOW, PATHS[0], &fields, Some(&keys));
+        assert_eq!((admission.err(), hits()), (refusal, expected_hits));
+    }
+}
+
+#[test]
+fn a_refused_token_is_not_remembered_and_neither_is_a_user_who_does_not_fit() {
+    let keys = keys();
+    let expired = token_of(&json!({"username": "ada", "userId": "1", "exp": NOW - 60}));
+    let too_large = token(&"\u{7ba1}".repeat(20));
+    let forged = format!("{}x", token("Ada"));
+    for (token, details_refused) in [(expired, true), (too_large, false), (forged, true)] {
+        let fields = [("Authorization", token.as_str())];
+        for _ in 0..2 {
+            assert!(admit(PATHS[0], &fields, Some(&keys)).is_err());
+            let details = admit(PATHS[1], &fields, Some(&keys));
+            assert_eq!(details.is_err(), details_refused);
+        }
+    }
+    assert_eq!(keys.token_cache().counters.hits.get(), 0);
+    assert_eq!(keys.load().as_deref().unwrap().verified_tokens().bytes(), 0);
+}
+
+#[test]
+fn a_repeated_request_allocates_nothing() {
+    let (rules, keys, token) = (rules(), keys(), token("Ada"));
+    let keys = keys.load();
+    let raw = format!(
+        "GET /orders/1?a=b HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nAuthorization: {token}\r\n\r\n"
+    );
+    let headers = HeaderMap::from_iter([
+        (header::HOST, HeaderValue::from_static("a")),
+        (header::ACCEPT, HeaderValue::from_static("*/*")),
+        (header::AUTHORIZATION, token.parse().unwrap()),
+    ]);
+    let head = RequestHead {
+        method: &Method::GET,
+        version: Version::HTTP_11,
+        headers: &headers,
+        wire: Wire::Http1(raw.as_bytes()),
+        target_to_send: b"/orders/1?a=b",
+    };
+    let admit = || {
+        let keys = keys.as_deref().ok_or(Rejection::AuthKeysUnavailable);
+        rules.admit(head, keys, NOW).map(drop)
+    };
+    assert_eq!(admit(), Ok(()));
+    let again = allocation_counter::measure(|| assert_eq!(admit(), Ok(())));
+    assert_eq!(again.count_total, 0);
+}
