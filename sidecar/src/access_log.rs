@@ -23,17 +23,6 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// About what never became a request.
-    pub(crate) const fn without_request(status: u16) -> Self {
-        Self {
-            request: None,
-            status: Some(status),
-            cause: None,
-            request_id: None,
-            trace_id: None,
-        }
-    }
-
     /// The method, cut: a client may make one up.
     pub(crate) fn method(&self) -> Option<&'a str> {
         self.request.map(|(method, _)| short(method.as_str()))

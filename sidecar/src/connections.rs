@@ -100,7 +100,10 @@ impl UnreadRequests for Refusals {
     }
 
     fn was_refused(&self, rejection: Rejection) {
-        let line = || Line::without_request(rejection.status().as_u16());
+        let line = || Line {
+            status: Some(rejection.status().as_u16()),
+            ..Line::default()
+        };
         self.0.request_ended(Outcome::Refused(rejection), line);
     }
 }

@@ -282,7 +282,8 @@ mod tests {
         for (target, rejection) in refused {
             let line = Line {
                 request: Some((&Method::GET, target)),
-                ..Line::without_request(rejection.status().as_u16())
+                status: Some(rejection.status().as_u16()),
+                ..Line::default()
             };
             refusals.remember(*rejection, &line, SystemTime::UNIX_EPOCH);
         }

@@ -69,7 +69,8 @@ mod tests {
         for count in 0..60 {
             let line = Line {
                 request: Some((&Method::GET, target.as_bytes())),
-                ..Line::without_request(400 + count)
+                status: Some(400 + count),
+                ..Line::default()
             };
             refusals.remember(Rejection::TokenExpired, &line, SystemTime::UNIX_EPOCH);
         }
