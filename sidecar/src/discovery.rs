@@ -7,7 +7,7 @@ mod asked;
 mod dns;
 mod fixed;
 mod nacos;
-mod resolver;
+pub(crate) mod resolver;
 mod srv;
 
 use std::fmt;

@@ -9,12 +9,11 @@ use service_registry::{Instance as Listed, RegistryClient, RegistrySettings};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
+use super::resolver::in_time;
 use super::{Asked, DiscoveryError, Instance};
 
 /// The first tick comes before the first list; a registry that does not answer must not use up a tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
-/// A resolver that does not answer must not use up the whole tick.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Changes are pushed. A push can be lost, and with it what it told.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// After a failure; twice as long after each further one.
@@ -213,17 +212,10 @@ fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Opt
 }
 
 async fn look_up(authority: &str) -> Result<SocketAddr, DiscoveryError> {
-    let name = || authority.to_owned();
-    let mut addresses = tokio::time::timeout(LOOKUP_TIMEOUT, lookup_host(authority))
-        .await
-        .map_err(|_| DiscoveryError::LookupTimeout { name: name() })?
-        .map_err(|cause| DiscoveryError::Lookup {
-            name: name(),
-            cause,
-        })?;
-    addresses
-        .next()
-        .ok_or_else(|| DiscoveryError::NoAddress { name: name() })
+    let mut addresses = in_time(authority, lookup_host(authority)).await?;
+    addresses.next().ok_or_else(|| DiscoveryError::NoAddress {
+        name: authority.to_owned(),
+    })
 }
 
 #[cfg(test)]

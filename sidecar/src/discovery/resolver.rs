@@ -12,8 +12,8 @@ use hickory_resolver::proto::rr::rdata::SRV;
 
 use super::DiscoveryError;
 
-/// A resolver that does not answer must not use up the whole tick.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
+/// A resolver that does not answer must not use up the whole tick, nor hold the next look-up for ever.
+pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// For one question to one server: the next one is asked, or this one again, within the time above.
 const QUESTION_TIMEOUT: Duration = Duration::from_millis(1200);
 

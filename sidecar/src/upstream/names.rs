@@ -11,13 +11,12 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 
 use super::{Place, Upstream};
+use crate::discovery::resolver::LOOKUP_TIMEOUT;
 
 /// What Envoy and others take: short enough to follow a restart, long enough for a resolver's cache.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// At most so often, whoever asks for it.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
-/// A resolver that does not answer must not hold the next look up for ever.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Keeps an [`Upstream`] up to date.
 #[derive(Debug)]
