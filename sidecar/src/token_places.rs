@@ -8,8 +8,8 @@ use http::{HeaderMap, Method};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{ErrorType, OrErr};
 
-/// What a WebSocket is told where the service chose nothing and the client asked for `bearer` alone:
-/// browsers close a connection whose answer chooses none of the protocols they offered.
+/// What a WebSocket is told that brought its token so, where the service chose nothing, whatever else was
+/// offered: browsers close a connection whose answer chooses none of the protocols they offered.
 const BEARER: HeaderValue = HeaderValue::from_static("bearer");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
