@@ -134,8 +134,7 @@ fn the_service_learns_the_way_a_request_came() {
         let client = stack.sidecar.bearing(&stack.token());
         assert_eq!(with(&client, "GET", "/list", lines), "200");
         let seen = stack.service.last_request();
-        let host = stack.sidecar.address().to_string();
-        let field = |name: &str| seen.header(name).join("; ").replace(&host, "HOST");
+        let field = |name: &str| seen.header(name).join("; ");
         [
             "x-forwarded-for",
             "x-forwarded-proto",
@@ -149,14 +148,14 @@ fn the_service_learns_the_way_a_request_came() {
         "X_Forwarded_For: 203.0.113.8",
         "X-Forwarded-Proto: https",
     ];
-    assert_eq!(told(&[], &[]), ["127.0.0.1", "http", "HOST", ""]);
+    assert_eq!(told(&[], &[]), ["127.0.0.1", "http", "", ""]);
     assert_eq!(
         told(&[], &theirs),
-        ["203.0.113.7, 127.0.0.1", "https", "HOST", "203.0.113.8"]
+        ["203.0.113.7, 127.0.0.1", "https", "", "203.0.113.8"]
     );
     assert_eq!(
         told(&["--forwarded", "overwrite"], &theirs),
-        ["127.0.0.1", "http", "HOST", ""]
+        ["127.0.0.1", "http", "", ""]
     );
     assert_eq!(
         told(&["--forwarded", "off"], &theirs),
