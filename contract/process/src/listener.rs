@@ -14,7 +14,7 @@ const BACKLOG: i32 = 16_384;
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The value of a flag that says where to listen.
+/// The value of a flag that says where to listen. Not a name: which address of several would it be?
 ///
 /// # Errors
 /// What is expected, in the place of what the parser missed.

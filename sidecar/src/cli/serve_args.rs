@@ -424,7 +424,6 @@ fn host_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Not a name: which address of several would it be?
 /// A value of the command line that is shown nowhere.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) Zeroizing<String>);
