@@ -116,15 +116,19 @@ impl ContractEndpoint {
             credentials: &credentials,
             accept: "application/json",
             known: None,
-            is_last: false,
+            is_last: !self.may_have_set(),
         };
         self.transport.get(instance, question).await
     }
 
+    /// A shared secret is in no key set.
+    fn may_have_set(&self) -> bool {
+        self.signing_type != SigningType::Hmac
+    }
+
     /// Where the key set is; a server without one knows one key, which has no name.
     fn jwks_target(&self, answer: &Answer, instance: &Instance, path: &str) -> Option<String> {
-        if self.signing_type == SigningType::Hmac {
-            // A shared secret is in no key set.
+        if !self.may_have_set() {
             return None;
         }
         let base = self.transport.url(instance, path);

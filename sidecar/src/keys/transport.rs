@@ -24,8 +24,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 /// From connecting to the last byte: two answers are well inside a tick.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection is kept for another question of the same fetch, which follows at once if there
-/// is one. It is gone before the next fetch, which may be another instance's: ten thousand sidecars that
-/// wait for their tick hold no connection.
+/// is one: ten thousand sidecars that wait for their tick hold no connection.
 const KEPT: Duration = Duration::from_millis(100);
 
 /// Why there is no answer.
@@ -35,6 +34,8 @@ pub(crate) enum TransportError {
     Http(reqwest::Error),
     #[error("the answer is longer than {MAX_BODY_BYTES} bytes")]
     TooLong,
+    #[error(transparent)]
+    Client(#[from] ClientError),
 }
 
 impl From<reqwest::Error> for TransportError {
@@ -45,7 +46,7 @@ impl From<reqwest::Error> for TransportError {
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
-enum ClientError {
+pub(crate) enum ClientError {
     #[error(transparent)]
     File(#[from] TlsFileError),
     #[error("the HTTP client cannot be built: {}", with_causes(.0))]
@@ -82,6 +83,8 @@ pub(crate) struct Transport {
     /// What `client` was made with.
     material: TlsMaterial,
     client: Client,
+    /// Whether it may hold a connection to the address that was chosen last.
+    keeps: bool,
 }
 
 /// Neither certificates nor key.
@@ -129,6 +132,7 @@ impl Transport {
             files,
             material,
             client,
+            keeps: false,
         })
     }
 
@@ -143,7 +147,8 @@ impl Transport {
         question: Question<'_>,
     ) -> Result<Answer, TransportError> {
         self.follow_files();
-        self.addresses.chosen.store(instance.address.map(Arc::new));
+        self.choose(instance.address)?;
+        self.keeps = !question.is_last;
         let mut request = self
             .client
             .get(self.url(instance, question.target))
@@ -163,6 +168,17 @@ impl Transport {
             headers: std::mem::take(response.headers_mut()),
             body: bounded_body(response).await?,
         })
+    }
+
+    /// Instances are known by the same name, by which the client knows its connections too: it must not
+    /// ask another one than is meant where the former fetch ended early, and this one follows at once.
+    fn choose(&mut self, address: Option<SocketAddr>) -> Result<(), ClientError> {
+        let former = self.addresses.chosen.load_full();
+        if self.keeps && former.as_deref() != address.as_ref() {
+            self.client = client(&self.scheme, &self.addresses, &self.files, &self.material)?;
+        }
+        self.addresses.chosen.store(address.map(Arc::new));
+        Ok(())
     }
 
     /// Takes another certificate or key over, once it is whole: half-written files change nothing.

@@ -165,7 +165,47 @@ async fn a_shared_secret_is_never_looked_for_in_a_key_set() {
     let (address, heads) = auth_server(linked(KEY));
     let keys = source(address).fetch().await.unwrap();
     assert!(!keys.is_named());
-    assert_eq!(heads.try_iter().count(), 1);
+    let heads: Vec<_> = heads.try_iter().collect();
+    assert_eq!(heads.len(), 1);
+    assert!(heads[0].contains("\r\nconnection: close\r\n"), "{heads:?}");
+}
+
+/// One of several behind the same name, which answers whatever it is asked with `answer` and leaves its
+/// connections open.
+fn instance(address: (&str, u16), answer: String) -> Instance {
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = answer.replace("Connection: close\r\n", "");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer) = (stream.unwrap(), answer.clone());
+            thread::spawn(move || {
+                while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {
+                    let _ = stream.write_all(answer.as_bytes());
+                }
+            });
+        }
+    });
+    Instance {
+        authority: address.to_string(),
+        address: Some(address),
+        host: format!("auth.test:{}", address.port()),
+    }
+}
+
+#[tokio::test]
+async fn whom_a_fetch_is_meant_for_is_asked_however_soon_it_follows_another() {
+    let key = envelope(&format!("{ONE:?}"));
+    let ill = instance(("127.0.0.1", 0), answer("500 Internal Server Error", ""));
+    let port = ill.address.unwrap().port();
+    let well = instance(("127.0.0.2", port), answer("200 OK", &key));
+    let mut source = source_of("127.0.0.1:1".parse().unwrap(), SigningType::Ecdsa);
+    for _ in 0..3 {
+        let refused = source.fetch_from(&ill).await.unwrap_err().to_string();
+        assert!(refused.contains("refused with 500"), "{refused}");
+        let fetched = source.fetch_from(&well).await;
+        assert!(fetched.is_ok(), "{fetched:?}");
+    }
 }
 
 #[tokio::test]
