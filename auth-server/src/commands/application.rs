@@ -1,7 +1,7 @@
 //! `application …`: acts on the store while servers run, which take it over at their next look.
 
 use process::exit::Failure;
-use process::secret_file;
+use process::{output, secret_file};
 
 use super::{print, remark};
 use crate::applications::change::{Change, Refused};
@@ -35,7 +35,7 @@ async fn add(store: &StoreArgs, app_id: &AppId) -> Result<(), Failure> {
     let secret = new_secret()?;
     let location = store_location(store)?;
     change(&location, app_id, Change::Add { secret: &secret }).await?;
-    print(&secret)
+    hand_over(&secret, app_id)
 }
 
 async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
@@ -58,7 +58,17 @@ async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
     }
     let secret = new_secret()?;
     change(&location, &args.app_id, Change::Rotate { secret: &secret }).await?;
-    print(&secret)
+    hand_over(&secret, &args.app_id)
+}
+
+/// The store has it by now, but only as a hash.
+fn hand_over(secret: &str, id: &AppId) -> Result<(), Failure> {
+    output::hand_over(secret).map_err(|error| {
+        Failure::Software(format!(
+            "standard output: {error}: the new secret of --app-id {id} is lost; \
+             application rotate-secret makes another"
+        ))
+    })
 }
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {

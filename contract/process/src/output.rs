@@ -1,6 +1,9 @@
-//! The result of a command, on standard output: the only thing that ever stands there.
+//! The result of a command, on standard output, where a server says nothing but where it listens
+//! ([`crate::listener::announce`]).
 
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
 
 use crate::exit::Failure;
 
@@ -10,18 +13,24 @@ use crate::exit::Failure;
 /// [`Failure::Software`] where it cannot be written, to a full disk for instance.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    written(
-        stdout
-            .write_all(text.as_bytes())
-            .and_then(|()| stdout.flush()),
-    )
-}
-
-fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
-    match outcome {
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Software(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }
+}
+
+/// Writes `secret`, of which there is no other copy, as a line. Nor is one made here: nothing is joined,
+/// and nothing is buffered.
+///
+/// # Errors
+/// Where it cannot be written; that nobody reads it is a failure here.
+pub fn hand_over(secret: &str) -> std::io::Result<()> {
+    let mut stdout = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    stdout.write_all(secret.as_bytes())?;
+    stdout.write_all(b"\n")
 }

@@ -404,3 +404,20 @@ fn a_reader_who_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
         );
     }
 }
+
+#[test]
+fn a_new_secret_that_reaches_nobody_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = tests::auth_server::file_store(directory.path());
+    for command in ["add", "rotate-secret"] {
+        let words = ["application", command, "--app-id=orders", "--store", &store];
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, complaint) = end_with(Program::AuthServer, &words, writer);
+        assert_eq!(code, Some(70), "{command}: {complaint}");
+        assert!(
+            complaint.contains("the new secret of --app-id orders is lost"),
+            "{complaint}"
+        );
+    }
+}
