@@ -1,6 +1,6 @@
 //! What both programs do alike as processes: command line and configuration file, secret files,
 //! files of our own, TLS certificates, logs, health, admin port, listeners, signals, looks at
-//! files, what a command prints, exit codes.
+//! files and reading them, what a command prints, exit codes.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
@@ -10,6 +10,7 @@ pub mod admin_client;
 pub mod clock;
 pub mod command_line;
 pub mod exit;
+pub mod file_read;
 pub mod health;
 pub mod healthcheck;
 pub mod histogram;

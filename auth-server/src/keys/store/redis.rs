@@ -131,7 +131,7 @@ impl RedisStore {
     }
 
     async fn connect(&self) -> Result<Connection, RedisError> {
-        Connection::open(&self.route.endpoint().await, TIMEOUT).await
+        Connection::open(&*self.route.endpoint().await, TIMEOUT).await
     }
 
     /// A command that may be done twice: nothing that reads the keys, or swaps them for others, does

@@ -21,8 +21,7 @@ const REDIS_PORT: u16 = 6379;
 /// What a cluster's client may try again by itself: redirections, a master that is being replaced.
 const CLUSTER_RETRIES: u32 = 4;
 
-/// What an address leads to; nothing is connected yet.
-#[derive(Clone)]
+/// What an address leads to; nothing is connected yet. Not to be cloned: it holds passwords and a key.
 pub(super) enum Endpoint {
     One(Box<Client>),
     Sentinels(Box<Sentinels>),
@@ -30,7 +29,6 @@ pub(super) enum Endpoint {
 }
 
 /// Asked for the present master at each call.
-#[derive(Clone)]
 pub(super) struct Sentinels {
     addresses: Vec<ConnectionAddr>,
     master: String,

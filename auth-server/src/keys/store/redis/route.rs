@@ -2,17 +2,19 @@
 //!
 //! Their files are read for each call, which is rare: whoever replaces one need not tell anybody.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use process::file_read::FileRead;
+use tokio::sync::Mutex;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
-use super::super::access::{AccessFiles, StoreAccess};
+use super::super::access::StoreAccess;
 use super::address::{Address, Endpoint};
 
-/// Locked while it is looked at or replaced, never while a file is read.
+/// Locked while the files are read, too: of two calls the later one must not end with what the earlier
+/// one read.
 pub(super) struct Route(Mutex<Known>);
 
 struct Known {
@@ -20,7 +22,8 @@ struct Known {
     address: Zeroizing<String>,
     timeout: Duration,
     access: StoreAccess,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
+    reading: FileRead<Result<StoreAccess, String>>,
     /// Told already: files that cannot be used are one line, and not one for each call.
     failure: Option<String>,
 }
@@ -37,44 +40,33 @@ impl Route {
             address: Zeroizing::new(address.to_owned()),
             timeout,
             access,
-            endpoint,
+            endpoint: Arc::new(endpoint),
+            reading: FileRead::default(),
             failure: None,
         }))
     }
 
     /// Where to connect to now. Files that cannot be used, or not together because they are just being
     /// replaced, change nothing.
-    pub(super) async fn endpoint(&self) -> Endpoint {
-        let files = self.known().access.files.clone();
-        if !files.are_none() {
-            let read = read(files).await;
-            self.known().follow(read);
-        }
-        self.known().endpoint.clone()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) async fn endpoint(&self) -> Arc<Endpoint> {
+        let mut known = self.0.lock().await;
+        known.follow_files().await;
+        Arc::clone(&known.endpoint)
     }
 }
 
 impl Known {
-    fn follow(&mut self, read: Result<StoreAccess, String>) {
+    async fn follow_files(&mut self) {
+        if self.access.files.are_none() {
+            return;
+        }
+        let files = self.access.files.clone();
+        let read = move || StoreAccess::read(files).map_err(|fault| fault.to_string());
+        let read = self.reading.outcome(read).await;
+        let read = read.unwrap_or_else(|unread| Err(unread.to_string()));
         match read.and_then(|access| self.replace(access)) {
-            Ok(replaced) => {
-                let recovered = self.failure.take().is_some();
-                if replaced {
-                    info!("the store is reached with other passwords or certificates from now on");
-                } else if recovered {
-                    info!("the files for the store can be used again");
-                }
-            }
-            Err(failure) => {
-                if self.failure.as_ref() != Some(&failure) {
-                    warn!(%failure, "a file for the store cannot be used: what it held before stays");
-                }
-                self.failure = Some(failure);
-            }
+            Ok(replaced) => self.succeeded(replaced),
+            Err(failure) => self.failed(failure),
         }
     }
 
@@ -82,15 +74,98 @@ impl Known {
         if access == self.access {
             return Ok(false);
         }
-        self.endpoint = Address::parse(&self.address, &access, self.timeout)?.endpoint;
+        let address = Address::parse(&self.address, &access, self.timeout)?;
+        self.endpoint = Arc::new(address.endpoint);
         self.access = access;
         Ok(true)
     }
+
+    fn succeeded(&mut self, replaced: bool) {
+        let recovered = self.failure.take().is_some();
+        if replaced {
+            info!("the store is reached with other passwords or certificates from now on");
+        } else if recovered {
+            info!("the files for the store can be used again");
+        }
+    }
+
+    fn failed(&mut self, failure: String) {
+        if self.failure.as_ref() != Some(&failure) {
+            warn!(%failure, "a file for the store cannot be used: what it held before stays");
+        }
+        self.failure = Some(failure);
+    }
 }
 
-/// They may lie on a share that hangs.
-async fn read(files: AccessFiles) -> Result<StoreAccess, String> {
-    spawn_blocking(|| StoreAccess::read(files).map_err(|fault| fault.to_string()))
-        .await
-        .unwrap_or_else(|error| Err(error.to_string()))
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::fs::{File, OpenOptions};
+    use std::io::Write;
+    use std::path::Path;
+    use std::process::Command;
+
+    use ::tests::certificates::write_private;
+
+    use super::super::super::within_timeout;
+    use super::*;
+    use crate::keys::store::access::AccessFiles;
+
+    const ADDRESS: &str = "redis://127.0.0.1:1";
+
+    fn to_a_store_with_the_password_in(file: &Path) -> Route {
+        let files = AccessFiles {
+            password: Some(file.to_owned()),
+            ..AccessFiles::default()
+        };
+        let access = StoreAccess::read(files).unwrap();
+        let endpoint = Address::parse(ADDRESS, &access, Duration::ZERO)
+            .unwrap()
+            .endpoint;
+        Route::new(ADDRESS, access, endpoint, Duration::ZERO)
+    }
+
+    /// Of a call that is not given up.
+    async fn password(route: &Route) -> String {
+        let endpoint = within_timeout(async { Ok(route.endpoint().await) }).await;
+        let Endpoint::One(client) = &*endpoint.unwrap() else {
+            unreachable!("the address of one server")
+        };
+        let settings = client.get_connection_info().redis_settings();
+        settings.password().unwrap().to_owned()
+    }
+
+    /// Puts a pipe in the place of `file`: whoever reads it waits for what is written here, and for the
+    /// end of it.
+    fn hung(file: &Path) -> File {
+        std::fs::remove_file(file).unwrap();
+        let made = Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(file)
+            .status();
+        assert!(made.unwrap().success());
+        // To open one for reading, too, does not wait for who reads.
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(file)
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_share_that_hangs_leaves_the_way_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        write_private(&file, "first");
+        let route = to_a_store_with_the_password_in(&file);
+        write_private(&file, "second");
+        assert_eq!(password(&route).await, "second");
+        let mut share = hung(&file);
+        for _ in 0..20 {
+            assert_eq!(password(&route).await, "second");
+        }
+        share.write_all(b"third").unwrap();
+        drop(share);
+        while password(&route).await != "third" {}
+    }
 }
