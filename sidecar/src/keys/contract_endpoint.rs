@@ -91,6 +91,7 @@ impl ContractEndpoint {
 
     /// Both answers or none.
     async fn fetch_from(&mut self, instance: &Instance) -> Result<KeySet, FetchError> {
+        self.transport.follow_files().await;
         let known = self.known.take();
         let path = format!("{}{KEY_PATH}", self.auth_server.context());
         let answer = self.contract_answer(instance, &path).await?;

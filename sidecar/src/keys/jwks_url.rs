@@ -76,6 +76,7 @@ impl JwksUrl {
         if is_fresh && purpose == Purpose::Tick {
             return Ok(Fetched::StillFresh);
         }
+        self.transport.follow_files().await;
         let (known, asked_at) = (self.known.take(), Instant::now());
         self.fresh_until = None;
         let target = &self.url.target;

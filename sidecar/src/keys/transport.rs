@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use process::exit::Failure;
+use process::file_read::FileRead;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
 use tokio::net::lookup_host;
@@ -80,6 +81,9 @@ pub(crate) struct Transport {
     scheme: Scheme,
     addresses: Arc<Addresses>,
     files: TlsFiles,
+    reading: FileRead<Result<TlsMaterial, TlsFileError>>,
+    /// Told already: files that cannot be used are one line, and not one for each fetch.
+    failure: Option<String>,
     /// What `client` was made with.
     material: TlsMaterial,
     client: Client,
@@ -130,6 +134,8 @@ impl Transport {
             scheme,
             addresses,
             files,
+            reading: FileRead::default(),
+            failure: None,
             material,
             client,
             keeps: false,
@@ -141,12 +147,27 @@ impl Transport {
         format!("{}://{}{target}", self.scheme, instance.host)
     }
 
+    /// What a fetch begins with: takes another certificate or key over, once it is whole. Half-written
+    /// files change nothing, and neither does a share that hangs.
+    pub(crate) async fn follow_files(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let files = self.files.clone();
+        let read = self.reading.outcome(move || files.read()).await;
+        let read = read.map_err(|unread| unread.to_string());
+        let read = read.and_then(|read| read.map_err(|error| error.to_string()));
+        match read.and_then(|material| self.replace(material)) {
+            Ok(replaced) => self.followed(replaced),
+            Err(failure) => self.not_followed(failure),
+        }
+    }
+
     pub(crate) async fn get(
         &mut self,
         instance: &Instance,
         question: Question<'_>,
     ) -> Result<Answer, TransportError> {
-        self.follow_files();
         self.choose(instance.address)?;
         self.keeps = !question.is_last;
         let mut request = self
@@ -181,30 +202,31 @@ impl Transport {
         Ok(())
     }
 
-    /// Takes another certificate or key over, once it is whole: half-written files change nothing.
-    fn follow_files(&mut self) {
-        if self.files.is_empty() {
-            return;
-        }
-        let Ok(material) = self.files.read().inspect_err(not_followed) else {
-            return;
-        };
+    fn replace(&mut self, material: TlsMaterial) -> Result<bool, String> {
         if material == self.material {
-            return;
+            return Ok(false);
         }
-        match client(&self.scheme, &self.addresses, &self.files, &material) {
-            Ok(client) => {
-                self.client = client;
-                self.material = material;
-                tracing::info!("the certificates for the auth server were read again");
-            }
-            Err(error) => not_followed(&error),
+        self.client = client(&self.scheme, &self.addresses, &self.files, &material)
+            .map_err(|error| error.to_string())?;
+        self.material = material;
+        Ok(true)
+    }
+
+    fn followed(&mut self, replaced: bool) {
+        let recovered = self.failure.take().is_some();
+        if replaced {
+            tracing::info!("the certificates for the auth server were read again");
+        } else if recovered {
+            tracing::info!("the files of the certificates for the auth server can be used again");
         }
     }
-}
 
-fn not_followed(error: &impl std::fmt::Display) {
-    tracing::warn!(%error, "the certificates for the auth server stay as they were");
+    fn not_followed(&mut self, failure: String) {
+        if self.failure.as_ref() != Some(&failure) {
+            tracing::warn!(error = %failure, "the certificates for the auth server stay as they were");
+        }
+        self.failure = Some(failure);
+    }
 }
 
 fn client(

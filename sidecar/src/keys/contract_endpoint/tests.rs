@@ -1,9 +1,12 @@
 //! Fetches from auth servers of a few lines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::keys::jwks::tests::{ONE, OTHER, set_of};
@@ -41,6 +44,10 @@ fn source(address: SocketAddr) -> ContractEndpoint {
 }
 
 fn source_of(address: SocketAddr, signing_type: SigningType) -> ContractEndpoint {
+    source_with(address, signing_type, TlsFiles::default())
+}
+
+fn source_with(address: SocketAddr, signing_type: SigningType, tls: TlsFiles) -> ContractEndpoint {
     // The first test of the process installs it, the others find it there.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
@@ -49,7 +56,7 @@ fn source_of(address: SocketAddr, signing_type: SigningType) -> ContractEndpoint
     };
     let settings = EndpointSettings {
         auth_server: format!("http://{address}/auth").parse().unwrap(),
-        tls: TlsFiles::default(),
+        tls,
         application,
         signing_type,
     };
@@ -220,4 +227,30 @@ async fn an_auth_server_that_is_away_is_an_error_without_the_query() {
         !error.contains("app") && !error.contains("secret"),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_on_a_share_that_hangs_do_not_hold_up_a_fetch() {
+    let (address, _heads) = auth_server(answer("200 OK", &envelope(&format!("\"{KEY}\""))));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.crt");
+    std::fs::write(&file, "").unwrap();
+    let tls = TlsFiles {
+        ca: Some(file.clone()),
+        identity: None,
+    };
+    let mut source = source_with(address, SigningType::Hmac, tls);
+    // A pipe: whoever reads it waits until nobody can write into it any more.
+    std::fs::remove_file(&file).unwrap();
+    let made = Command::new("mkfifo").arg(&file).status();
+    assert!(made.unwrap().success());
+    let share = File::options().read(true).write(true).open(&file).unwrap();
+    let fetches = tokio::spawn(async move {
+        for _ in 0..3 {
+            source.fetch().await.unwrap();
+        }
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(20), fetches).await;
+    drop(share);
+    ended.unwrap().unwrap();
 }
