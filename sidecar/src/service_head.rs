@@ -55,6 +55,7 @@ impl ServiceHead {
         }
         let sources = rules.interceptor.sources();
         token_places::remove_from(request, sources, self.forward_authorization)?;
+        // Before the user header, which may be X-Forwarded-User: overwriting would remove it.
         self.forwarded.apply(request, client)?;
         rules.user_header.apply(request, forward.user.as_ref())
     }

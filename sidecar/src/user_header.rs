@@ -61,7 +61,8 @@ const RESERVED: [&str; 21] = [
 ];
 /// Whole families of them.
 const RESERVED_PREFIXES: [&str; 3] = ["access-control-", "proxy-", "sec-"];
-/// Of such a family, and yet the user: services behind other proxies expect it there.
+/// About the client by name ([`forwarded::is_about_the_client`]), and yet the user: services behind other
+/// proxies expect it there.
 const FORWARDED_USER: [&str; 2] = ["x-forwarded-user", "x-forwarded-preferred-username"];
 
 fn is_reserved(name: &str) -> bool {
@@ -350,6 +351,7 @@ mod tests {
             "X-User",
             "X-Auth-Request-User",
             "X-Forwarded-User",
+            "X-Forwarded-Preferred-Username",
             "Remote-User",
             "Security",
         ] {

@@ -93,6 +93,28 @@ fn lesson_a2_and_a3_on_a_protected_path_the_service_sees_the_verified_user_and_n
     }
 }
 
+/// Under a name that `--forwarded overwrite` removes whatever a client says.
+#[test]
+fn the_user_may_stand_where_other_proxies_put_him_beside_what_is_overwritten() {
+    for name in ["X-Forwarded-User", "X-Forwarded-Preferred-Username"] {
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.flags(["--user-header", name, "--forwarded", "overwrite"])
+        });
+        let client = stack.sidecar.bearing(&stack.token());
+        let forgery = format!("{name}: root");
+        let look_alike = forgery.replace('-', "_");
+        let request = forged(client.request("GET", "/list"), &[&forgery, &look_alike]);
+        assert_eq!(client.send(&request).status(), 200, "{name}");
+        let lines = stack.service.last_request().header_lines();
+        let is_user = |line: &&String| line.to_ascii_lowercase().contains("user");
+        let users: Vec<_> = lines.iter().filter(is_user).collect();
+        assert!(
+            matches!(&users[..], [one] if one.starts_with(name) && one.contains("alice")),
+            "{name}: {users:?}"
+        );
+    }
+}
+
 /// The forgeries that name `Connection` are left out: that field is the handshake's.
 #[test]
 fn lesson_c22_an_upgrade_carries_the_verified_user_and_nobody_else() {
