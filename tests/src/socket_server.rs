@@ -138,6 +138,11 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
             return;
         }
         let Ok(connection) = connection else { continue };
+        let Ok(ours) = connection.try_clone() else {
+            continue;
+        };
+        // Before it can end.
+        lock(&state.connections).push(ours);
         let (state, answer) = (Arc::clone(state), Arc::clone(&answer));
         std::thread::spawn(move || {
             serve(connection, &state, answer.as_ref());
@@ -153,10 +158,9 @@ impl<S: Read + Write> Stream for S {}
 
 /// One connection; a peer that breaks off ends it, and that is no fault of the test.
 fn serve(connection: TcpStream, state: &State, answer: &Answer) {
-    let (Ok(ours), Ok(plain)) = (connection.try_clone(), connection.try_clone()) else {
+    let Ok(plain) = connection.try_clone() else {
         return;
     };
-    lock(&state.connections).push(ours);
     let tls = lock(&state.tls).clone();
     let stream: Box<dyn Stream> = match tls.map(ServerConnection::new) {
         None => Box::new(plain),

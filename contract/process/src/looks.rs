@@ -46,6 +46,8 @@ mod tests {
     async fn a_hang_up_is_a_look_of_its_own() {
         let mut looks = Looks::begin().unwrap();
         send("HUP");
-        while looks.next().await != Occasion::HangUp {}
+        let hang_up = async { while looks.next().await != Occasion::HangUp {} };
+        let told = tokio::time::timeout(Duration::from_secs(30), hang_up).await;
+        assert!(told.is_ok(), "the signal was lost");
     }
 }
