@@ -38,6 +38,8 @@ pub(crate) struct AccessFiles {
 pub(crate) struct ClientCertificate {
     pub(crate) chain: Vec<u8>,
     pub(crate) key: Zeroizing<String>,
+    /// In seconds since 1970.
+    pub(crate) not_after: i64,
 }
 
 /// Which file cannot be used, and why.
@@ -99,7 +101,7 @@ fn client_certificate(files: &AccessFiles) -> Result<Option<ClientCertificate>, 
     let Some((cert, key)) = &files.client else {
         return Ok(None);
     };
-    let CertificateFiles { chain, key } = CertificateFiles::read(cert, key).map_err(|error| {
+    let files = CertificateFiles::read(cert, key).map_err(|error| {
         let flag = if error.path() == key {
             "--store-client-key"
         } else {
@@ -107,7 +109,11 @@ fn client_certificate(files: &AccessFiles) -> Result<Option<ClientCertificate>, 
         };
         fault(flag, &error)
     })?;
-    Ok(Some(ClientCertificate { chain, key }))
+    Ok(Some(ClientCertificate {
+        chain: files.chain,
+        key: files.key,
+        not_after: files.not_after,
+    }))
 }
 
 fn fault(flag: &'static str, problem: &dyn fmt::Display) -> AccessFault {

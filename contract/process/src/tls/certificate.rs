@@ -136,6 +136,8 @@ pub struct CertificateFiles {
     pub chain: Vec<u8>,
     /// PEM.
     pub key: Zeroizing<String>,
+    /// When the certificate ends, in seconds since 1970.
+    pub not_after: i64,
 }
 
 impl CertificateFiles {
@@ -149,11 +151,13 @@ impl CertificateFiles {
     }
 
     fn parsed(cert: &Path, key: &Path) -> Result<(Self, Shown), CertificateFault> {
+        let (chain, pem) = (trusted(cert)?, secret_file::read(key)?);
+        let shown = Shown::of(&chain, &pem, cert, key)?;
         let files = Self {
-            chain: trusted(cert)?,
-            key: secret_file::read(key)?,
+            chain,
+            key: pem,
+            not_after: shown.not_after,
         };
-        let shown = Shown::of(&files, cert, key)?;
         Ok((files, shown))
     }
 }
@@ -164,8 +168,8 @@ impl Shown {
         Ok(shown)
     }
 
-    fn of(files: &CertificateFiles, cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
-        let (chain, not_after) = parse_chain(&files.chain).map_err(|problem| {
+    fn of(chain: &[u8], pem: &str, cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+        let (chain, not_after) = parse_chain(chain).map_err(|problem| {
             let path = cert.to_owned();
             CertificateFault::Certificate { path, problem }
         })?;
@@ -173,7 +177,7 @@ impl Shown {
             path: key.to_owned(),
             problem,
         };
-        let der = PrivateKeyDer::from_pem_slice(files.key.as_bytes())
+        let der = PrivateKeyDer::from_pem_slice(pem.as_bytes())
             .map_err(|_| problem("holds no private key in PEM without encryption".to_owned()))?;
         let certified = CertifiedKey::from_der(chain, der, &default_provider())
             .map_err(|error| problem(mismatch(&error, cert)))?;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use process::clock::unix_now;
 use process::file_read::FileRead;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
@@ -64,15 +65,23 @@ impl Known {
         let read = move || StoreAccess::read(files).map_err(|fault| fault.to_string());
         let read = self.reading.outcome(read).await;
         let read = read.unwrap_or_else(|unread| Err(unread.to_string()));
-        match read.and_then(|access| self.replace(access)) {
+        match read.and_then(|access| self.replace(access, unix_now())) {
             Ok(replaced) => self.succeeded(replaced),
             Err(failure) => self.failed(failure),
         }
     }
 
-    fn replace(&mut self, access: StoreAccess) -> Result<bool, String> {
+    fn replace(&mut self, access: StoreAccess, now: i64) -> Result<bool, String> {
         if access == self.access {
             return Ok(false);
+        }
+        if access.client != self.access.client
+            && access
+                .client
+                .as_ref()
+                .is_some_and(|new| new.not_after < now)
+        {
+            return Err("--store-client-cert: the certificate has expired".to_owned());
         }
         let address = Address::parse(&self.address, &access, self.timeout)?;
         self.endpoint = Arc::new(address.endpoint);
@@ -105,11 +114,11 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use ::tests::certificates::write_private;
+    use ::tests::certificates::{Authority, write_private};
 
     use super::super::super::within_timeout;
     use super::*;
-    use crate::keys::store::access::AccessFiles;
+    use crate::keys::store::access::{AccessFiles, ClientCertificate};
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 
@@ -167,5 +176,33 @@ mod tests {
         share.write_all(b"third").unwrap();
         drop(share);
         while password(&route).await != "third" {}
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_that_has_ended_does_not_take_the_place_of_another() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let address = "rediss://127.0.0.1:1";
+        let endpoint = Address::parse(address, &StoreAccess::default(), Duration::ZERO);
+        let endpoint = endpoint.unwrap().endpoint;
+        let route = Route::new(address, StoreAccess::default(), endpoint, Duration::ZERO);
+        let authority = Authority::new();
+        let certificate = authority.issue("client");
+        let showing = |not_after| StoreAccess {
+            client: Some(ClientCertificate {
+                chain: std::fs::read(&certificate.cert).unwrap(),
+                key: Zeroizing::new(std::fs::read_to_string(&certificate.key).unwrap()),
+                not_after,
+            }),
+            ..StoreAccess::default()
+        };
+        let mut known = route.0.lock().await;
+        assert!(known.replace(showing(99), 100).is_err());
+        assert_eq!(known.replace(showing(100), 100), Ok(true));
+        let other_password = StoreAccess {
+            password: Some(Zeroizing::new("other".to_owned())),
+            ..showing(100)
+        };
+        let later = known.replace(other_password, 200);
+        assert_eq!(later, Ok(true), "it was shown before");
     }
 }
