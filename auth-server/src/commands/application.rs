@@ -130,8 +130,8 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::keys::store::access::StoreAccess;
     use crate::keys::store::encryption::KeyEncryption;
+    use crate::keys::store::redis::access::StoreAccess;
 
     /// `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);

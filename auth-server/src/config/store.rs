@@ -7,9 +7,9 @@ use process::secret_file;
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};
-use crate::keys::store::access::{AccessFiles, StoreAccess};
 use crate::keys::store::encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::keys::store::location::StoreLocation;
+use crate::keys::store::redis::access::{AccessFiles, StoreAccess};
 
 /// The store of any command.
 ///

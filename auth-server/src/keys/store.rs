@@ -3,7 +3,6 @@
 //!
 //! Two stores, encrypted or not, one conformance suite. A driver moves strings; what they mean is decided elsewhere.
 
-pub(crate) mod access;
 #[cfg(test)]
 mod conformance;
 mod encrypted;
@@ -12,7 +11,7 @@ mod file;
 mod key_files;
 pub(crate) mod location;
 mod private_directory;
-mod redis;
+pub(crate) mod redis;
 
 use std::fmt;
 use std::time::Duration;

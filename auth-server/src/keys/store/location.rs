@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::access::StoreAccess;
 use super::encrypted::EncryptedStore;
 use super::encryption::KeyEncryption;
 use super::file::FileStore;
 use super::redis::RedisStore;
+use super::redis::access::StoreAccess;
 use super::{KeyStore, StoreError};
 
 /// A store that was named but not touched yet.
@@ -135,7 +135,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use zeroize::Zeroizing;
 
-    use super::super::access::AccessFiles;
+    use super::super::redis::access::AccessFiles;
     use super::*;
 
     fn parse(text: &str) -> Result<StoreLocation, InvalidLocation> {

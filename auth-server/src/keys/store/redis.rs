@@ -4,6 +4,7 @@
 //! of them at once. Every call makes its own connection: calls are rare (one per re-read),
 //! and so there is no connection state that a failover, a restart or a stalled peer could spoil.
 
+pub(crate) mod access;
 mod address;
 mod connection;
 mod route;
@@ -15,10 +16,10 @@ use async_trait::async_trait;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use zeroize::Zeroizing;
 
+use self::access::StoreAccess;
 use self::address::Address;
 use self::connection::Connection;
 use self::route::Route;
-use super::access::StoreAccess;
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};

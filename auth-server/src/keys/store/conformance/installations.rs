@@ -14,10 +14,10 @@ use tests::redis_server::RedisServer;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
-use super::super::access::{AccessFiles, StoreAccess};
 use super::super::encryption::KeyEncryption;
 use super::super::encryption::tests::with;
 use super::super::location::StoreLocation;
+use super::super::redis::access::{AccessFiles, StoreAccess};
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 

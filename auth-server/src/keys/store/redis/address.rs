@@ -13,7 +13,7 @@ use redis::{
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
 };
 
-use super::super::access::StoreAccess;
+use super::access::StoreAccess;
 
 const SENTINEL_PORT: u16 = 26_379;
 const REDIS_PORT: u16 = 6379;

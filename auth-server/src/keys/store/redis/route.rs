@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
-use super::super::access::StoreAccess;
+use super::access::StoreAccess;
 use super::address::{Address, Endpoint};
 
 /// Locked while the files are read, too: of two calls the later one must not end with what the earlier
@@ -118,7 +118,7 @@ mod tests {
 
     use super::super::super::within_timeout;
     use super::*;
-    use crate::keys::store::access::{AccessFiles, ClientCertificate};
+    use crate::keys::store::redis::access::{AccessFiles, ClientCertificate};
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 

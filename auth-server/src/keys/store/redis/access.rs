@@ -66,7 +66,7 @@ impl StoreAccess {
         })
     }
 
-    pub(super) fn is_for_redis(&self) -> bool {
+    pub(in super::super) fn is_for_redis(&self) -> bool {
         let passwords = self.password.is_some() || self.sentinel_password.is_some();
         let certificates = self.ca.is_some() || self.client.is_some();
         passwords || certificates || self.files.sentinel_user.is_some()
