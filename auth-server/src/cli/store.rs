@@ -23,17 +23,17 @@ pub(crate) struct StoreArgs {
     )]
     #[serde(skip)]
     pub(crate) store: String,
-    /// File holding the password of the redis store; like the certificates, it is read again for each
-    /// connection
+    /// File holding the password of the redis store; read again for each connection
     #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_password_file: Option<PathBuf>,
-    /// File of the certificate authorities that a rediss store is trusted by: PEM [default: the
-    /// system's]
+    /// File of the certificate authorities that a rediss store is trusted by: PEM, read again for
+    /// each connection [default: the system's]
     #[arg(long, env = "POSTERN_STORE_CA", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_ca: Option<PathBuf>,
-    /// File of the certificate to show to a rediss store: PEM, its issuers after it
+    /// File of the certificate to show to a rediss store: PEM, its issuers after it; read again for each
+    /// connection
     #[arg(
         long,
         env = "POSTERN_STORE_CLIENT_CERT",
@@ -42,7 +42,7 @@ pub(crate) struct StoreArgs {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_client_cert: Option<PathBuf>,
-    /// File of that certificate's private key: PEM, not encrypted
+    /// File of that certificate's private key: PEM, not encrypted; read again for each connection
     #[arg(
         long,
         env = "POSTERN_STORE_CLIENT_KEY",
@@ -55,7 +55,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "POSTERN_STORE_SENTINEL_USER", value_name = "USER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_sentinel_user: Option<String>,
-    /// File holding the password at the Sentinels themselves
+    /// File holding the password at the Sentinels themselves; read again for each connection
     #[arg(
         long,
         env = "POSTERN_STORE_SENTINEL_PASSWORD_FILE",
