@@ -251,6 +251,8 @@ async fn certificates_on_a_share_that_hangs_do_not_hold_up_a_fetch() {
         }
     });
     let ended = tokio::time::timeout(Duration::from_secs(20), fetches).await;
+    // Whoever reads it still is told that nothing follows, and nobody else comes to wait.
+    std::fs::remove_file(&file).unwrap();
     drop(share);
     ended.unwrap().unwrap();
 }
