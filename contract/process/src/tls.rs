@@ -17,7 +17,9 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
 use serde::Serialize;
 
-pub use self::certificate::{CertificateFault, CertificateFiles, ServerCertificate, trusted};
+pub use self::certificate::{
+    CertificateFault, CertificateFiles, ServerCertificate, read_bounded, trusted,
+};
 pub use self::following::{Seen, follow};
 pub use self::metrics::CertificateMetrics;
 use crate::exit::Failure;

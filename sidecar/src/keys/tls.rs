@@ -1,17 +1,12 @@
 //! TLS towards the server that hands out keys: which certificates of it are trusted, and which one of
 //! ours is shown. The files are followed: what stands in them at a fetch counts for that fetch.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use process::secret_file;
+use process::tls::read_bounded;
 use reqwest::{Certificate, ClientBuilder, Identity, tls};
 use zeroize::Zeroizing;
-
-/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong path
-/// must not fill the memory.
-const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Where the certificates are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,17 +91,7 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<Zeroizing<Vec<u8>>, T
 }
 
 fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(length) if length as u64 <= MAX_BYTES => Ok(bytes),
-        Ok(_) => Err(refused(
-            flag,
-            path,
-            format!("is longer than {MAX_BYTES} bytes"),
-        )),
-        Err(error) => Err(refused(flag, path, error)),
-    }
+    read_bounded(path).map_err(|error| refused(flag, path, error))
 }
 
 fn refused(flag: &'static str, path: &Path, why: impl ToString) -> TlsFileError {

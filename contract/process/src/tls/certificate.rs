@@ -18,8 +18,9 @@ use zeroize::Zeroizing;
 
 use crate::secret_file::{self, SecretFileError};
 
-/// A chain is a few KiB; a wrong path must not fill the memory.
-const MAX_CERTIFICATE_BYTES: u64 = 256 * 1024;
+/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong path
+/// must not fill the memory.
+const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
 /// Why two files are no certificate to serve with. Each text names its file; none quotes a key.
 #[derive(Debug, thiserror::Error)]
@@ -232,7 +233,11 @@ fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
         .then(|| parsed.validity().not_after.timestamp())
 }
 
-fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
+/// A file of certificates, whatever it holds, unless it is far too long.
+///
+/// # Errors
+/// Why it cannot be used, without its name.
+pub fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
     let mut pem = Vec::new();
     let read = File::open(path)
         .and_then(|file| file.take(MAX_CERTIFICATE_BYTES + 1).read_to_end(&mut pem))
