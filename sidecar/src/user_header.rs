@@ -34,6 +34,10 @@ pub(crate) enum UserHeaderNameError {
     Reserved,
 }
 
+/// Never a client's to send, whatever the header is called here: a service that was not told of another
+/// name believes what stands under this one.
+const DEFAULT_NAME: &str = "x-current-user";
+
 /// Names that route, frame or authenticate a message, or that the sidecar reads or sets itself;
 /// overwriting one would break the request, or have the user taken for something else.
 const RESERVED: [&str; 21] = [
@@ -140,7 +144,8 @@ impl UserHeader {
     }
 
     fn is_like(&self, name: &HeaderName) -> bool {
-        cgi_equal(name.as_str(), self.name.as_str())
+        let is = |other| cgi_equal(name.as_str(), other);
+        is(self.name.as_str()) || is(DEFAULT_NAME)
     }
 }
 
