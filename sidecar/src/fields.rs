@@ -1,6 +1,8 @@
-//! Header fields that hold a list (RFC 9110 §5.6.1), and what `Connection` says about others.
+//! Header fields that hold a list (RFC 9110 §5.6.1), what `Connection` says about others, and fields that a
+//! client has no say in.
 
 use http::header::{self, HeaderMap, HeaderName};
+use pingora::http::RequestHeader;
 
 /// The members of all fields of the name. By bytes: one that is not ASCII does not hide the others.
 pub(crate) fn members<'h>(
@@ -19,6 +21,18 @@ pub(crate) fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     members(headers, &header::CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect()
+}
+
+/// Removes every field whose name is one that the service must not get from a client.
+pub(crate) fn remove_where(request: &mut RequestHeader, is_one: impl Fn(&str) -> bool) {
+    let names = request.headers.keys();
+    let theirs: Vec<HeaderName> = names
+        .filter(|name| is_one(name.as_str()))
+        .cloned()
+        .collect();
+    for name in &theirs {
+        request.remove_header(name);
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use http::{HeaderName, HeaderValue, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
+use crate::fields::remove_where;
+
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -46,7 +48,7 @@ impl ForwardedPolicy {
             Self::Off => Ok(()),
             Self::Append => append(request, client),
             Self::Overwrite => {
-                strip(request);
+                remove_where(request, is_about_the_client);
                 append(request, client)
             }
         }
@@ -90,18 +92,6 @@ fn quoted(address: &str) -> String {
         format!("\"[{address}]\"")
     } else {
         address.to_owned()
-    }
-}
-
-fn strip(request: &mut RequestHeader) {
-    let theirs: Vec<HeaderName> = request
-        .headers
-        .keys()
-        .filter(|name| is_about_the_client(name.as_str()))
-        .cloned()
-        .collect();
-    for name in &theirs {
-        request.remove_header(name);
     }
 }
 

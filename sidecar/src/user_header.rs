@@ -14,6 +14,7 @@ use http::header::HeaderName;
 use pingora::http::RequestHeader;
 use serde::Serialize;
 
+use crate::fields::remove_where;
 use crate::forwarded;
 
 /// The configured name of the header and the room its value may take.
@@ -128,23 +129,15 @@ impl UserHeader {
         request: &mut RequestHeader,
         user: Option<&HeaderValue>,
     ) -> pingora::Result<()> {
-        let look_alikes: Vec<HeaderName> = request
-            .headers
-            .keys()
-            .filter(|name| self.is_like(name))
-            .cloned()
-            .collect();
-        for name in &look_alikes {
-            request.remove_header(name);
-        }
+        remove_where(request, |name| self.is_like(name));
         match user {
             Some(value) => request.insert_header(self.written.clone(), value),
             None => Ok(()),
         }
     }
 
-    fn is_like(&self, name: &HeaderName) -> bool {
-        let is = |other| cgi_equal(name.as_str(), other);
+    fn is_like(&self, name: &str) -> bool {
+        let is = |other| cgi_equal(name, other);
         is(self.name.as_str()) || is(DEFAULT_NAME)
     }
 }
