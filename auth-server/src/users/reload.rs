@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use process::looks::Looks;
+use process::looks::{Looks, News, Told};
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
@@ -15,7 +15,7 @@ pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
     metrics: Metrics,
     /// Said already: an unusable file is one line, and not one every two seconds.
-    last_failure: Option<String>,
+    told: Told,
 }
 
 impl UsersReload {
@@ -25,7 +25,7 @@ impl UsersReload {
         Self {
             users,
             metrics,
-            last_failure: None,
+            told: Told::default(),
         }
     }
 
@@ -46,30 +46,19 @@ impl UsersReload {
     async fn look(&mut self) {
         let users = Arc::clone(&self.users);
         let reloaded = spawn_blocking(move || users.reload().map_err(|error| error.to_string()));
-        match reloaded.await {
-            Ok(Ok(changed)) => self.report_success(changed),
-            Ok(Err(failure)) => self.report_failure(failure),
-            Err(error) => self.report_failure(error.to_string()),
-        }
-    }
-
-    fn report_success(&mut self, changed: bool) {
+        let looked = reloaded
+            .await
+            .unwrap_or_else(|error| Err(error.to_string()));
+        self.metrics.users_file_usable(looked.is_ok());
         let count = self.users.count();
-        if changed {
-            audit::users_changed(count);
-        } else if self.last_failure.is_some() {
-            info!("the users file can be used again");
-        }
-        self.last_failure = None;
         self.metrics.users(count);
-        self.metrics.users_file_usable(true);
-    }
-
-    fn report_failure(&mut self, failure: String) {
-        if self.last_failure.as_ref() != Some(&failure) {
-            error!(%failure, "the users file cannot be used: the users stay as they were");
+        match self.told.news(looked) {
+            Some(News::Replaced) => audit::users_changed(count),
+            Some(News::Recovered) => info!("the users file can be used again"),
+            Some(News::Unusable(failure)) => {
+                error!(%failure, "the users file cannot be used: the users stay as they were");
+            }
+            None => {}
         }
-        self.last_failure = Some(failure);
-        self.metrics.users_file_usable(false);
     }
 }

@@ -12,6 +12,7 @@ use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use process::exit::Failure;
 use process::file_read::FileRead;
+use process::looks::{News, Told};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
 use tokio::net::lookup_host;
@@ -82,8 +83,7 @@ pub(crate) struct Transport {
     addresses: Arc<Addresses>,
     files: TlsFiles,
     reading: FileRead<Result<TlsMaterial, TlsFileError>>,
-    /// Told already: files that cannot be used are one line, and not one for each fetch.
-    failure: Option<String>,
+    told: Told,
     /// What `client` was made with.
     material: TlsMaterial,
     client: Client,
@@ -135,7 +135,7 @@ impl Transport {
             addresses,
             files,
             reading: FileRead::default(),
-            failure: None,
+            told: Told::default(),
             material,
             client,
             keeps: false,
@@ -157,9 +157,18 @@ impl Transport {
         let read = self.reading.outcome(move || files.read()).await;
         let read = read.map_err(|unread| unread.to_string());
         let read = read.and_then(|read| read.map_err(|error| error.to_string()));
-        match read.and_then(|material| self.replace(material)) {
-            Ok(replaced) => self.followed(replaced),
-            Err(failure) => self.not_followed(failure),
+        let looked = read.and_then(|material| self.replace(material));
+        match self.told.news(looked) {
+            Some(News::Replaced) => {
+                tracing::info!("the certificates for the auth server were read again");
+            }
+            Some(News::Recovered) => tracing::info!(
+                "the files of the certificates for the auth server can be used again"
+            ),
+            Some(News::Unusable(error)) => {
+                tracing::warn!(%error, "the certificates for the auth server stay as they were");
+            }
+            None => {}
         }
     }
 
@@ -210,22 +219,6 @@ impl Transport {
             .map_err(|error| error.to_string())?;
         self.material = material;
         Ok(true)
-    }
-
-    fn followed(&mut self, replaced: bool) {
-        let recovered = self.failure.take().is_some();
-        if replaced {
-            tracing::info!("the certificates for the auth server were read again");
-        } else if recovered {
-            tracing::info!("the files of the certificates for the auth server can be used again");
-        }
-    }
-
-    fn not_followed(&mut self, failure: String) {
-        if self.failure.as_ref() != Some(&failure) {
-            tracing::warn!(error = %failure, "the certificates for the auth server stay as they were");
-        }
-        self.failure = Some(failure);
     }
 }
 

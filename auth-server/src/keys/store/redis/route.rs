@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use process::clock::unix_now;
 use process::file_read::FileRead;
+use process::looks::{News, Told};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
@@ -25,8 +26,7 @@ struct Known {
     access: StoreAccess,
     endpoint: Arc<Endpoint>,
     reading: FileRead<Result<StoreAccess, String>>,
-    /// Told already: files that cannot be used are one line, and not one for each call.
-    failure: Option<String>,
+    told: Told,
 }
 
 impl Route {
@@ -43,7 +43,7 @@ impl Route {
             access,
             endpoint: Arc::new(endpoint),
             reading: FileRead::default(),
-            failure: None,
+            told: Told::default(),
         }))
     }
 
@@ -65,9 +65,16 @@ impl Known {
         let read = move || StoreAccess::read(files).map_err(|fault| fault.to_string());
         let read = self.reading.outcome(read).await;
         let read = read.unwrap_or_else(|unread| Err(unread.to_string()));
-        match read.and_then(|access| self.replace(access, unix_now())) {
-            Ok(replaced) => self.succeeded(replaced),
-            Err(failure) => self.failed(failure),
+        let looked = read.and_then(|access| self.replace(access, unix_now()));
+        match self.told.news(looked) {
+            Some(News::Replaced) => {
+                info!("the store is reached with other passwords or certificates from now on");
+            }
+            Some(News::Recovered) => info!("the files for the store can be used again"),
+            Some(News::Unusable(failure)) => {
+                warn!(%failure, "a file for the store cannot be used: what it held before stays");
+            }
+            None => {}
         }
     }
 
@@ -87,22 +94,6 @@ impl Known {
         self.endpoint = Arc::new(address.endpoint);
         self.access = access;
         Ok(true)
-    }
-
-    fn succeeded(&mut self, replaced: bool) {
-        let recovered = self.failure.take().is_some();
-        if replaced {
-            info!("the store is reached with other passwords or certificates from now on");
-        } else if recovered {
-            info!("the files for the store can be used again");
-        }
-    }
-
-    fn failed(&mut self, failure: String) {
-        if self.failure.as_ref() != Some(&failure) {
-            warn!(%failure, "a file for the store cannot be used: what it held before stays");
-        }
-        self.failure = Some(failure);
     }
 }
 
