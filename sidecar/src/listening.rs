@@ -6,6 +6,7 @@
 use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::apps::ServerApp;
@@ -38,6 +39,19 @@ impl Announcement {
                 tracing::error!(%failure, "an address cannot be announced");
             }
         }
+    }
+}
+
+/// Shorter than every time-out of a request or of a connection that waits for one.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Keeps a timer running that is due before all others. A runtime that waits for a later one, or for none,
+/// is woken up when one is set, by a system call and a turn for nothing: without load that would be once
+/// for each request, whose connection to the service goes back to the pool with a time-out.
+async fn tick() {
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
     }
 }
 
@@ -85,9 +99,10 @@ impl<A: ServerApp + Send + Sync + 'static> Service for BoundService<A> {
             return;
         };
         fds.lock().add(self.address.clone(), listener.into_raw_fd());
-        self.service
-            .start_service(Some(fds), stop, listeners_per_fd)
-            .await;
+        tokio::select! {
+            () = self.service.start_service(Some(fds), stop, listeners_per_fd) => (),
+            () = tick() => (),
+        }
     }
 
     fn name(&self) -> &str {
