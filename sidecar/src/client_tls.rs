@@ -20,7 +20,7 @@ use pingora::protocols::{
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
 use process::exit::Failure;
-use process::tls::ServerCertificate;
+use process::tls::{ServerCertificate, read_bounded};
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -134,8 +134,9 @@ fn authorities(file: Option<&Path>) -> Result<Option<Authorities>, Failure> {
         return Ok(None);
     };
     let refused = |why: Failure| Failure::Config(format!("--client-ca {}: {why}", file.display()));
-    let authorities = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Authorities, _>>)
+    let pem = read_bounded(file).map_err(|why| refused(Failure::Config(why)))?;
+    let authorities = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Authorities, _>>()
         .map_err(|error| refused(Failure::Config(error.to_string())))?;
     vouched_for_by(&authorities).map_err(refused)?;
     Ok(Some(authorities))

@@ -4,7 +4,6 @@
 //! only), or worked out here from settings and a key file.
 
 use std::error::Error;
-use std::io::BufRead;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use pingora::http::RequestHeader;
 use process::admin_client;
 use process::clock::unix_seconds;
 use process::exit::Failure;
+use process::file_read;
 use process::output;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -315,12 +315,10 @@ fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
     let mut headers = Vec::new();
     for given in &args.headers {
         if given == "@-" {
-            for line in std::io::stdin().lock().lines() {
-                let line =
-                    line.map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
-                if !line.trim().is_empty() {
-                    headers.push(field(&line)?);
-                }
+            let lines = file_read::text_of(std::io::stdin().lock(), MAX_BODY_BYTES as u64)
+                .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
+            for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+                headers.push(field(line)?);
             }
         } else {
             headers.push(field(given)?);
@@ -402,7 +400,7 @@ fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failu
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
-    let text = std::fs::read_to_string(file).map_err(|error| unusable(&error))?;
+    let text = file_read::read_text(file, MAX_BODY_BYTES as u64).map_err(|why| unusable(&why))?;
     keys_of(signing_type, &text).map_err(|error| unusable(&error))
 }
 

@@ -16,6 +16,7 @@ use pingora::services::background::BackgroundService;
 use process::command_line;
 use process::exit::Failure;
 use process::looks::{Looks, Occasion};
+use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 
 use self::watched::WatchedFiles;
@@ -46,17 +47,17 @@ impl BackgroundService for Reload {
         match Looks::begin() {
             Ok(mut looks) => {
                 let mut effective = self.start.clone();
-                let mut watched = WatchedFiles::of(files_of(&effective));
+                let mut watched = WatchedFiles::of(files_of(&effective)).await;
                 loop {
                     match looks.next().await {
-                        Occasion::Interval if !watched.have_changed() => continue,
+                        Occasion::Interval if !watched.have_changed().await => continue,
                         Occasion::Interval => {}
                         Occasion::HangUp => tracing::info!("SIGHUP received"),
                     }
                     // Before they are read: what changes meanwhile is seen at the next look.
-                    watched.take_note();
+                    watched.take_note().await;
                     self.reload(&mut effective).await;
-                    watched.also(files_of(&effective));
+                    watched.also(files_of(&effective)).await;
                 }
             }
             Err(error) => tracing::error!(%error, "the configuration is not followed"),
@@ -68,7 +69,7 @@ impl Reload {
     /// `effective` is what is in effect, before and after.
     async fn reload(&self, effective: &mut ServeArgs) {
         match self.take_over().await {
-            Ok(Taken { now, waiting }) => {
+            Ok((now, waiting)) => {
                 let changed = differences(effective, &now).join(", ");
                 tracing::info!(changed, "configuration reloaded");
                 if !waiting.is_empty() {
@@ -85,24 +86,22 @@ impl Reload {
         }
     }
 
-    async fn take_over(&self) -> Result<Taken, Failure> {
-        let read = read()?;
-        // With it the next start would fail.
-        Config::new(&read)?;
-        let now = overlaid(&self.start, &read);
-        let waiting = differences(&now, &read);
-        let config = Config::new(&now)?;
-        self.apply(config, &now).await?;
-        Ok(Taken { now, waiting })
+    /// What is in effect from now on, and the settings that were read and have to wait for the next start.
+    async fn take_over(&self) -> Result<(ServeArgs, Vec<String>), Failure> {
+        let (start, client_tls) = (self.start.clone(), self.client_tls.clone());
+        // What reads files, and what may fail, comes first.
+        let reading = spawn_blocking(move || judged(&start, client_tls.as_deref()));
+        let ended = |error: JoinError| Failure::Software(error.to_string());
+        let Judged {
+            now,
+            waiting,
+            config,
+        } = reading.await.map_err(ended)??;
+        self.apply(config).await;
+        Ok((now, waiting))
     }
 
-    /// What may fail comes first.
-    async fn apply(&self, config: Config, args: &ServeArgs) -> Result<(), Failure> {
-        if let Some(tls) = &self.client_tls
-            && tls.now_trusts(args.client_ca.as_deref())?
-        {
-            tracing::info!("clients are held to other authorities from now on");
-        }
+    async fn apply(&self, config: Config) {
         if self.upstream.now_speaks(config.upstream.tls.clone()) {
             tracing::info!("the service is connected to with other certificates from now on");
         }
@@ -116,15 +115,32 @@ impl Reload {
         if let SourceSettings::AuthServer(settings) = config.key_source {
             self.refresher.now_shows(settings.application).await;
         }
-        Ok(())
     }
 }
 
-/// What came of a reload.
-struct Taken {
+/// What was read and found right.
+struct Judged {
     now: ServeArgs,
-    /// Settings that were read and have to wait for the next start.
     waiting: Vec<String>,
+    config: Config,
+}
+
+fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, Failure> {
+    let read = read()?;
+    // With it the next start would fail.
+    Config::new(&read)?;
+    let now = overlaid(start, &read);
+    let config = Config::new(&now)?;
+    if let Some(tls) = client_tls
+        && tls.now_trusts(now.client_ca.as_deref())?
+    {
+        tracing::info!("clients are held to other authorities from now on");
+    }
+    Ok(Judged {
+        waiting: differences(&now, &read),
+        now,
+        config,
+    })
 }
 
 /// Flag > variable > file, as at the start: of these three only the file can have changed.

@@ -29,6 +29,7 @@ mod e2e {
     mod file_store;
     mod forwarding;
     mod greedy_clients;
+    mod hanging_files;
     mod http2;
     mod interop;
     mod issuers;

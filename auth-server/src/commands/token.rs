@@ -13,6 +13,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use process::clock::unix_now;
 use process::exit::Failure;
+use process::file_read;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
@@ -22,6 +23,9 @@ use crate::config::{MAX_AUTHORIZATION_BYTES, verification_policy};
 
 /// So that a token that is too long for a server is still judged and shown.
 const MAX_INPUT_BYTES: u64 = 2 * MAX_AUTHORIZATION_BYTES as u64;
+
+/// A public key in PEM takes 1 KiB, a shared secret less.
+const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
 
 pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
     let TokenCommand::Inspect(args) = command;
@@ -38,16 +42,8 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
 
 /// With or without the word before it.
 fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
-    let mut text = Zeroizing::new(String::new());
-    input
-        .take(MAX_INPUT_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
-    if text.len() as u64 > MAX_INPUT_BYTES {
-        return Err(Failure::Usage(format!(
-            "standard input: longer than {MAX_INPUT_BYTES} bytes"
-        )));
-    }
+    let text = file_read::text_of(input, MAX_INPUT_BYTES)
+        .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
     let text = text.trim();
     let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
     let after_scheme = text.strip_prefix("Bearer");
@@ -69,7 +65,7 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
-    let text = std::fs::read_to_string(file).map_err(|error| unusable(&error))?;
+    let text = file_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
     let key = VerificationKey::parse(args.keys.signing.signing_type, &text);
     key.map(KeySet::nameless).map_err(|error| unusable(&error))
 }
@@ -142,7 +138,7 @@ mod tests {
         let longest = "x".repeat(16 * 1024);
         assert_eq!(*read(longest.as_bytes()).unwrap(), longest);
         let failure = read(format!("{longest}x").as_bytes()).unwrap_err();
-        assert!(failure.to_string().contains("longer than 16384 bytes"));
+        assert!(failure.to_string().contains("longer than 16 KiB"));
         assert_eq!(failure.code(), 64);
     }
 

@@ -114,7 +114,8 @@ fn document(path: &Path) -> Result<UsersDocument, Failure> {
 fn text(path: &Path) -> Result<Zeroizing<String>, Failure> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Zeroizing::default()),
-        Ok(metadata) if metadata.len() == 0 => Ok(Zeroizing::default()),
+        // A device or a pipe has no length either.
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Ok(Zeroizing::default()),
         _ => Ok(users_file::read(path)?),
     }
 }

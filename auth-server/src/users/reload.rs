@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use process::looks::{Looks, News, Told};
-use tokio::task::spawn_blocking;
+use process::looks::{Looks, News, Told, aside};
 use tracing::{error, info};
 
 use super::file::FileUsers;
@@ -45,10 +44,7 @@ impl UsersReload {
 
     async fn look(&mut self) {
         let users = Arc::clone(&self.users);
-        let reloaded = spawn_blocking(move || users.reload().map_err(|error| error.to_string()));
-        let looked = reloaded
-            .await
-            .unwrap_or_else(|error| Err(error.to_string()));
+        let looked = aside(move || users.reload()).await;
         self.metrics.users_file_usable(looked.is_ok());
         let count = self.users.count();
         self.metrics.users(count);

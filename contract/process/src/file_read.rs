@@ -1,117 +1,319 @@
-//! Reading files that may lie on a share that hangs: one read at a time, and no long wait for it.
+//! The one way to read a file that somebody else writes: never more of it than it may hold, and never
+//! for long. Its path may lead to a device without end, to a pipe that nobody writes to, or to a share
+//! that hangs.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::mem::take;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-use tokio::time::{Instant, timeout_at};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use zeroize::{Zeroize, Zeroizing};
 
+/// For the first look at a path: its share may have to wake up, or a program has yet to fetch what it
+/// writes into the pipe.
+const PATIENCE_AT_FIRST: Duration = Duration::from_secs(5);
 /// A share that is well answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A thread that waits for a pipe gives up by itself, a little earlier than it is given up.
+const TO_GIVE_UP: Duration = Duration::from_millis(100);
 
-/// The read that is under way, if there is one.
-#[derive(Debug)]
-pub struct FileRead<T>(Option<UnderWay<T>>);
+/// What is no regular file has no length: so much is reserved for it.
+const UNKNOWN_LENGTH: u64 = 64 * 1024;
 
-#[derive(Debug)]
-struct UnderWay<T> {
-    read: JoinHandle<T>,
-    patience_ends: Instant,
-}
+/// Every path that was looked at, and the thread that got no further with it. A path has one such
+/// thread at most: a share that hangs does not collect them.
+static LOOKED_AT: Mutex<BTreeMap<PathBuf, Option<JoinHandle<()>>>> = Mutex::new(BTreeMap::new());
 
-/// Why there is nothing to be had now.
+/// Why nothing was read. The text does not name the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
-    /// The read goes on.
-    #[error("reading takes longer than {} s", PATIENCE.as_secs())]
-    Late,
-    /// The thread that reads came to an end.
+    /// What the operating system said.
     #[error(transparent)]
-    Ended(#[from] JoinError),
+    System(#[from] io::Error),
+    /// There is more than this many bytes.
+    #[error("is longer than {} KiB", .0 / 1024)]
+    TooLong(u64),
+    /// It hangs, or nobody writes into the pipe.
+    #[error("reading takes too long: does its share hang, or is it a pipe that nobody writes to?")]
+    Late,
 }
 
-impl<T> Default for FileRead<T> {
-    fn default() -> Self {
-        Self(None)
+/// A file that was read whole.
+#[derive(Debug)]
+pub struct FileContent {
+    /// They may be a secret.
+    pub bytes: Zeroizing<Vec<u8>>,
+    /// Of the file that was read, whatever its path leads to by now.
+    pub metadata: Metadata,
+}
+
+impl FileContent {
+    /// The bytes as text.
+    ///
+    /// # Errors
+    /// Where they are none.
+    pub fn into_text(mut self) -> Result<Zeroizing<String>, Unread> {
+        match String::from_utf8(take(&mut *self.bytes)) {
+            Ok(text) => Ok(Zeroizing::new(text)),
+            Err(error) => {
+                error.into_bytes().zeroize();
+                Err(io::Error::new(ErrorKind::InvalidData, "is not UTF-8").into())
+            }
+        }
     }
 }
 
-impl<T: Send + 'static> FileRead<T> {
-    /// What `read` brings, unless it takes too long. Then it is waited for no more, here or in the calls
-    /// that follow, the first of which after its end takes its result in the place of a new one. A call
-    /// that is given up halfway leaves it to the next one.
-    ///
-    /// # Errors
-    /// [`Unread`], the former [`Unread::Late`] for as long as the read lasts.
-    pub async fn outcome(
-        &mut self,
-        read: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unread> {
-        let under_way = self.0.get_or_insert_with(|| UnderWay {
-            read: spawn_blocking(read),
-            patience_ends: Instant::now() + PATIENCE,
-        });
-        let outcome = timeout_at(under_way.patience_ends, &mut under_way.read)
-            .await
-            .map_err(|_| Unread::Late)?;
-        self.0 = None;
-        Ok(outcome?)
+/// The whole file, of at most `max_bytes`.
+///
+/// # Errors
+/// [`Unread`]; [`Unread::Late`] at once where the former read of this path still hangs.
+pub fn read(path: &Path, max_bytes: u64) -> Result<FileContent, Unread> {
+    in_time(path, move |path, deadline| {
+        read_until(deadline, path, max_bytes)
+    })
+}
+
+/// As [`read`], for a file of text.
+///
+/// # Errors
+/// As [`read`], and for what is no text.
+pub fn read_text(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Unread> {
+    read(path, max_bytes)?.into_text()
+}
+
+/// The text of what is no file but a stream of this process's: somebody may be typing.
+///
+/// # Errors
+/// As [`read_text`], apart from [`Unread::Late`].
+pub fn text_of(input: impl Read, max_bytes: u64) -> Result<Zeroizing<String>, Unread> {
+    let mut text = Zeroizing::new(String::with_capacity(reserved(UNKNOWN_LENGTH, max_bytes)));
+    input.take(max_bytes + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > max_bytes {
+        return Err(Unread::TooLong(max_bytes));
+    }
+    Ok(text)
+}
+
+/// What the operating system knows of the file.
+///
+/// # Errors
+/// As [`read`].
+pub fn metadata(path: &Path) -> Result<Metadata, Unread> {
+    in_time(path, |path, _| Ok(fs::metadata(path)?))
+}
+
+/// The outcome of `look`, on a thread of its own that is left behind where it takes too long.
+fn in_time<T: Send + 'static>(
+    path: &Path,
+    look: impl FnOnce(&Path, Instant) -> Result<T, Unread> + Send + 'static,
+) -> Result<T, Unread> {
+    let patience = patience_for(path)?;
+    let deadline = Instant::now() + patience;
+    let (sink, outcome) = sync_channel(1);
+    let looked_at = path.to_owned();
+    let thread = Builder::new().name("file".to_owned()).spawn(move || {
+        let _ = sink.send(look(&looked_at, deadline));
+    })?;
+    match outcome.recv_timeout(patience + TO_GIVE_UP) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Timeout) => {
+            note(path, Some(thread));
+            Err(Unread::Late)
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(io::Error::other("the thread that reads it came to an end").into())
+        }
+    }
+}
+
+fn patience_for(path: &Path) -> Result<Duration, Unread> {
+    let former = note(path, None);
+    match former {
+        None => Ok(PATIENCE_AT_FIRST),
+        Some(Some(thread)) if !thread.is_finished() => {
+            note(path, Some(thread));
+            Err(Unread::Late)
+        }
+        Some(_) => Ok(PATIENCE),
+    }
+}
+
+fn note(path: &Path, hangs: Option<JoinHandle<()>>) -> Option<Option<JoinHandle<()>>> {
+    let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    looked_at.insert(path.to_owned(), hangs)
+}
+
+fn read_until(deadline: Instant, path: &Path, max_bytes: u64) -> Result<FileContent, Unread> {
+    // Without this, opening a pipe waits until somebody writes to it.
+    let unhurried = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(unhurried)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    let length = match metadata.len() {
+        0 => UNKNOWN_LENGTH,
+        length => length,
+    };
+    let mut bytes = Zeroizing::new(Vec::with_capacity(reserved(length, max_bytes)));
+    let mut source = file.take(max_bytes + 1);
+    if metadata.is_file() {
+        source.read_to_end(&mut bytes)?;
+    } else {
+        drain(&mut source, &mut bytes, deadline)?;
+    }
+    if bytes.len() as u64 > max_bytes {
+        return Err(Unread::TooLong(max_bytes));
+    }
+    Ok(FileContent { bytes, metadata })
+}
+
+/// At once: growing would leave copies of a secret behind that nobody clears.
+fn reserved(length: u64, max_bytes: u64) -> usize {
+    usize::try_from(length.min(max_bytes)).unwrap_or_default() + 1
+}
+
+/// Reads what comes when it comes, until its end.
+fn drain(
+    source: &mut io::Take<File>,
+    bytes: &mut Vec<u8>,
+    deadline: Instant,
+) -> Result<(), Unread> {
+    loop {
+        wait_for(source.get_ref(), deadline)?;
+        match source.read_to_end(bytes) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn wait_for(file: &File, deadline: Instant) -> Result<(), Unread> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| Unread::Late)?;
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(Unread::Late),
+            Ok(_) => return Ok(()),
+            // A signal. A pipe that nobody wrote to yet would read as an empty file.
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
     }
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::process::Command;
     use std::sync::mpsc::{Sender, channel};
 
     use super::*;
 
-    /// A read of `text` that ends when it is told to.
-    fn hanging(text: &'static str) -> (Sender<()>, impl FnOnce() -> &'static str + Send) {
-        let (end, ended) = channel();
-        let read = move || {
-            let _ = ended.recv();
-            text
-        };
-        (end, read)
+    fn pipe() -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("pipe");
+        let made = Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        (home, path)
     }
 
-    #[tokio::test]
-    async fn what_is_read_in_time_is_read_anew_each_time() {
-        let mut reading = FileRead::default();
-        for text in ["one", "two"] {
-            assert_eq!(reading.outcome(move || text).await.unwrap(), text);
+    fn text(path: &Path) -> String {
+        read_text(path, 8).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_file_is_read_whole_or_not_at_all() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("file");
+        for content in ["", "eight by"] {
+            fs::write(&path, content).unwrap();
+            assert_eq!(text(&path), content);
         }
+        for (content, why) in [(&b"nine byte"[..], "is longer"), (b"\xff", "UTF-8")] {
+            fs::write(&path, content).unwrap();
+            let refused = read_text(&path, 8).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert!(matches!(read(home.path(), 8), Err(Unread::System(_))));
+        assert!(matches!(
+            read(&home.path().join("none"), 8),
+            Err(Unread::System(_))
+        ));
     }
 
-    #[tokio::test]
-    async fn a_read_that_hangs_is_the_only_one_and_its_result_is_not_lost() {
-        let mut reading = FileRead::default();
-        let (end, read) = hanging("late");
-        let outcome = reading.outcome(read).await;
-        assert!(matches!(outcome, Err(Unread::Late)), "{outcome:?}");
-        let outcome = reading.outcome(|| "a second read").await;
-        assert!(matches!(outcome, Err(Unread::Late)), "{outcome:?}");
-        end.send(()).unwrap();
-        let text = loop {
-            match reading.outcome(|| "a second read").await {
-                Ok(text) => break text,
-                Err(_) => tokio::task::yield_now().await,
-            }
+    #[test]
+    fn a_device_without_end_is_too_long() {
+        let read = read(Path::new("/dev/zero"), 70_000);
+        assert!(matches!(read, Err(Unread::TooLong(70_000))), "{read:?}");
+        assert_eq!(text(Path::new("/dev/null")), "");
+    }
+
+    #[test]
+    fn a_pipe_is_read_until_its_writer_is_done() {
+        let (_home, path) = pipe();
+        let writer = path.clone();
+        let writing = std::thread::spawn(move || {
+            use std::io::Write;
+            let mut pipe = OpenOptions::new().write(true).open(writer).unwrap();
+            pipe.write_all(b"one").unwrap();
+            // The reader is at the end of what there is for now.
+            std::thread::sleep(Duration::from_millis(20));
+            pipe.write_all(b"two").unwrap();
+        });
+        assert_eq!(text(&path), "onetwo");
+        writing.join().unwrap();
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_given_up_until_a_file_takes_its_place() {
+        let (_home, path) = pipe();
+        for _ in 0..2 {
+            assert!(matches!(read(&path, 8), Err(Unread::Late)));
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "whole").unwrap();
+        assert_eq!(text(&path), "whole");
+    }
+
+    /// A look that hangs until it is told to end; says at once that it was begun.
+    fn hanging(
+        begun: Sender<()>,
+    ) -> (
+        Sender<()>,
+        impl FnOnce(&Path, Instant) -> Result<(), Unread>,
+    ) {
+        let (end, ended) = channel();
+        let look = move |_: &Path, _: Instant| {
+            let _ = begun.send(());
+            let _ = ended.recv();
+            Ok(())
         };
-        assert_eq!(text, "late");
-        assert_eq!(reading.outcome(|| "anew").await.unwrap(), "anew");
+        (end, look)
     }
 
-    #[tokio::test]
-    async fn a_call_that_is_given_up_leaves_its_read_to_the_next() {
-        let mut reading = FileRead::default();
-        let (end, read) = hanging("begun before");
-        let given_up = tokio::time::timeout(Duration::from_millis(1), reading.outcome(read));
-        assert!(given_up.await.is_err());
+    #[test]
+    fn of_a_share_that_hangs_one_look_waits_and_no_other() {
+        let path = Path::new("/a share/that hangs");
+        let (sink, begun) = channel();
+        let (end, look) = hanging(sink.clone());
+        assert!(matches!(in_time(path, look), Err(Unread::Late)));
+        let (_end, look) = hanging(sink);
+        assert!(matches!(in_time(path, look), Err(Unread::Late)));
+        assert_eq!(begun.try_iter().count(), 1, "a second thread hangs");
         end.send(()).unwrap();
-        assert_eq!(
-            reading.outcome(|| "a second read").await.unwrap(),
-            "begun before"
-        );
+        while in_time(path, |_, _| Ok(())).is_err() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What both programs do alike as processes: command line and configuration file, secret files,
 //! files of our own, TLS certificates, logs, health, admin port, listeners, signals, looks at
-//! files and reading them, what a command prints, exit codes.
+//! files and reading those of others, what a command prints, exit codes.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 

@@ -1,7 +1,10 @@
 //! When files that may have changed are looked at – every two seconds, and at SIGHUP –, and which looks are
 //! worth a line.
 
+use std::fmt::Display;
 use std::time::Duration;
+
+use tokio::task::spawn_blocking;
 
 use crate::signals::HangUps;
 
@@ -34,6 +37,21 @@ impl Looks {
             () = tokio::time::sleep(INTERVAL) => Occasion::Interval,
             () = self.0.next() => Occasion::HangUp,
         }
+    }
+}
+
+/// What `look` brings, on a thread where waiting for files holds up nobody.
+///
+/// # Errors
+/// Why it brought nothing, in words.
+pub async fn aside<T, E>(look: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
+where
+    T: Send + 'static,
+    E: Display + Send + 'static,
+{
+    match spawn_blocking(look).await {
+        Ok(looked) => looked.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

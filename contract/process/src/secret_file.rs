@@ -1,7 +1,6 @@
 //! Reading a secret from a file that nobody else may read.
 
-use std::fs::{File, Metadata};
-use std::io::Read;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use crate::exit::Failure;
+use crate::file_read::{self, Unread};
 
 /// No single secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the
 /// memory.
@@ -24,8 +24,8 @@ pub enum SecretFileError {
         path: PathBuf,
         /// Owner, mode and the user this process runs as.
         access: String,
-        /// What the operating system said.
-        cause: std::io::Error,
+        /// Why.
+        cause: Unread,
     },
     /// Others than its owner may read or change it.
     #[error("secret file {} is open to others: allow its owner only, chmod 600 ({})", path.display(), access)]
@@ -35,15 +35,13 @@ pub enum SecretFileError {
         /// Owner, mode and the user this process runs as.
         access: String,
     },
-    /// It holds no text, or far too much of it.
-    #[error("secret file {} {problem} ({})", path.display(), access)]
-    Unusable {
+    /// It holds nothing.
+    #[error("secret file {} is empty ({})", path.display(), access)]
+    Empty {
         /// The file as configured.
         path: PathBuf,
         /// Owner, mode and the user this process runs as.
         access: String,
-        /// What is wrong with the content.
-        problem: String,
     },
 }
 
@@ -54,7 +52,7 @@ impl SecretFileError {
         match self {
             Self::Unreadable { path, .. }
             | Self::Exposed { path, .. }
-            | Self::Unusable { path, .. } => path,
+            | Self::Empty { path, .. } => path,
         }
     }
 }
@@ -83,33 +81,24 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
         access,
         cause,
     };
-    let mut file = File::open(path).map_err(|cause| unreadable(access_of(path), cause))?;
-    // Asked of the open file, not of the path: nobody can swap the file between check and read.
-    let metadata = file
-        .metadata()
-        .map_err(|cause| unreadable(access_of(path), cause))?;
-    let access = describe(&metadata);
-    if is_exposed(metadata.mode(), metadata.uid()) {
-        return Err(SecretFileError::Exposed {
-            path: path.to_owned(),
-            access,
-        });
+    let content =
+        file_read::read(path, max_bytes).map_err(|cause| unreadable(access_of(path), cause))?;
+    // Of the file that was read, not of the path: nobody can swap the file between check and read.
+    let access = describe(&content.metadata);
+    if is_exposed(content.metadata.mode(), content.metadata.uid()) {
+        let path = path.to_owned();
+        return Err(SecretFileError::Exposed { path, access });
     }
-    let text = read_text(&mut file, metadata.len(), max_bytes)
-        .map_err(|cause| unreadable(access.clone(), cause))?;
-    let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
-    let problem = if text.len() as u64 > max_bytes {
-        format!("is longer than {} KiB", max_bytes / 1024)
-    } else if trimmed.is_empty() {
-        "is empty".to_owned()
-    } else {
-        return Ok(trimmed);
+    let text = match content.into_text() {
+        Ok(text) => text,
+        Err(cause) => return Err(unreadable(access, cause)),
     };
-    Err(SecretFileError::Unusable {
-        path: path.to_owned(),
-        access,
-        problem,
-    })
+    let trimmed = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
+    if trimmed.is_empty() {
+        let path = path.to_owned();
+        return Err(SecretFileError::Empty { path, access });
+    }
+    Ok(trimmed)
 }
 
 /// Owner only. A file of root's may be readable by its group besides: that is how Kubernetes mounts
@@ -119,18 +108,8 @@ fn is_exposed(mode: u32, owner: u32) -> bool {
     mode & closed_to_others != 0
 }
 
-fn read_text(file: &mut File, length: u64, max_bytes: u64) -> std::io::Result<Zeroizing<String>> {
-    // Reserved at once: growing would leave copies of the secret behind that nobody clears. What is
-    // no regular file has no length.
-    let length = if length == 0 { MAX_BYTES } else { length };
-    let capacity = usize::try_from(length.min(max_bytes)).unwrap_or_default() + 1;
-    let mut text = Zeroizing::new(String::with_capacity(capacity));
-    file.take(max_bytes + 1).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 fn access_of(path: &Path) -> String {
-    std::fs::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
+    file_read::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
 }
 
 fn describe(metadata: &Metadata) -> String {

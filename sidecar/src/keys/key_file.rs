@@ -2,12 +2,11 @@
 //! replacing the file.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
+use process::file_read::{self, Unread};
 
 use super::jwks::jws;
 use super::transport::MAX_BODY_BYTES;
@@ -31,12 +30,7 @@ pub(crate) struct KeyFile {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyFileError {
     #[error("{}: {cause}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        cause: std::io::Error,
-    },
-    #[error("{} is longer than {MAX_BODY_BYTES} bytes", path.display())]
-    TooLong { path: PathBuf },
+    Unreadable { path: PathBuf, cause: Unread },
     #[error("{} cannot be used: {cause}", path.display())]
     Unusable { path: PathBuf, cause: KeyError },
 }
@@ -52,14 +46,20 @@ impl KeyFile {
 
     /// The keys that the file holds now.
     pub(crate) fn read(&self) -> Result<KeySet, KeyFileError> {
-        let bytes = read_bounded(&self.path)?;
+        let path = || self.path.clone();
+        let bytes = file_read::read(&self.path, MAX_BODY_BYTES as u64)
+            .map_err(|cause| KeyFileError::Unreadable {
+                path: path(),
+                cause,
+            })?
+            .bytes;
         let allowed = jws(&self.algorithms);
         match self.format {
             Format::JwkSet => KeySet::from_jwks(&bytes, &allowed),
             Format::Pem => KeySet::from_pem(&String::from_utf8_lossy(&bytes), &allowed),
         }
         .map_err(|cause| KeyFileError::Unusable {
-            path: self.path.clone(),
+            path: path(),
             cause,
         })
     }
@@ -69,23 +69,4 @@ impl fmt::Display for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())
     }
-}
-
-fn read_bounded(path: &Path) -> Result<Vec<u8>, KeyFileError> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| {
-            let limit = MAX_BODY_BYTES as u64 + 1;
-            file.take(limit).read_to_end(&mut bytes)
-        })
-        .map_err(|cause| KeyFileError::Unreadable {
-            path: path.to_owned(),
-            cause,
-        })?;
-    if bytes.len() > MAX_BODY_BYTES {
-        return Err(KeyFileError::TooLong {
-            path: path.to_owned(),
-        });
-    }
-    Ok(bytes)
 }

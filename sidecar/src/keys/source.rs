@@ -7,6 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::{Algorithm, KeyError, KeySet};
 use contract::signing_type::SigningType;
 use process::exit::Failure;
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::answer::AnswerError;
 use super::cache::{KeyCacheSettings, Origin};
@@ -117,6 +118,8 @@ pub(crate) enum FetchError {
     Jwks(#[from] JwksError),
     #[error(transparent)]
     File(#[from] KeyFileError),
+    #[error(transparent)]
+    Ended(#[from] JoinError),
 }
 
 /// What a fetch is for.
@@ -183,7 +186,11 @@ impl KeySource {
         match self {
             Self::AuthServer(endpoint) => endpoint.fetch().await.map(Fetched::Keys),
             Self::JwksUrl(url) => url.fetch(purpose).await,
-            Self::File(file) => Ok(Fetched::Keys(file.read()?)),
+            Self::File(file) => {
+                let file = file.clone();
+                let keys = spawn_blocking(move || file.read()).await??;
+                Ok(Fetched::Keys(keys))
+            }
         }
     }
 }

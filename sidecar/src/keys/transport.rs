@@ -11,8 +11,7 @@ use arc_swap::ArcSwapOption;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use process::exit::Failure;
-use process::file_read::FileRead;
-use process::looks::{News, Told};
+use process::looks::{News, Told, aside};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
 use tokio::net::lookup_host;
@@ -82,7 +81,6 @@ pub(crate) struct Transport {
     scheme: Scheme,
     addresses: Arc<Addresses>,
     files: TlsFiles,
-    reading: FileRead<Result<TlsMaterial, TlsFileError>>,
     told: Told,
     /// What `client` was made with.
     material: TlsMaterial,
@@ -134,7 +132,6 @@ impl Transport {
             scheme,
             addresses,
             files,
-            reading: FileRead::default(),
             told: Told::default(),
             material,
             client,
@@ -154,9 +151,7 @@ impl Transport {
             return;
         }
         let files = self.files.clone();
-        let read = self.reading.outcome(move || files.read()).await;
-        let read = read.map_err(|unread| unread.to_string());
-        let read = read.and_then(|read| read.map_err(|error| error.to_string()));
+        let read = aside(move || files.read()).await;
         let looked = read.and_then(|material| self.replace(material));
         match self.told.news(looked) {
             Some(News::Replaced) => {

@@ -5,6 +5,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use process::file_read;
+use tokio::task::spawn_blocking;
+
 /// What changes with a file: also where a link on the way to it leads elsewhere, as Kubernetes does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
@@ -38,8 +41,8 @@ pub(super) struct WatchedFiles {
 }
 
 impl WatchedFiles {
-    pub(super) fn of(files: Vec<PathBuf>) -> Self {
-        let stamps = stamps(&files);
+    pub(super) async fn of(files: Vec<PathBuf>) -> Self {
+        let stamps = stamps(&files).await;
         Self {
             files,
             read: stamps.clone(),
@@ -49,30 +52,33 @@ impl WatchedFiles {
 
     /// Whether they are not as they were read, and as they were at the last look: a file that is just
     /// being written, or two that are replaced one after the other, are left to settle.
-    pub(super) fn have_changed(&mut self) -> bool {
-        let now = stamps(&self.files);
+    pub(super) async fn have_changed(&mut self) -> bool {
+        let now = stamps(&self.files).await;
         let has_settled = now == self.seen;
         self.seen = now;
         has_settled && self.seen != self.read
     }
 
     /// They are about to be read.
-    pub(super) fn take_note(&mut self) {
-        self.read = stamps(&self.files);
+    pub(super) async fn take_note(&mut self) {
+        self.read = stamps(&self.files).await;
         self.seen.clone_from(&self.read);
     }
 
     /// Others may have to be looked at after that; what is known of the same ones stays known.
-    pub(super) fn also(&mut self, files: Vec<PathBuf>) {
+    pub(super) async fn also(&mut self, files: Vec<PathBuf>) {
         if files != self.files {
-            *self = Self::of(files);
+            *self = Self::of(files).await;
         }
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |file: &PathBuf| Some(Stamp::of(&std::fs::metadata(file).ok()?));
-    files.iter().map(stamp).collect()
+async fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
+    let stamp = |file: &PathBuf| Some(Stamp::of(&file_read::metadata(file).ok()?));
+    let files = files.to_vec();
+    // Files may lie on a share that hangs.
+    let looked = spawn_blocking(move || files.iter().map(stamp).collect());
+    looked.await.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -83,43 +89,43 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_change_is_seen_once_and_when_it_has_settled() {
+    #[tokio::test]
+    async fn a_change_is_seen_once_and_when_it_has_settled() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
-        let mut watched = WatchedFiles::of(vec![file.clone()]);
-        let mut seen_once = || {
-            let looks = [watched.have_changed(), watched.have_changed()];
-            watched.take_note();
-            assert!(!watched.have_changed());
+        let mut watched = WatchedFiles::of(vec![file.clone()]).await;
+        let mut seen_once = async || {
+            let looks = [watched.have_changed().await, watched.have_changed().await];
+            watched.take_note().await;
+            assert!(!watched.have_changed().await);
             looks
         };
-        assert_eq!(seen_once(), [false, false], "it is not there");
+        assert_eq!(seen_once().await, [false, false], "it is not there");
         write(&file, "a").unwrap();
-        assert_eq!(seen_once(), [false, true], "it is there");
+        assert_eq!(seen_once().await, [false, true], "it is there");
         write(&file, "ab").unwrap();
-        assert_eq!(seen_once(), [false, true], "it is longer");
+        assert_eq!(seen_once().await, [false, true], "it is longer");
         let other = home.path().join("other");
         write(&other, "ba").unwrap();
         rename(&other, &file).unwrap();
-        assert_eq!(seen_once(), [false, true], "it is another one");
+        assert_eq!(seen_once().await, [false, true], "it is another one");
         remove_file(&file).unwrap();
-        assert_eq!(seen_once(), [false, true], "it is gone");
+        assert_eq!(seen_once().await, [false, true], "it is gone");
         write(&other, "ba").unwrap();
         symlink(&other, &file).unwrap();
-        assert_eq!(seen_once(), [false, true], "it is a link");
-        assert_eq!(seen_once(), [false, false]);
+        assert_eq!(seen_once().await, [false, true], "it is a link");
+        assert_eq!(seen_once().await, [false, false]);
     }
 
-    #[test]
-    fn a_file_that_goes_on_changing_is_left_to_settle() {
+    #[tokio::test]
+    async fn a_file_that_goes_on_changing_is_left_to_settle() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
-        let mut watched = WatchedFiles::of(vec![file.clone()]);
+        let mut watched = WatchedFiles::of(vec![file.clone()]).await;
         for length in 1..5 {
             write(&file, "a".repeat(length)).unwrap();
-            assert!(!watched.have_changed());
+            assert!(!watched.have_changed().await);
         }
-        assert!(watched.have_changed());
+        assert!(watched.have_changed().await);
     }
 }

@@ -10,11 +10,16 @@ use std::sync::Arc;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
+use process::file_read;
+use process::tls::read_bounded;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
+
+/// A private key in PEM takes 2 KiB.
+const MAX_KEY_BYTES: u64 = 64 * 1024;
 
 /// The files and the name that the flags give.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,8 +138,9 @@ fn authorities(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
 
 fn client_identity(certificate: &Path, key: &Path) -> Result<Arc<CertKey>, TlsFilesError> {
     let chain = certificates(certificate)?;
-    let private =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| TlsFilesError::file(key, error))?;
+    let pem = file_read::read(key, MAX_KEY_BYTES).map_err(|why| TlsFilesError::file(key, why))?;
+    let private = PrivateKeyDer::from_pem_slice(&pem.bytes)
+        .map_err(|error| TlsFilesError::file(key, error))?;
     // Also compares the key with the certificate.
     ClientConfig::builder()
         .with_root_certificates(RootCertStore::empty())
@@ -147,8 +153,9 @@ fn client_identity(certificate: &Path, key: &Path) -> Result<Arc<CertKey>, TlsFi
 /// At least one certificate, each of them one that Pingora can parse.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFilesError> {
     let unusable = |why: &dyn fmt::Display| TlsFilesError::file(path, why);
-    let certificates = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let pem = read_bounded(path).map_err(|why| unusable(&why))?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
         .map_err(|error| unusable(&error))?;
     if certificates.is_empty() {
         return Err(unusable(&"holds no certificate"));

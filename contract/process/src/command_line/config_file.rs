@@ -9,7 +9,11 @@ use clap::{Arg, ArgAction};
 use toml::{Table, Value};
 
 use crate::exit::Failure;
+use crate::file_read;
 use crate::toml_fault::TomlFault;
+
+/// A thousand paths and origins take a tenth of it.
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// A file that was read and is TOML.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ enum Kind {
 impl ConfigFile {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let refuse = |why: &str| Failure::Config(format!("{}: {why}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| refuse(&error.to_string()))?;
+        let text = file_read::read_text(path, MAX_BYTES).map_err(|why| refuse(&why.to_string()))?;
         let values = text
             .parse()
             .map_err(|error| refuse(&TomlFault::new(&error, &text).to_string()))?;

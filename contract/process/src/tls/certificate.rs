@@ -2,8 +2,7 @@
 //! belongs together.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
+use crate::file_read;
 use crate::secret_file::{self, SecretFileError};
 
 /// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong path
@@ -238,17 +238,8 @@ fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
 /// # Errors
 /// Why it cannot be used, without its name.
 pub fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
-    let mut pem = Vec::new();
-    let read = File::open(path)
-        .and_then(|file| file.take(MAX_CERTIFICATE_BYTES + 1).read_to_end(&mut pem))
-        .map_err(|error| error.to_string())?;
-    if read as u64 > MAX_CERTIFICATE_BYTES {
-        return Err(format!(
-            "is longer than {} KiB",
-            MAX_CERTIFICATE_BYTES / 1024
-        ));
-    }
-    Ok(pem)
+    let mut read = file_read::read(path, MAX_CERTIFICATE_BYTES).map_err(|why| why.to_string())?;
+    Ok(take(&mut *read.bytes))
 }
 
 #[cfg(test)]

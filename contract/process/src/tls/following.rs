@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
 use super::certificate::ServerCertificate;
 use crate::clock::unix_now;
-use crate::looks::Looks;
+use crate::looks::{Looks, aside};
 
 /// What a look saw, for a program's metrics; the log has it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,21 +38,11 @@ pub fn follow(
         let mut failures = Failures::default();
         loop {
             looks.next().await;
-            let looked = look(Arc::clone(&certificate)).await;
+            let looking = Arc::clone(&certificate);
+            let looked = aside(move || looking.reload(unix_now())).await;
             failures.judge(looked).into_iter().for_each(&tell);
         }
     })
-}
-
-async fn look(certificate: Arc<ServerCertificate>) -> Result<bool, String> {
-    // Files may lie on a share that hangs.
-    spawn_blocking(move || {
-        certificate
-            .reload(unix_now())
-            .map_err(|fault| fault.to_string())
-    })
-    .await
-    .unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Two files are replaced one after the other: a failure counts once two looks in a row saw it.
@@ -101,6 +90,8 @@ impl Failures {
 mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
+
+    use tokio::task::spawn_blocking;
 
     use super::super::certificate::tests::{Files, pair};
     use super::*;
