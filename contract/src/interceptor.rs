@@ -54,7 +54,7 @@ pub struct Interceptor {
 pub struct TokenSources {
     /// In the cookie of this name.
     pub cookie: Option<String>,
-    /// In `Sec-WebSocket-Protocol`, behind `bearer`.
+    /// In `Sec-WebSocket-Protocol`, behind `bearer`, of a request that opens a WebSocket.
     pub websocket_protocol: bool,
 }
 
@@ -105,14 +105,23 @@ impl Interceptor {
         &self.sources
     }
 
-    /// The token, from the first place that has one. One that is there but bad is never passed over.
+    /// The token of a request that may open a WebSocket, from the first place that has one. One that is
+    /// there but bad is never passed over.
     ///
     /// # Errors
     /// What is wrong with the form of the field that holds it.
     pub fn token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Bearer<'a>>, Rejection> {
+        self.token_of(headers, true)
+    }
+
+    fn token_of<'a>(
+        &self,
+        headers: &'a HeaderMap,
+        opens_websocket: bool,
+    ) -> Result<Option<Bearer<'a>>, Rejection> {
         let most = self.max_authorization_bytes;
         let mut token = bearer::from_headers(headers, most)?;
-        if token.is_none() && self.sources.websocket_protocol {
+        if token.is_none() && opens_websocket && self.sources.websocket_protocol {
             token = bearer::from_websocket_protocol(headers, most)?;
         }
         if let (None, Some(name)) = (token, &self.sources.cookie) {
@@ -124,18 +133,19 @@ impl Interceptor {
     /// Judges one request. `path` is the request target's path as it arrived, without the query:
     /// nothing else of the request (query, host, peer address, forwarded-for headers) has a say.
     pub fn judge<'a>(&self, method: &Method, path: &[u8], headers: &'a HeaderMap) -> Judgement<'a> {
-        self.judge_observed(method, path, headers, &mut Unobserved)
+        self.judge_observed(method, path, headers, false, &mut Unobserved)
     }
 
-    /// The same while `observer` watches.
+    /// The same while `observer` watches, of a request that may open a WebSocket.
     pub fn judge_observed<'a>(
         &self,
         method: &Method,
         path: &[u8],
         headers: &'a HeaderMap,
+        opens_websocket: bool,
         observer: &mut impl Observer,
     ) -> Judgement<'a> {
-        self.try_judge(method, path, headers, observer)
+        self.try_judge(method, path, headers, opens_websocket, observer)
             .unwrap_or_else(Judgement::Reject)
     }
 
@@ -144,6 +154,7 @@ impl Interceptor {
         method: &Method,
         path: &[u8],
         headers: &'a HeaderMap,
+        opens_websocket: bool,
         observer: &mut impl Observer,
     ) -> Result<Judgement<'a>, Rejection> {
         observer.check("method", check_method(method))?;
@@ -171,7 +182,7 @@ impl Interceptor {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(Judgement::Pass);
         }
-        let token = self.token(headers);
+        let token = self.token_of(headers, opens_websocket);
         if token == Ok(None)
             && let Some(pattern) = relative
                 .filter(|_| !is_user_details)
@@ -377,27 +388,27 @@ mod tests {
             cookie: Some("t".to_owned()),
             websocket_protocol: true,
         };
-        for (sources, fields, token) in [
-            (
-                TokenSources::default(),
-                vec![cookie.clone(), protocol.clone()],
-                None,
-            ),
-            (all.clone(), vec![cookie.clone()], Some("c.o.k")),
-            (
-                all.clone(),
-                vec![cookie.clone(), protocol.clone()],
-                Some("w.s.p"),
-            ),
-            (all, vec![cookie, protocol, bearer], Some("a.b.c")),
+        let none = TokenSources::default();
+        for (sources, opens_websocket, fields, token) in [
+            (&none, true, vec![&cookie, &protocol], None),
+            (&all, true, vec![&cookie], Some("c.o.k")),
+            (&all, true, vec![&cookie, &protocol], Some("w.s.p")),
+            (&all, false, vec![&cookie, &protocol], Some("c.o.k")),
+            (&all, false, vec![&protocol], None),
+            (&all, true, vec![&cookie, &protocol, &bearer], Some("a.b.c")),
         ] {
-            let headers = headers(&fields);
-            let interceptor = interceptor().with_sources(sources);
-            let judged = match interceptor.judge(&Method::GET, b"/orders/list", &headers) {
-                Judgement::NeedsToken(token) => Some(token.as_str()),
-                _ => None,
+            let headers = headers(&fields.into_iter().cloned().collect::<Vec<_>>());
+            let interceptor = interceptor().with_sources(sources.clone());
+            let (path, observer) = (b"/orders/list", &mut Unobserved);
+            let judged =
+                interceptor.judge_observed(&Method::GET, path, &headers, opens_websocket, observer);
+            let expected = token.unwrap_or("token_missing");
+            let found = match judged {
+                Judgement::NeedsToken(token) => token.as_str(),
+                Judgement::Reject(rejection) => rejection.reason(),
+                other => unreachable!("{other:?}"),
             };
-            assert_eq!(judged, token);
+            assert_eq!(found, expected, "{headers:?} {opens_websocket}");
         }
     }
 }

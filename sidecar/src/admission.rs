@@ -179,9 +179,9 @@ impl AdmissionRules {
         let target = observer.check("framing", request.checked_target())?;
         let conversation = Conversation::asked_for(method, version, headers);
         let is_websocket = conversation == Conversation::WebSocket;
-        let judgement = self
-            .interceptor
-            .judge_observed(method, target.path(), headers, observer);
+        let judgement =
+            self.interceptor
+                .judge_observed(method, target.path(), headers, is_websocket, observer);
         let (user, ends_at) = match judgement {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {

@@ -22,9 +22,13 @@ pub(crate) fn is_forged_across_sites(
     headers: &HeaderMap,
     host: Option<&[u8]>,
 ) -> bool {
-    // Whoever can set this field is no form and no image of another site.
-    let has_cookie = interceptor.sources().cookie.is_some();
-    if !has_cookie || headers.contains_key(header::AUTHORIZATION) {
+    // Whoever shows a token of his own is no form and no image of another site.
+    let sources = interceptor.sources();
+    let shows_own = headers.contains_key(header::AUTHORIZATION)
+        || (is_websocket
+            && sources.websocket_protocol
+            && websocket_protocols_without_token(headers).is_some());
+    if sources.cookie.is_none() || shows_own {
         return false;
     }
     // These may do with the answer what they like; then they may also ask.
@@ -156,6 +160,33 @@ mod tests {
                 false,
                 &[("origin", "https://evil.test"), ("authorization", "x")],
                 false,
+            ),
+            (
+                Method::GET,
+                true,
+                &[
+                    ("origin", "https://evil.test"),
+                    ("sec-websocket-protocol", "bearer, a.b.c"),
+                ],
+                false,
+            ),
+            (
+                Method::GET,
+                true,
+                &[
+                    ("origin", "https://evil.test"),
+                    ("sec-websocket-protocol", "chat"),
+                ],
+                true,
+            ),
+            (
+                Method::POST,
+                false,
+                &[
+                    ("origin", "https://evil.test"),
+                    ("sec-websocket-protocol", "bearer, a.b.c"),
+                ],
+                true,
             ),
         ] {
             let headers: HeaderMap = fields

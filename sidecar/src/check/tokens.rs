@@ -184,12 +184,11 @@ impl<'s> Scene<'s> {
             return vec![own];
         };
         let cookie = self.rules.token_cookie.iter();
-        let cookie = cookie.map(|name| format!("Cookie: {name}="));
+        let cookie = cookie.map(|name| Place::of_token(&format!("Cookie: {name}="), token));
         let protocol = self.rules.websocket_token;
-        let protocol = protocol.then(|| "Sec-WebSocket-Protocol: bearer, ".to_owned());
-        let others = cookie.chain(protocol);
-        let others = others.map(|before| Place::of_token(&before, token));
-        std::iter::once(own).chain(others).collect()
+        let protocol = protocol.then(|| Place::of_websocket(token));
+        let own = std::iter::once(own);
+        own.chain(cookie).chain(protocol).collect()
     }
 
     /// The reason of the refusal; `None` for a token that is accepted. Issuer and audience are asked for last.
@@ -234,8 +233,9 @@ impl<'s> Scene<'s> {
         let request = Request { target, lines };
         let judged = request.judged(&self.config.rules.admission, keys, self.setting.now);
         match judged {
-            // A good token's user; how long a header may be is no question of trust.
-            Ok(_) | Err(Rejection::IdentityTooLarge) => Ok(()),
+            // A good token's user; how long a header may be, and whether the service can be asked to open a
+            // WebSocket, are no questions of trust.
+            Ok(_) | Err(Rejection::IdentityTooLarge | Rejection::UpgradeNotAllowed) => Ok(()),
             Err(rejection) => Err(rejection),
         }
     }
@@ -271,6 +271,18 @@ impl Place {
             lines: vec![[before.as_bytes(), token].concat()],
             measured: token.len(),
         }
+    }
+
+    fn of_websocket(token: &[u8]) -> Self {
+        let mut place = Self::of_token("Sec-WebSocket-Protocol: bearer, ", token);
+        let handshake = [
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ];
+        let handshake = handshake.map(|line| line.as_bytes().to_vec());
+        place.lines.extend(handshake);
+        place
     }
 
     fn bytes(&self) -> usize {

@@ -48,6 +48,7 @@ fn check_attacks_with_keys_of_the_configured_kind_and_under_every_setting() {
             "t",
             "--websocket-token",
         ],
+        &["--websocket-token", "--upstream", "h2c://127.0.0.1:1"],
         &[
             "--app-name",
             "orders",

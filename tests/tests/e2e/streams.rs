@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tests::auth_server::admin_get;
+use tests::client::{Request, verdict};
 use tests::clock;
 use tests::h2_client::H2Client;
 use tests::h2_service::H2Service;
@@ -195,5 +196,9 @@ fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
     assert_eq!(open(&sidecar, "bearer").status(), 401);
     assert_eq!(open(&sidecar, "chat").status(), 401);
     assert_eq!(open(&off, &format!("bearer, {token}")).status(), 401);
+    let plain = Request::new("GET", "/orders/list");
+    let plain = plain.line(format!("Sec-WebSocket-Protocol: bearer, {token}"));
+    let refused = verdict(&sidecar.anonymous().send(&plain));
+    assert_eq!(refused, "401 token_missing", "no WebSocket is asked for");
     assert!(!sidecar.process().output().contains(&token));
 }
