@@ -123,14 +123,18 @@ impl ClientStream {
         if self.handled.swap(false, Ordering::Relaxed) {
             self.head = self.head.next();
         }
-        if self.head.is_too_large() {
-            return self.give_up(Some(Rejection::RequestHeaderTooLarge));
+        if self.head.is_too_large() || self.head.is_to_be_mended() {
+            return self.give_up(Some(self.head.why_refused()));
         }
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
-            return Poll::Ready(read);
+            if !self.head.is_to_be_mended() {
+                return Poll::Ready(read);
+            }
+            buffer.set_filled(before);
+            return self.give_up(Some(Rejection::RequestMalformed));
         }
         let rejection = ready!(self.head.poll_overdue(cx));
         self.give_up(rejection)

@@ -1,20 +1,58 @@
-//! The `Host` field: whom the request is for, as far as anybody behind routes by it.
+//! The `Host` field and `:authority`: whom the request is for, as far as anybody behind routes by it.
+
+use std::net::Ipv6Addr;
 
 use contract::rejection::Rejection;
+use memchr::memchr;
 
 /// RFC 9110 §7.2: what routes a request is a host and perhaps a port, and nothing else.
 pub(crate) fn check(host: Option<&[u8]>) -> Result<(), Rejection> {
     match host {
         None | Some(b"") => Err(Rejection::HostMissing),
-        Some(host) if host.iter().all(|&byte| is_of_a_host(byte)) => Ok(()),
+        Some(host) if is_host_and_port(host) => Ok(()),
         Some(_) => Err(Rejection::RequestMalformed),
     }
 }
 
-/// `uri-host` with `port` (RFC 3986 §3.2): no user, no path, no blank.
-const fn is_of_a_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
+/// `uri-host [ ":" port ]` (RFC 3986 §3.2) without what no name and no address has: of the addresses in
+/// brackets those of IPv6 without a zone, of the names those without `!$&'()*+,;=`.
+fn is_host_and_port(text: &[u8]) -> bool {
+    let Some(bracketed) = text.strip_prefix(b"[") else {
+        return match split_at(b':', text) {
+            Some((name, port)) => is_name(name) && is_port(port),
+            None => is_name(text),
+        };
+    };
+    split_at(b']', bracketed).is_some_and(|(address, rest)| {
+        let address = std::str::from_utf8(address).map(str::parse::<Ipv6Addr>);
+        let is_end = rest.is_empty() || rest.strip_prefix(b":").is_some_and(is_port);
+        matches!(address, Ok(Ok(_))) && is_end
+    })
+}
+
+/// What stands on either side of the first such byte.
+fn split_at(byte: u8, text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (before, rest) = text.split_at(memchr(byte, text)?);
+    Some((before, rest.get(1..)?))
+}
+
+fn is_name(name: &[u8]) -> bool {
+    let of_a_name =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let mut pieces = name.split(|&byte| byte == b'%');
+    let is_plain = |piece: &[u8]| piece.iter().all(of_a_name);
+    let is_escape = |piece: &[u8]| {
+        piece.split_at_checked(2).is_some_and(|(digits, rest)| {
+            digits.iter().all(u8::is_ascii_hexdigit) && is_plain(rest)
+        })
+    };
+    !name.is_empty() && pieces.next().is_some_and(is_plain) && pieces.all(is_escape)
+}
+
+/// An empty one is the usual one (RFC 9110 §4.2.3).
+fn is_port(port: &[u8]) -> bool {
+    let number = std::str::from_utf8(port).map(str::parse::<u16>);
+    port.is_empty() || port.iter().all(u8::is_ascii_digit) && matches!(number, Ok(Ok(_)))
 }
 
 #[cfg(test)]
@@ -27,10 +65,59 @@ mod tests {
 
     #[test]
     fn a_host_is_a_host_and_a_port() {
-        for host in ["a", "a.example:8080", "10.0.0.1", "[::1]:80", "a_b"] {
+        for host in [
+            "a",
+            "a.example:8080",
+            "a.example.:65535",
+            "10.0.0.1",
+            "[::1]",
+            "[::1]:80",
+            "[2001:DB8::192.0.2.1]:8443",
+            "a_b",
+            "a~b",
+            "a-b:",
+            "b%C3%BCcher:080",
+        ] {
             assert_eq!(judged(host), Ok(()), "{host}");
         }
-        for host in ["a b", "a/../b", "u@a", "a?b", "a#b", "a,b", "a\\b"] {
+        for host in [
+            "a b",
+            "a/../b",
+            "u@a",
+            "a?b",
+            "a#b",
+            "a,b",
+            "a\\b",
+            "a;b",
+            "b\u{fc}cher",
+            ":80",
+            ":",
+            "a:x",
+            "a:8 0",
+            "a:+80",
+            "a:-1",
+            "a:65536",
+            "a:99999999999",
+            "a:80:80",
+            "::1",
+            "[::1",
+            "::1]",
+            "[]",
+            "[]:80",
+            "[::1]80",
+            "[::1]:x",
+            "[::1]]",
+            "[[::1]]",
+            "a[::1]",
+            "[a]",
+            "[10.0.0.1]",
+            "[v1.a]",
+            "[fe80::1%25eth0]",
+            "a%",
+            "a%4",
+            "a%4g",
+            "%",
+        ] {
             assert_eq!(judged(host), Err(Rejection::RequestMalformed), "{host}");
         }
     }

@@ -38,6 +38,11 @@ pub(crate) fn is_forged_across_sites(
     if method.is_safe() && !is_websocket {
         return false;
     }
+    // A browser sends one of each: which of two would it be?
+    let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
+    if is_repeated(SEC_FETCH_SITE) || is_repeated(header::ORIGIN) {
+        return true;
+    }
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,
         Some(b"cross-site") => true,
@@ -158,6 +163,27 @@ mod tests {
             (
                 Method::POST,
                 false,
+                &[
+                    ("sec-fetch-site", "same-origin"),
+                    ("sec-fetch-site", "cross-site"),
+                ],
+                true,
+            ),
+            (
+                Method::POST,
+                false,
+                &[("origin", "https://a:1"), ("origin", "https://evil.test")],
+                true,
+            ),
+            (
+                Method::GET,
+                false,
+                &[("origin", "https://a:1"), ("origin", "https://evil.test")],
+                false,
+            ),
+            (
+                Method::POST,
+                false,
                 &[("origin", "https://evil.test"), ("authorization", "x")],
                 false,
             ),
@@ -189,15 +215,10 @@ mod tests {
                 true,
             ),
         ] {
-            let headers: HeaderMap = fields
-                .iter()
-                .map(|(name, value)| {
-                    (
-                        HeaderName::from_static(name),
-                        HeaderValue::from_static(value),
-                    )
-                })
-                .collect();
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
             let judged = |sources: TokenSources, origins: &[&str]| {
                 let origins = origins.iter().map(|origin| origin.parse().unwrap());
                 let interceptor =
@@ -210,7 +231,8 @@ mod tests {
             assert_eq!(judged(everywhere(), &[]), forged, "{method} {fields:?}");
             assert!(!judged(TokenSources::default(), &[]));
             let evil = "https://evil.test";
-            let known = headers.get("origin").is_some_and(|origin| origin == evil);
+            let known = headers.get("origin").is_some_and(|origin| origin == evil)
+                && headers.get_all("origin").iter().count() == 1;
             assert_eq!(judged(everywhere(), &[evil]), forged && !known);
         }
     }

@@ -122,7 +122,10 @@ async fn loopback_or_open(
     request: Request,
     next: Next,
 ) -> Response {
-    if OPEN_TO_ANY_PEER.contains(&request.uri().path()) {
+    if request.headers().get_all(header::HOST).iter().count() > 1 {
+        // RFC 9112 §3.2.
+        (StatusCode::BAD_REQUEST, "two Host fields\n").into_response()
+    } else if OPEN_TO_ANY_PEER.contains(&request.uri().path()) {
         next.run(request).await
     } else if !peer.ip().to_canonical().is_loopback() {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
@@ -139,11 +142,8 @@ async fn loopback_or_open(
 /// A page of a stranger may let its own name lead to this machine (DNS rebinding): its browser then
 /// is a loopback peer, but still says the stranger's name.
 fn is_named_by_address(headers: &HeaderMap) -> bool {
-    let mut fields = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (fields.next(), fields.next()) else {
-        return false;
-    };
-    let Ok(authority) = host.to_str().unwrap_or_default().parse::<Authority>() else {
+    let host = headers.get(header::HOST).map(|host| host.to_str());
+    let Some(Ok(Ok(authority))) = host.map(|host| host.map(str::parse::<Authority>)) else {
         return false;
     };
     let name = authority.host();
@@ -215,11 +215,12 @@ mod tests {
         answer_to(health, peer, "127.0.0.1:9001", path).await
     }
 
-    async fn answer_to(health: &Health, peer: &str, host: &str, path: &str) -> (u16, String) {
+    async fn answer_to(health: &Health, peer: &str, hosts: &str, path: &str) -> (u16, String) {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
-        request
-            .headers_mut()
-            .insert(header::HOST, host.parse().unwrap());
+        for host in hosts.split(", ") {
+            let fields = request.headers_mut();
+            fields.append(header::HOST, host.parse().unwrap());
+        }
         let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
         let mut registry = Registry::default();
@@ -307,6 +308,15 @@ mod tests {
             assert_eq!(page.0, status, "{host}");
             let probe = answer_to(&health, "127.0.0.1:1", host, "/livez").await;
             assert_eq!(probe.0, 200, "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_with_two_hosts_is_refused_by_the_probes_too() {
+        for path in ["/", "/livez", "/metrics"] {
+            let hosts = "127.0.0.1, evil.example";
+            let answer = answer_to(&Health::new(), "127.0.0.1:1", hosts, path).await;
+            assert_eq!(answer.0, 400, "{path}");
         }
     }
 

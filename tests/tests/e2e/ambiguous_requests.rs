@@ -166,6 +166,36 @@ fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service
             "Host: a\r\n",
             "400 path_not_canonical",
         ),
+        (
+            "GET /orders/list a HTTP/1.1",
+            "Host: a\r\n",
+            "400 request_malformed",
+        ),
+        (
+            "GET /orders/public/x HTTP/1.1 HTTP/1.1",
+            "Host: a\r\n",
+            "400 request_malformed",
+        ),
+        (
+            "GET /orders/list\ta HTTP/1.1",
+            "Host: a\r\n",
+            "400 request_malformed",
+        ),
+        (
+            "GET /orders/list HTTP/1.1",
+            "Host: a:x\r\n",
+            "400 request_malformed",
+        ),
+        (
+            "GET /orders/list HTTP/1.1",
+            "Host: :80\r\n",
+            "400 request_malformed",
+        ),
+        (
+            "GET /orders/list HTTP/1.1",
+            "Host: [::1\r\n",
+            "400 request_malformed",
+        ),
         ("GET /orders/list HTTP/2.0", "Host: a\r\n", ""),
     ] {
         let request = format!("{first}\r\n{host}Authorization: Bearer {token}\r\n\r\n");
