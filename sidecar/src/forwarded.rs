@@ -100,22 +100,43 @@ fn quoted(address: &str) -> String {
 pub(crate) fn is_about_the_client(name: &str) -> bool {
     /// By how they begin and end, because no list of what services believe is complete.
     const FAMILY: &str = "x-forwarded-";
-    /// `X-`, `True-`, `Proxy-`, `WL-Proxy-`, `Fastly-`, …
-    const ENDING: &str = "-client-ip";
-    const NAMES: [&str; 6] = [
+    const ENDINGS: [&str; 12] = [
+        // `X-`, `True-`, `Proxy-`, `WL-Proxy-`, `Fastly-`, …
+        "-client-ip",
+        "-clientip",
+        "-socketip",
+        // `CF-`, `DO-`, …
+        "-connecting-ip",
+        "-connecting-ipv6",
+        "-external-address",
+        "-originating-ip",
+        "-real-ip",
+        "-remote-addr",
+        "-remote-ip",
+        // `X-Appengine-`, `X-Proxy`, …
+        "user-ip",
+        // Alone, or `X-Original-`, `X-Vercel-`, …
+        "forwarded-for",
+    ];
+    const NAMES: [&str; 8] = [
         "client-ip",
         "forwarded",
+        "front-end-https",
+        "remote-addr",
+        "remote-ip",
         "x-forwarded",
-        "x-original-forwarded-for",
-        "x-real-ip",
-        "cf-connecting-ip",
+        "x-scheme",
+        "x-url-scheme",
     ];
+    let ends = |ending: &&str| {
+        let at = name.len().checked_sub(ending.len());
+        at.and_then(|at| name.get(at..))
+            .is_some_and(|end| cgi_equal(end, ending))
+    };
     let begins = name.get(..FAMILY.len());
-    let end_at = name.len().checked_sub(ENDING.len());
-    let ends = end_at.and_then(|at| name.get(at..));
     NAMES.iter().any(|known| cgi_equal(name, known))
         || begins.is_some_and(|begins| cgi_equal(begins, FAMILY))
-        || ends.is_some_and(|ends| cgi_equal(ends, ENDING))
+        || ENDINGS.iter().any(ends)
 }
 
 #[cfg(test)]
@@ -198,6 +219,23 @@ mod tests {
             ("Fastly-Client-IP", "203.0.113.7"),
             ("X-Original-Forwarded-For", "203.0.113.7"),
             ("CF-Connecting-IP", "203.0.113.7"),
+            ("CF-Connecting-IPv6", "2001:db8::7"),
+            ("DO-Connecting-IP", "203.0.113.7"),
+            ("Forwarded-For", "203.0.113.7"),
+            ("Forwarded_For", "203.0.113.7"),
+            ("X-Vercel-Forwarded-For", "203.0.113.7"),
+            ("X-Azure-ClientIP", "203.0.113.7"),
+            ("X-Azure-SocketIP", "203.0.113.7"),
+            ("X-Appengine-User-Ip", "203.0.113.7"),
+            ("X-ProxyUser-Ip", "203.0.113.7"),
+            ("X-Remote-IP", "203.0.113.7"),
+            ("X-Remote-Addr", "203.0.113.7"),
+            ("Remote_Addr", "203.0.113.7"),
+            ("X-Originating-IP", "203.0.113.7"),
+            ("X-Envoy-External-Address", "203.0.113.7"),
+            ("X-Scheme", "http"),
+            ("X-Url-Scheme", "http"),
+            ("Front-End-Https", "off"),
         ];
         assert_eq!(
             sent(ForwardedPolicy::Overwrite, client, &fields),
@@ -215,6 +253,10 @@ mod tests {
             "Client-IP-Version",
             "XClient-IP",
             "X-Original-URL",
+            "X-Real-User",
+            "Remote-User",
+            "X-IP",
+            "X-Scheme-Version",
         ] {
             let fields = [(name, "1")];
             let sent = sent(ForwardedPolicy::Overwrite, PLAIN, &fields);

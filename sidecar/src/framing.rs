@@ -14,28 +14,43 @@ pub(crate) fn check(headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
     if raw.len() > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    if nominates_framing(headers) {
+    if nominates_more_than_a_hop_s(headers) {
         return Err(Rejection::RequestFraming);
     }
     framing::check(raw)?;
     host::check(headers.get(header::HOST).map(|host| host.as_bytes()))
 }
 
-/// Whether `Connection` asks for a field to be removed on the way that says where the message ends
-/// or whom it is for: the service would read another one than was judged.
-fn nominates_framing(headers: &HeaderMap) -> bool {
-    members(headers, &header::CONNECTION).any(|name| {
+/// Whether `Connection` asks for a field to be removed on the way that says where the message ends, whom it
+/// is for or whence it came: the service would read another one than was judged. Nor is it to name what is
+/// no field. Pingora refuses much of that by itself, but only on the way to the service.
+fn nominates_more_than_a_hop_s(headers: &HeaderMap) -> bool {
+    let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
+    let is_never = |name: &[u8]| {
         NEVER_NOMINATED
             .iter()
-            .any(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes()))
+            .any(|field| name.eq_ignore_ascii_case(field))
+    };
+    named.enumerate().any(|(index, name)| {
+        index >= MAX_NOMINATIONS || is_never(name) || !name.iter().copied().all(is_of_a_token)
     })
 }
 
-const NEVER_NOMINATED: [header::HeaderName; 3] = [
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::HOST,
+const NEVER_NOMINATED: [&[u8]; 6] = [
+    b"content-length",
+    b"transfer-encoding",
+    b"host",
+    b"x-forwarded-for",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
 ];
+/// Pingora's own limit.
+const MAX_NOMINATIONS: usize = 9;
+
+/// RFC 9110 §5.6.2.
+fn is_of_a_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
 
 /// Whether a body follows the head. Call it on a head that passed [`check`].
 pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
@@ -108,6 +123,7 @@ mod tests {
             "keep-alive, Upgrade",
             "x-hop",
             "x-content-length",
+            "a,b,,c,d,e,f,g,h,i",
             "",
         ] {
             assert_eq!(nominating(names), Ok(()), "{names}");
@@ -117,6 +133,13 @@ mod tests {
             "keep-alive, Content-Length",
             "Transfer-Encoding,close",
             "host",
+            "close, X-Forwarded-For",
+            "x-forwarded-host",
+            "X-FORWARDED-PROTO",
+            "\"x-hop\"",
+            ":authority",
+            "x hop",
+            "a,b,c,d,e,f,g,h,i,j",
         ] {
             let judged = nominating(names);
             assert_eq!(judged, Err(Rejection::RequestFraming), "{names}");
