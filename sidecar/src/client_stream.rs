@@ -19,10 +19,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use contract::rejection::Rejection;
+use memchr::memchr;
 use pingora::protocols::{ALPN, Shutdown, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use self::bare_refusals::BareRefusals;
+use self::bare_refusals::{BareRefusal, BareRefusals};
 use crate::request_head::ArrivingHead;
 
 /// How Pingora's refusal begins.
@@ -40,8 +41,8 @@ pub(crate) trait UnreadRequests: std::fmt::Debug + Send + Sync {
     /// The whole answer, head and body.
     fn refuse(&self, rejection: Rejection) -> Bytes;
 
-    /// It has been answered already, in another way.
-    fn was_refused(&self, rejection: Rejection);
+    /// It has been answered already, in another way, or reset without an answer.
+    fn was_refused(&self, rejection: Rejection, was_answered: bool);
 }
 
 /// Wraps the transport.
@@ -130,11 +131,12 @@ impl ClientStream {
         if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
-            if !self.head.is_to_be_mended() {
-                return Poll::Ready(read);
+            if self.head.is_to_be_mended() {
+                // Enough for Pingora to know that somebody spoke, and no whole line.
+                let part = memchr(b'\n', received).unwrap_or_default().max(1);
+                buffer.set_filled(before + part);
             }
-            buffer.set_filled(before);
-            return self.give_up(Some(Rejection::RequestMalformed));
+            return Poll::Ready(read);
         }
         let rejection = ready!(self.head.poll_overdue(cx));
         self.give_up(rejection)
@@ -150,9 +152,15 @@ impl ClientStream {
     }
 
     fn report_refusals(&mut self, written: &[u8]) {
-        for _ in 0..self.bare_refusals.in_written(written) {
-            self.unread.was_refused(Rejection::RequestMalformed);
-        }
+        let Self {
+            bare_refusals,
+            unread,
+            ..
+        } = self;
+        bare_refusals.in_written(written, |refusal| {
+            let was_answered = refusal == BareRefusal::Answer;
+            unread.was_refused(Rejection::RequestMalformed, was_answered);
+        });
     }
 
     fn poll_send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -255,7 +263,7 @@ mod tests {
             format!("our refusal: {rejection}").into()
         }
 
-        fn was_refused(&self, _: Rejection) {}
+        fn was_refused(&self, _: Rejection, _: bool) {}
     }
 
     fn connection(capacity: usize) -> (ClientStream, DuplexStream) {

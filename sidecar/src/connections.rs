@@ -95,13 +95,13 @@ struct Refusals(Reports);
 
 impl UnreadRequests for Refusals {
     fn refuse(&self, rejection: Rejection) -> Bytes {
-        self.was_refused(rejection);
+        self.was_refused(rejection, true);
         answer::to_no_request(rejection)
     }
 
-    fn was_refused(&self, rejection: Rejection) {
+    fn was_refused(&self, rejection: Rejection, was_answered: bool) {
         let line = || Line {
-            status: Some(rejection.status().as_u16()),
+            status: was_answered.then(|| rejection.status().as_u16()),
             ..Line::default()
         };
         self.0.request_ended(Outcome::Refused(rejection), line);

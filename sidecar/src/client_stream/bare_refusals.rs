@@ -1,19 +1,32 @@
-//! Finds the refusals that Pingora writes to an HTTP/2 client by itself: a request that names two hosts (if
-//! only in another case), none, or a user beside one never reaches a filter. The other bare answer, the 431 of
-//! `h2` (see `http2_head`), is not found.
+//! Finds the refusals that Pingora and `h2` write to an HTTP/2 client by themselves: a request that names two
+//! hosts (if only in another case), none, or a user beside one, and one that breaks the framing of HTTP/2, never
+//! reach a filter. One bare answer, the 431 of `h2` (see `http2_head`), is not found: its status is no fixed byte.
 //!
 //! They cannot be replaced as those of HTTP/1.1 are, for `h2` counts every byte of a body. But they can be
-//! told apart: a head of `:status: 400` and nothing else. Whatever a filter or the service answers has a
-//! `Date`, which Pingora adds.
+//! told apart: a head of `:status: 400` and nothing else – whatever a filter or the service answers has a
+//! `Date`, which Pingora adds –, and a stream or the connection that ends with `PROTOCOL_ERROR`.
 
 /// RFC 9113 §4.1.
 const FRAME_HEADER_BYTES: usize = 9;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+/// RFC 9113 §7.
+const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 const END_STREAM_AND_END_HEADERS: u8 = 0x05;
 /// `:status: 400` in the static table (RFC 7541 §A), as an indexed field.
 const STATUS_400: u8 = 0x80 | 12;
 /// The two largest changes of the table's size that may stand before it (RFC 7541 §4.2), and the field.
 const MAX_BARE_BYTES: usize = 2 * 6 + 1;
+
+/// How a client is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BareRefusal {
+    /// With a status of 400.
+    Answer,
+    /// With an end of the stream, or of the connection.
+    Reset,
+}
 
 /// Follows the frames that are written on one connection.
 #[derive(Debug, Default)]
@@ -25,13 +38,16 @@ pub(super) struct BareRefusals {
 enum Frame {
     /// So much of the header has been written.
     Header([u8; FRAME_HEADER_BYTES], usize),
-    /// The block of a short head.
-    Block {
+    /// The beginning of what may be one.
+    Begun {
+        kind: u8,
         bytes: [u8; MAX_BARE_BYTES],
         /// So many of them have been written.
         have: usize,
-        /// So many there are.
+        /// So many are looked at.
         length: usize,
+        /// So many bytes of no interest follow.
+        rest: usize,
     },
     /// So many bytes of no interest are left.
     Other(usize),
@@ -44,22 +60,20 @@ impl Default for Frame {
 }
 
 impl BareRefusals {
-    /// How many were completed by what was just `written`.
-    pub(super) fn in_written(&mut self, mut written: &[u8]) -> usize {
-        let mut found = 0;
+    /// Tells those that were completed by what was just `written`.
+    pub(super) fn in_written(&mut self, mut written: &[u8], mut tell: impl FnMut(BareRefusal)) {
         while !written.is_empty() {
-            let (taken, is_one) = self.frame.take(written);
-            found += usize::from(is_one);
+            let (taken, found) = self.frame.take(written);
+            found.into_iter().for_each(&mut tell);
             written = written.get(taken..).unwrap_or_default();
         }
-        found
     }
 }
 
 impl Frame {
-    /// How many of the bytes, at least one, belong to it, and whether a bare refusal ends with them.
-    fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
-        let mut is_one = false;
+    /// How many of the bytes, at least one, belong to it, and the bare refusal that they complete.
+    fn take(&mut self, bytes: &[u8]) -> (usize, Option<BareRefusal>) {
+        let mut found = None;
         let (taken, next) = match self {
             Self::Other(left) => {
                 let taken = bytes.len().min(*left);
@@ -71,36 +85,56 @@ impl Frame {
                 let whole = *have == FRAME_HEADER_BYTES;
                 (taken, whole.then(|| Self::after(*header)))
             }
-            Self::Block {
-                bytes: block,
+            Self::Begun {
+                kind,
+                bytes: begun,
                 have,
                 length,
+                rest,
             } => {
-                let taken = append(block, have, *length, bytes);
+                let taken = append(begun, have, *length, bytes);
                 let whole = have == length;
-                is_one = whole && block.get(..*length).is_some_and(is_bare);
-                (taken, whole.then(Self::default))
+                if whole {
+                    found = begun
+                        .get(..*length)
+                        .and_then(|begun| refusal_in(*kind, begun));
+                }
+                (taken, whole.then(|| Self::passing(*rest)))
             }
         };
         if let Some(next) = next {
             *self = next;
         }
-        (taken, is_one)
+        (taken, found)
+    }
+
+    /// Bytes of no interest, and the next frame after them.
+    fn passing(length: usize) -> Self {
+        match length {
+            0 => Self::default(),
+            _ => Self::Other(length),
+        }
     }
 
     /// What follows a frame's header.
     fn after([high, middle, low, kind, flags, ..]: [u8; FRAME_HEADER_BYTES]) -> Self {
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-        match length {
-            0 => Self::default(),
-            1..=MAX_BARE_BYTES if kind == HEADERS && flags == END_STREAM_AND_END_HEADERS => {
-                Self::Block {
-                    bytes: [0; MAX_BARE_BYTES],
-                    have: 0,
-                    length,
-                }
-            }
-            _ => Self::Other(length),
+        let of_interest = match kind {
+            HEADERS if flags == END_STREAM_AND_END_HEADERS && length <= MAX_BARE_BYTES => length,
+            RST_STREAM => length.min(4),
+            // The last stream, and the error; a text may follow.
+            GOAWAY => length.min(8),
+            _ => 0,
+        };
+        if of_interest == 0 {
+            return Self::passing(length);
+        }
+        Self::Begun {
+            kind,
+            bytes: [0; MAX_BARE_BYTES],
+            have: 0,
+            length: of_interest,
+            rest: length - of_interest,
         }
     }
 }
@@ -114,6 +148,16 @@ fn append(buffer: &mut [u8], have: &mut usize, end: usize, bytes: &[u8]) -> usiz
     }
     *have += taken;
     taken
+}
+
+fn refusal_in(kind: u8, begun: &[u8]) -> Option<BareRefusal> {
+    if kind == HEADERS {
+        is_bare(begun).then_some(BareRefusal::Answer)
+    } else {
+        begun
+            .ends_with(&PROTOCOL_ERROR)
+            .then_some(BareRefusal::Reset)
+    }
 }
 
 /// `:status: 400` alone, perhaps after changes of the table's size: `001`, and what does not fit into five
@@ -149,8 +193,40 @@ mod tests {
         [&[high, middle, low, kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    fn found(written: &[u8]) -> usize {
-        BareRefusals::default().in_written(written)
+    /// Those that were answered, and those that were reset.
+    fn counted(refusals: &mut BareRefusals, written: &[u8]) -> (usize, usize) {
+        let (mut answered, mut reset) = (0, 0);
+        refusals.in_written(written, |found| match found {
+            BareRefusal::Answer => answered += 1,
+            BareRefusal::Reset => reset += 1,
+        });
+        (answered, reset)
+    }
+
+    fn found(written: &[u8]) -> (usize, usize) {
+        counted(&mut BareRefusals::default(), written)
+    }
+
+    #[test]
+    fn a_stream_or_a_connection_that_ends_with_a_protocol_error_is_one() {
+        let ended = |last: &[u8], code: u8, text: &[u8]| [last, &[0, 0, 0, code], text].concat();
+        for (kind, payload, reset) in [
+            (3, ended(&[], 1, &[]), 1),
+            // CANCEL, INTERNAL_ERROR.
+            (3, ended(&[], 8, &[]), 0),
+            (3, ended(&[], 2, &[]), 0),
+            (7, ended(&[0, 0, 0, 9], 1, b""), 1),
+            (7, ended(&[0, 0, 0, 9], 1, &[b'x'; 70]), 1),
+            // NO_ERROR, for a graceful end.
+            (7, ended(&[0, 0, 0, 1], 0, b""), 0),
+            (7, ended(&[0, 0, 0, 9], 0, &[0, 0, 0, 1]), 0),
+            // A window, a ping.
+            (8, ended(&[], 1, &[]), 0),
+            (6, ended(&[0, 0, 0, 1], 1, &[]), 0),
+        ] {
+            let written = [frame(kind, 0, &payload), frame(1, 5, &[0x8c])].concat();
+            assert_eq!(found(&written), (1, reset), "{kind} {payload:?}");
+        }
     }
 
     #[test]
@@ -175,7 +251,7 @@ mod tests {
         ] {
             assert_eq!(
                 found(&frame(kind, flags, block)),
-                bare,
+                (bare, 0),
                 "{flags} {block:x?}"
             );
         }
@@ -191,15 +267,19 @@ mod tests {
             frame(0, 1, &frame(1, 5, &[0x8c])),
             frame(1, 5, &[0x8c]),
             frame(0, 0, &vec![0x8c; 70_000]),
+            frame(3, 0, &PROTOCOL_ERROR),
             frame(1, 5, &[0x8c]),
+            frame(7, 0, &[&[0; 4], &PROTOCOL_ERROR[..], &[0; 20]].concat()),
+            frame(6, 0, &[0; 8]),
         ]
         .concat();
-        assert_eq!(found(&written), 3);
+        assert_eq!(found(&written), (3, 2));
         for piece in [1, 2, 3, 7, 10, 1000] {
             let mut refusals = BareRefusals::default();
             let pieces = written.chunks(piece);
-            let found: usize = pieces.map(|piece| refusals.in_written(piece)).sum();
-            assert_eq!(found, 3, "{piece}");
+            let found = pieces.map(|piece| counted(&mut refusals, piece));
+            let sum = found.fold((0, 0), |sum, found| (sum.0 + found.0, sum.1 + found.1));
+            assert_eq!(sum, (3, 2), "{piece}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP/2 without TLS, beside HTTP/1.1 on the same port: the same rules, the same answers.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -327,6 +328,77 @@ fn a_head_that_no_client_should_send_reaches_nobody() {
     assert_eq!(client.fate(1), Fate::Answered("echo".to_owned()));
 }
 
+/// `h2` ends these before Pingora sees them: the stream, or the whole connection.
+#[test]
+fn a_breach_of_the_framing_ends_the_stream_or_the_connection_and_is_counted() {
+    let stack = stack();
+    let bearer = bearer(&stack);
+    let good = usual("/orders/list", &bearer);
+    let with = |name: &'static str, value: &'static str| {
+        let mut fields = good.clone();
+        fields.retain(|(field, _)| *field != name);
+        if name.starts_with(':') {
+            fields.insert(0, (name, value));
+        } else {
+            fields.push((name, value));
+        }
+        fields
+    };
+    for (index, (name, value, fate)) in [
+        ("connection", "x", Fate::Reset),
+        ("te", "gzip", Fate::Reset),
+        ("content-length", "x", Fate::Reset),
+        ("content-length", "3", Fate::Reset),
+        (":path", "", Fate::Reset),
+        (":path", "http://a/orders/list", Fate::Reset),
+        (":path", "/orders/a b", Fate::Reset),
+        (":path", "/orders/\u{1}", Fate::Reset),
+        (":path", "/orders/list\r\nX: 1", Fate::Reset),
+        (":authority", "a:1:2", Fate::Reset),
+        (":authority", "[::1", Fate::Reset),
+        (":protocol", "websocket", Fate::Reset),
+        (":user", "1", Fate::Closed),
+        (":method", "G T", Fate::Closed),
+        ("X-Upper", "1", Fate::Closed),
+        ("x y", "1", Fate::Closed),
+        ("x", "1\r\ny: {}", Fate::Closed),
+        ("x", "1\0", Fate::Closed),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let what = format!("{name:?}: {value:?}");
+        let mut client = FrameClient::connect(stack.sidecar.address());
+        client.head(1, &with(name, value), true);
+        assert_eq!(client.fate(1), fate, "{what}");
+        client.head(3, &good, true);
+        let next = match fate {
+            Fate::Closed => Fate::Closed,
+            _ => Fate::Answered("echo".to_owned()),
+        };
+        assert_eq!(client.fate(3), next, "{what}");
+        let counted = wait::until(&what, || {
+            let counted = malformed(stack.sidecar.admin());
+            (counted > index).then_some(counted)
+        });
+        assert_eq!(counted, index + 1, "{what}");
+    }
+    let log = stack.sidecar.process().stderr();
+    assert!(log.contains("reason=\"request_malformed\""), "{log}");
+    assert!(
+        !log.contains("reason=\"request_malformed\" status="),
+        "{log}"
+    );
+}
+
+/// How many requests were refused as no request at all.
+fn malformed(admin: SocketAddr) -> usize {
+    let metrics = admin_get(admin, "/metrics").text();
+    let name = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"request_malformed\"} ";
+    let count = metrics.lines().find_map(|line| line.strip_prefix(name));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
 /// Pingora answers these before any filter: with a 400 that has neither envelope nor reason.
 #[test]
 fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
@@ -340,13 +412,7 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
         fields.splice(3..3, more.iter().copied());
         fields
     };
-    let counted = || {
-        let metrics = admin_get(sidecar.admin(), "/metrics").text();
-        let name =
-            "postern_sidecar_requests_total{outcome=\"refused\",reason=\"request_malformed\"} ";
-        let count = metrics.lines().find_map(|line| line.strip_prefix(name));
-        count.map_or(0, |count| count.parse::<usize>().unwrap())
-    };
+    let counted = || malformed(sidecar.admin());
     let mut client = FrameClient::connect(sidecar.address());
     let heads = [
         head(&[(":authority", "a"), ("host", "b")]),
