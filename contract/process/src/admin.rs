@@ -31,7 +31,8 @@ use crate::write_deadline::WriteDeadline;
 /// What kubelet and Prometheus ask for, from outside the pod.
 const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// From the first byte of a connection to the end of a header, and for a peer to read on.
+/// From the first byte of a connection to the end of a header, from there to the end of a body, and for a
+/// peer to read on.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A slow reader of `/metrics` must not hold up the end of the process.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -85,7 +86,11 @@ fn serve_connection(
     connections: &GracefulShutdown,
     patience: Duration,
 ) -> JoinHandle<()> {
-    let service = routes.layer(axum::Extension(ConnectInfo(peer)));
+    let service = routes
+        .layer(middleware::from_fn(move |request, next| {
+            in_time(patience, request, next)
+        }))
+        .layer(axum::Extension(ConnectInfo(peer)));
     let stream = WriteDeadline::new(stream, patience);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -113,6 +118,15 @@ fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
         )
         .merge(extra)
         .layer(middleware::from_fn(loopback_or_open))
+}
+
+/// No route takes long by itself: one that is not done by then waits for a body.
+async fn in_time(patience: Duration, request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(patience, next.run(request)).await;
+    answer.unwrap_or_else(|_| {
+        let why = "the body did not arrive in time\n";
+        (StatusCode::REQUEST_TIMEOUT, why).into_response()
+    })
 }
 
 /// Decides by the connection's own address and the four exact paths, so that a route added later is
@@ -196,6 +210,7 @@ fn fault(what: &str, error: &dyn std::error::Error) -> Response {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use axum::body::Body;
+    use axum::routing::post;
     use http::HeaderValue;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpSocket;
@@ -390,6 +405,26 @@ mod tests {
         client.read_to_end(&mut answer).await.unwrap();
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
         served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn half_a_body_is_waited_for_no_longer_than_half_a_header() {
+        let echo = Router::new().route("/", post(async |body: String| body));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(200));
+        let served = serve_connection(stream, peer, echo, &connections, brief);
+
+        let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
+        client.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        let read = client.read_to_string(&mut answer);
+        tokio::time::timeout(LONG, read).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        let _ = tokio::time::timeout(LONG, served).await.unwrap();
     }
 
     #[tokio::test]
