@@ -23,14 +23,15 @@ mod tokens;
 /// When the configuration cannot be used, or lets an attack through.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let config = Config::new(args)?;
-    let warnings: String = config
-        .warnings()
-        .iter()
-        .map(|warning| format!("# warning: {warning}\n"))
-        .collect();
+    let warnings = config.warnings();
     let report = attack(args, &config)?;
     // Certificates and files of keys are part of the configuration.
-    KeySource::new(config.key_source)?;
+    let source = KeySource::new(config.key_source)?;
+    let warnings: String = warnings
+        .into_iter()
+        .chain(source.second_thought())
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
     let text = toml::to_string(args).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;

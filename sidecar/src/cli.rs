@@ -22,7 +22,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until SIGTERM or SIGINT
+    /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the application's secret
+    /// are read again when they change, and at SIGHUP
     Serve(Box<ServeArgs>),
     /// Check the configuration and print what is in effect, secrets hidden; then put forged tokens and
     /// disguised paths before it, and tell what is not refused

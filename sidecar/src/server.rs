@@ -192,6 +192,9 @@ fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
     let source = KeySource::new(config.key_source.clone())?;
+    if let Some(warning) = source.second_thought() {
+        tracing::warn!("{warning}");
+    }
     let keys = Arc::clone(&shared.keys);
     let ready =
         shared

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -86,6 +86,14 @@ impl Authority {
         self.sign("client", &[], [ExtendedKeyUsagePurpose::ClientAuth])
     }
 
+    /// As `issue_client`, of one that ended long ago.
+    pub fn issue_expired_client(&self) -> Certificate {
+        let mut params = CertificateParams::default();
+        params.not_after = date_time_ymd(2020, 1, 1);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign_as("expired", params)
+    }
+
     fn sign(
         &self,
         name: &str,
@@ -94,10 +102,14 @@ impl Authority {
     ) -> Certificate {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).expect("names");
+        params.extended_key_usages = usages.into();
+        self.sign_as(name, params)
+    }
+
+    fn sign_as(&self, name: &str, mut params: CertificateParams) -> Certificate {
         // Another one than the authority's: who issues and is issued under one name has signed itself.
         params.distinguished_name = named(name);
         params.use_authority_key_identifier_extension = true;
-        params.extended_key_usages = usages.into();
         let key = KeyPair::generate().expect("a key");
         let signed = params.signed_by(&key, &self.issuer).expect("a certificate");
         let file = |ending: &str| self.directory.path().join(format!("{name}.{ending}"));

@@ -68,6 +68,11 @@ impl ContractEndpoint {
         })
     }
 
+    /// How it asks.
+    pub(super) const fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
     /// Which instance was asked last; before the first, what is configured.
     pub(crate) fn asked(&self) -> String {
         match self.asked.last() {

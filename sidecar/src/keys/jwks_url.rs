@@ -70,6 +70,11 @@ impl JwksUrl {
         })
     }
 
+    /// How it asks.
+    pub(super) const fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
     /// Asks, unless the last answer is still fresh and no unknown key shows it outdated.
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
         let is_fresh = self.fresh_until.is_some_and(|end| Instant::now() < end);

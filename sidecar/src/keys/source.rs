@@ -165,6 +165,15 @@ impl KeySource {
         })
     }
 
+    /// What works but deserves a second thought.
+    pub(crate) fn second_thought(&self) -> Option<String> {
+        match self {
+            Self::AuthServer(endpoint) => endpoint.transport().second_thought(),
+            Self::JwksUrl(url) => url.transport().second_thought(),
+            Self::File(_) => None,
+        }
+    }
+
     /// Who was asked last; before the first fetch, what is configured.
     pub(crate) fn asked(&self) -> String {
         match self {

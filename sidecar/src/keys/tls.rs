@@ -3,8 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use process::secret_file;
-use process::tls::read_bounded;
+use process::tls::{CertificateFault, CertificateFiles, read_bounded};
 use reqwest::{Certificate, ClientBuilder, Identity, tls};
 use zeroize::Zeroizing;
 
@@ -30,7 +29,15 @@ pub(crate) struct TlsFileError {
 #[derive(PartialEq, Eq)]
 pub(crate) struct TlsMaterial {
     ca: Option<Vec<u8>>,
-    identity: Option<Zeroizing<Vec<u8>>>,
+    identity: Option<ShownIdentity>,
+}
+
+/// A chain and its key.
+#[derive(PartialEq, Eq)]
+struct ShownIdentity {
+    pem: Zeroizing<Vec<u8>>,
+    /// In seconds since 1970.
+    not_after: i64,
 }
 
 const CA: &str = "auth-ca";
@@ -53,6 +60,14 @@ impl TlsFiles {
         })
     }
 
+    /// What is wrong at `now` (seconds since 1970) with the certificate that is shown: the server refuses it.
+    pub(crate) fn expired(&self, material: &TlsMaterial, now: i64) -> Option<TlsFileError> {
+        let (certificate, _) = self.identity.as_ref()?;
+        let shown = material.identity.as_ref()?;
+        let why = "the certificate has expired";
+        (shown.not_after < now).then(|| refused(CERTIFICATE, certificate, why))
+    }
+
     /// A client that trusts and shows what `material` holds.
     pub(crate) fn configure(
         &self,
@@ -69,8 +84,8 @@ impl TlsFiles {
             }
             client = client.tls_certs_only(certificates);
         }
-        if let (Some((certificate, _)), Some(pem)) = (&self.identity, &material.identity) {
-            let identity = Identity::from_pem(pem).map_err(|_| {
+        if let (Some((certificate, _)), Some(shown)) = (&self.identity, &material.identity) {
+            let identity = Identity::from_pem(&shown.pem).map_err(|_| {
                 let why = "holds no certificate, or the key file no private key, in PEM";
                 refused(CERTIFICATE, certificate, why)
             })?;
@@ -80,14 +95,22 @@ impl TlsFiles {
     }
 }
 
-fn read_identity(certificate: &Path, key: &Path) -> Result<Zeroizing<Vec<u8>>, TlsFileError> {
-    let mut pem = Zeroizing::new(read(CERTIFICATE, certificate)?);
-    let key = secret_file::read(key).map_err(|error| refused(KEY, key, error))?;
+/// Found right as a pair, as a server would show it.
+fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFileError> {
+    let files = CertificateFiles::read(certificate, key).map_err(|fault| match fault {
+        CertificateFault::Certificate { problem, .. } => refused(CERTIFICATE, certificate, problem),
+        CertificateFault::Key { problem, .. } => refused(KEY, key, problem),
+        CertificateFault::KeyFile(error) => refused(KEY, key, error),
+    })?;
+    let mut pem = Zeroizing::new(files.chain);
     // Reserved at once: growing would leave a copy of the key behind that nobody clears.
-    pem.reserve_exact(key.len() + 1);
+    pem.reserve_exact(files.key.len() + 1);
     pem.push(b'\n');
-    pem.extend_from_slice(key.as_bytes());
-    Ok(pem)
+    pem.extend_from_slice(files.key.as_bytes());
+    Ok(ShownIdentity {
+        pem,
+        not_after: files.not_after,
+    })
 }
 
 fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {

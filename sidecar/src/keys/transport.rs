@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use process::clock::unix_now;
 use process::exit::Failure;
 use process::looks::{News, Told, aside};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -139,6 +140,12 @@ impl Transport {
         })
     }
 
+    /// What works but deserves a second thought.
+    pub(crate) fn second_thought(&self) -> Option<String> {
+        let expired = self.files.expired(&self.material, unix_now())?;
+        Some(format!("{expired}: a server that asks for one refuses it"))
+    }
+
     /// The URL of a path on `instance`.
     pub(crate) fn url(&self, instance: &Instance, target: &str) -> String {
         format!("{}://{}{target}", self.scheme, instance.host)
@@ -209,6 +216,10 @@ impl Transport {
     fn replace(&mut self, material: TlsMaterial) -> Result<bool, String> {
         if material == self.material {
             return Ok(false);
+        }
+        // Only as the first one: then a fresh one is about to take its place.
+        if let Some(expired) = self.files.expired(&material, unix_now()) {
+            return Err(expired.to_string());
         }
         self.client = client(&self.scheme, &self.addresses, &self.files, &material)
             .map_err(|error| error.to_string())?;

@@ -10,6 +10,8 @@ use tests::dns_server::{DnsServer, Service, Zone};
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
+use tests::process::CommandLine;
+use tests::programs::Program;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::token_forge::{Forge, Signature, encode, signing_input};
 use tests::wait;
@@ -242,6 +244,68 @@ fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
 }
 
 #[test]
+fn a_client_certificate_that_has_ended_is_warned_about_and_takes_no_other_s_place() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let (server, forge) = (
+        authority.issue_server(&["127.0.0.1"]),
+        Forge::new(SigningType::Ecdsa),
+    );
+    let tls = server.serving(Some(&clients.file()));
+    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let home = tempfile::tempdir().unwrap();
+    let (cert, key) = (home.path().join("cert"), home.path().join("key"));
+    let put = |client: &Certificate| {
+        std::fs::copy(&client.cert, &cert).unwrap();
+        std::fs::copy(&client.key, &key).unwrap();
+    };
+    let (good, expired) = (clients.issue_client(), clients.issue_expired_client());
+    let url = format!("https://{}/auth", auth_server.address());
+    let service = EchoService::start();
+    let flags = [
+        "--auth-client-cert",
+        cert.to_str().unwrap(),
+        "--auth-client-key",
+        key.to_str().unwrap(),
+    ];
+    let plan = || plan_of(&service, &url, &trusting(&authority)).flags(flags);
+
+    put(&expired);
+    let refused = plan().start();
+    refused_for(&refused, &auth_server, "key not fetched");
+    let log = refused.process().output();
+    assert!(
+        log.contains("the certificate has expired: a server"),
+        "{log}"
+    );
+    let check = CommandLine::new(Program::Sidecar.path())
+        .arguments(["check", "--auth-server", &url, "--app-id", "orders"])
+        .arguments(["--app-secret", "s"])
+        .arguments(flags)
+        .run();
+    let warned = check.stdout.starts_with("# warning: --auth-client-cert");
+    assert!(
+        check.code == Some(0) && warned,
+        "{}{}",
+        check.stdout,
+        check.stderr
+    );
+
+    put(&good);
+    let sidecar = plan().start().ready();
+    let log = sidecar.process().output();
+    assert!(!log.contains("has expired"), "{log}");
+    put(&expired);
+    wait::until("the warning", || {
+        let log = sidecar.process().output();
+        log.contains("the certificate has expired").then_some(())
+    });
+    let before = auth_server.retrievals().len();
+    wait::until("a fetch", || {
+        (auth_server.retrievals().len() > before).then_some(())
+    });
+}
+
+#[test]
 fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
     use std::os::unix::fs::PermissionsExt;
 
@@ -266,7 +330,7 @@ fn a_client_s_key_that_others_may_read_or_that_is_none_stops_the_start() {
     for (end, mentions) in [
         (readable, "--auth-client-key"),
         (no_authority, "--auth-ca"),
-        (no_key, "--auth-client-cert"),
+        (no_key, "--auth-client-key"),
     ] {
         assert_eq!(end.code, Some(78), "{}", end.stderr);
         let line = end.stderr.lines().last().unwrap_or_default();
