@@ -7,6 +7,7 @@ use std::time::Duration;
 use contract::keys::VerificationKey;
 use contract::rejection::Rejection;
 use process::histogram::DurationHistogram;
+use process::telemetry;
 use process::tls::{CertificateMetrics, Seen};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -100,6 +101,11 @@ impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("postern_auth_server_build", "The running program", build);
+        registry.register(
+            "postern_auth_server_log_lines_dropped",
+            "Log lines that were dropped because nobody read them",
+            telemetry::lost_lines(),
+        );
         registry.register(
             "postern_auth_server_logins",
             "Logins by outcome",

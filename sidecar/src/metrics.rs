@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use contract::rejection::Rejection;
 use process::histogram::DurationHistogram;
+use process::telemetry;
 use process::tls::CertificateMetrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -207,6 +208,11 @@ impl Metrics {
         );
         self.register_reloads(&mut registry);
         register_token_cache(&mut registry, keys.token_cache().counters.clone());
+        registry.register(
+            "log_lines_dropped",
+            "Log lines that were dropped because nobody read them",
+            telemetry::lost_lines(),
+        );
         registry.register(
             "build",
             "The running version",

@@ -1,20 +1,28 @@
 //! Log lines on their way out: written by a thread of their own, with all that came meanwhile in one go.
 //!
 //! A line that is written by the request it is about costs that request a system call, and whoever reads the
-//! other end of the pipe a wake-up: more than the rest of a poll for the key. Nothing is lost but what a
-//! process leaves behind that is killed within [`PAUSE`]; where the reader does not keep up, who logs waits.
+//! other end of the pipe a wake-up: more than the rest of a poll for the key. What a process leaves behind
+//! that is killed within [`PAUSE`] is lost. Where the reader does not keep up, who logs waits for it; where it
+//! does not read at all, lines are dropped and counted: a log that hangs must not stop a program.
 
 use std::io::{self, Write};
+use std::mem::take;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
+use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// After each writing. The first line of a while goes out at once, those after it this much later at most.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Some thousand lines; who logs more than is read waits.
 const MOST_BYTES: usize = 1024 * 1024;
+/// How long who logs waits for room, and the end of the program for its last lines: longer than a reader
+/// takes who reads at all.
+const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE_AT_THE_END: Duration = Duration::from_secs(1);
 /// What is kept of the room that a burst took.
 const KEPT_BYTES: usize = 16 * 1024;
 
@@ -25,18 +33,17 @@ pub(crate) struct LogLines(Arc<Shared>);
 /// Sends what is left when it is dropped, at the end of the program.
 #[derive(Debug)]
 #[must_use = "the last lines are written when this is dropped"]
-pub struct LogEnd {
-    lines: LogLines,
-    writing: Option<JoinHandle<()>>,
-}
+pub struct LogEnd(LogLines);
 
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
     /// There is something to write, or the end has come.
     changed: Condvar,
-    /// There is room again.
+    /// There is room again, or nothing more is written.
     taken: Condvar,
+    /// All lines that were dropped.
+    lost: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -44,25 +51,38 @@ struct Waiting {
     bytes: Vec<u8>,
     /// Who writes looks again by itself soon: waking it now would be for nothing.
     pausing: bool,
+    /// Lines that were dropped since there was room. Somebody has waited in vain for it then, and nobody
+    /// else does.
+    lost: u64,
     ended: bool,
+    /// The last line is written.
+    finished: bool,
+}
+
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.bytes.len() > MOST_BYTES
+    }
 }
 
 impl LogLines {
-    /// Lines that go to `out`.
+    /// Lines that go to `out`; those that are dropped are counted as `lost`.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub(crate) fn to(out: impl Write + Send + 'static) -> io::Result<(Self, LogEnd)> {
-        let lines = Self(Arc::default());
+    pub(crate) fn to(
+        out: impl Write + Send + 'static,
+        lost: Counter,
+    ) -> io::Result<(Self, LogEnd)> {
+        let lines = Self(Arc::new(Shared {
+            lost,
+            ..Shared::default()
+        }));
         let shared = Arc::clone(&lines.0);
-        let writing = thread::Builder::new()
+        thread::Builder::new()
             .name("log lines".to_owned())
             .spawn(move || shared.write_all_to(out))?;
-        let end = LogEnd {
-            lines: lines.clone(),
-            writing: Some(writing),
-        };
-        Ok((lines, end))
+        Ok((lines.clone(), LogEnd(lines)))
     }
 }
 
@@ -79,11 +99,18 @@ impl Shared {
             let waiting = self.changed.wait_while(waiting, idle);
             let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
             if waiting.bytes.is_empty() {
+                waiting.finished = true;
+                self.taken.notify_all();
                 return;
             }
             std::mem::swap(&mut waiting.bytes, &mut going_out);
+            let lost = take(&mut waiting.lost);
             drop(waiting);
             self.taken.notify_all();
+            if lost > 0 {
+                // A line like all others: the first one where there is room again.
+                warn!(lines = lost, "log lines were dropped: nobody read them");
+            }
             // Nobody is left to be told that there is nobody to tell.
             let _ = out.write_all(&going_out).and_then(|()| out.flush());
             going_out.clear();
@@ -105,11 +132,20 @@ impl Shared {
 /// `tracing` writes each event in one call.
 impl Write for &LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let full = |waiting: &mut Waiting| waiting.bytes.len() > MOST_BYTES && !waiting.ended;
-        let waiting = self.0.taken.wait_while(self.0.lock(), full);
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        if waiting.ended {
+        let no_room =
+            |waiting: &mut Waiting| waiting.is_full() && waiting.lost == 0 && !waiting.ended;
+        let waited = self
+            .0
+            .taken
+            .wait_timeout_while(self.0.lock(), PATIENCE, no_room);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waiting.finished {
             return io::stderr().write(line);
+        }
+        if waiting.is_full() {
+            waiting.lost += 1;
+            self.0.lost.inc();
+            return Ok(line.len());
         }
         let waits = waiting.bytes.is_empty() && !waiting.pausing;
         waiting.bytes.extend_from_slice(line);
@@ -135,12 +171,15 @@ impl<'l> MakeWriter<'l> for LogLines {
 
 impl Drop for LogEnd {
     fn drop(&mut self) {
-        self.lines.0.lock().ended = true;
-        self.lines.0.changed.notify_all();
-        self.lines.0.taken.notify_all();
-        if let Some(writing) = self.writing.take() {
-            let _ = writing.join();
-        }
+        let shared = &self.0.0;
+        shared.lock().ended = true;
+        shared.changed.notify_all();
+        shared.taken.notify_all();
+        let writes = |waiting: &mut Waiting| !waiting.finished;
+        // Who waits for a reader that has stopped to read is left behind.
+        let _ = shared
+            .taken
+            .wait_timeout_while(shared.lock(), PATIENCE_AT_THE_END, writes);
     }
 }
 
@@ -174,7 +213,7 @@ mod tests {
     fn lines_that_come_during_a_writing_go_out_together_and_the_last_ones_at_the_end() {
         let (written, seen) = mpsc::channel();
         let (allow, go_on) = mpsc::channel();
-        let (lines, end) = LogLines::to(Out { written, go_on }).unwrap();
+        let (lines, end) = LogLines::to(Out { written, go_on }, Counter::default()).unwrap();
         let log = |line: &str| lines.make_writer().write_all(line.as_bytes()).unwrap();
 
         log("one\n");
@@ -206,7 +245,8 @@ mod tests {
         }
 
         let (sent, written) = mpsc::channel();
-        let (lines, end) = LogLines::to(Slow(sent)).unwrap();
+        let lost = Counter::default();
+        let (lines, end) = LogLines::to(Slow(sent), lost.clone()).unwrap();
         let line = [b'x'; 1000];
         for _ in 0..5000 {
             lines.make_writer().write_all(&line).unwrap();
@@ -215,5 +255,48 @@ mod tests {
         let pieces: Vec<_> = written.iter().collect();
         assert_eq!(pieces.iter().sum::<usize>(), 5_000_000);
         assert!(pieces.iter().all(|piece| *piece <= MOST_BYTES + 1000));
+        assert_eq!(lost.get(), 0);
+    }
+
+    #[test]
+    fn where_nobody_reads_lines_are_dropped_and_counted_and_neither_who_logs_nor_the_end_hangs() {
+        let (written, seen) = mpsc::channel();
+        let (_never, go_on) = mpsc::channel();
+        let lost = Counter::default();
+        let (lines, end) = LogLines::to(Out { written, go_on }, lost.clone()).unwrap();
+        let log = || lines.make_writer().write_all(&[b'x'; 1000]).unwrap();
+        log();
+        assert_eq!(seen.recv().unwrap().len(), 1000);
+        let room = MOST_BYTES / 1000 + 1;
+        for _ in 0..room + 500 {
+            log();
+        }
+        assert_eq!(lost.get(), 500);
+        drop(end);
+        log();
+        assert_eq!(lost.get(), 501);
+    }
+
+    #[test]
+    fn lines_are_taken_again_once_somebody_reads() {
+        let (written, seen) = mpsc::channel();
+        let (allow, go_on) = mpsc::channel();
+        let lost = Counter::default();
+        let (lines, end) = LogLines::to(Out { written, go_on }, lost.clone()).unwrap();
+        let log = |line: &[u8]| lines.make_writer().write_all(line).unwrap();
+        log(b"first\n");
+        assert_eq!(seen.recv().unwrap(), "first\n");
+        log(&vec![b'x'; MOST_BYTES + 1]);
+        log(b"dropped\n");
+        assert_eq!(lost.get(), 1);
+        allow.send(()).unwrap();
+        assert_eq!(seen.recv().unwrap().len(), MOST_BYTES + 1);
+        log(b"taken\n");
+        for _ in 0..2 {
+            allow.send(()).unwrap();
+        }
+        drop(end);
+        assert_eq!(seen.recv().unwrap(), "taken\n");
+        assert_eq!(lost.get(), 1);
     }
 }

@@ -3,7 +3,9 @@
 //! Standard output stays free for what a command was asked to print.
 
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 
+use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
@@ -62,6 +64,14 @@ const CAPPED_AT_INFO: [&str; 9] = [
     "tonic",
 ];
 
+/// There is one log, and lines that are lost are lost to the whole program.
+static LOST_LINES: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Counts the log lines that were dropped because nobody read them.
+pub fn lost_lines() -> Counter {
+    LOST_LINES.clone()
+}
+
 /// Installs the subscriber. `directives` has the syntax of `RUST_LOG`: `info`,
 /// `warn,sidecar=debug`. What is returned is to be kept until the program ends.
 ///
@@ -72,7 +82,7 @@ pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
     let filter = filter(directives)?;
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry();
-    let (lines, end) = LogLines::to(std::io::stderr())
+    let (lines, end) = LogLines::to(std::io::stderr(), lost_lines())
         .map_err(|error| Failure::Software(format!("logs: {error}")))?;
     let lines = fmt::layer().with_writer(lines);
     let installed = match format {

@@ -1,0 +1,150 @@
+//! A log that nobody reads: a log driver that hangs, a pipe whose reader stands still.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use tests::auth_server::{admin_get, file_store};
+use tests::client::Request;
+use tests::echo_service::EchoService;
+use tests::keys::SigningType;
+use tests::process::{CommandLine, Process};
+use tests::programs::Program;
+use tests::raw_client::{self, RawClient};
+use tests::token_forge::Forge;
+use tests::wait;
+
+/// A program whose standard error is a pipe, and the pipe.
+struct Unread {
+    process: Process,
+    address: SocketAddr,
+    admin: SocketAddr,
+    pipe: File,
+    _home: TempDir,
+}
+
+impl Unread {
+    fn start(program: Program, flags: &[&str], home: TempDir) -> Self {
+        let path = home.path().join("log");
+        let made = Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        // To open one for writing, too, does not wait for who writes.
+        let pipe = OpenOptions::new().read(true).write(true).open(&path);
+        let mut process = CommandLine::new("sh")
+            .arguments(["-c", "exec \"$0\" \"$@\" 2>\"$PIPE\""])
+            .arguments([program.path()])
+            .arguments(["serve", "--listen", "127.0.0.1:0"])
+            .arguments(["--admin-listen", "127.0.0.1:0"])
+            .arguments(flags)
+            .environment("PIPE", &path)
+            .start();
+        let mut announced = |prefix: &str| process.announced(prefix).trim().parse().unwrap();
+        let (address, admin) = (announced("listening on "), announced("admin listening on "));
+        Self {
+            process,
+            address,
+            admin,
+            pipe: pipe.unwrap(),
+            _home: home,
+        }
+    }
+
+    fn status(&self, target: &str) -> u16 {
+        let request = Request::new("GET", target).bytes(&self.address.to_string());
+        raw_client::exchange(self.address, "GET", &request).status()
+    }
+
+    fn dropped_lines(&self) -> u64 {
+        let metrics = admin_get(self.admin, "/metrics").text();
+        let line = metrics
+            .lines()
+            .find(|line| line.contains("_log_lines_dropped_total "));
+        line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// Has it log more than the pipe and its buffer hold, by refusing `target`.
+    fn fill(&self, target: &str) {
+        const AT_ONCE: usize = 100;
+        let mut client = RawClient::connect(self.address);
+        let request = Request::new("GET", target).bytes(&self.address.to_string());
+        wait::until("dropped lines", || {
+            client.send(&request.repeat(AT_ONCE));
+            for _ in 0..AT_ONCE {
+                assert_eq!(client.answer("GET").status(), 401);
+            }
+            (self.dropped_lines() > 0).then_some(())
+        });
+    }
+
+    fn ends_by_itself(self) {
+        self.process.terminate();
+        assert_eq!(self.process.finished().code, Some(0));
+    }
+}
+
+fn auth_server() -> Unread {
+    let home = tempfile::tempdir().unwrap();
+    let store = file_store(&home.path().join("data"));
+    Unread::start(Program::AuthServer, &["--store", &store], home)
+}
+
+fn sidecar(service: &EchoService) -> Unread {
+    let home = tempfile::tempdir().unwrap();
+    let keys = home.path().join("keys.pem");
+    std::fs::write(&keys, Forge::new(SigningType::Ecdsa).trusted().served()).unwrap();
+    let flags = [
+        "--upstream",
+        &service.url(),
+        "--public-key-file",
+        path(&keys),
+        "--algorithms",
+        "ES256",
+        "--issuer",
+        "auth",
+        "--audience",
+        "orders",
+        "--pass",
+        "/open",
+    ];
+    Unread::start(Program::Sidecar, &flags, home)
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn an_auth_server_whose_log_nobody_reads_serves_on_and_ends() {
+    let server = auth_server();
+    server.fill("/auth/current/user/details");
+    assert_eq!(admin_get(server.admin, "/readyz").status(), 200);
+    assert_eq!(server.status("/auth/.well-known/jwks.json"), 200);
+    server.ends_by_itself();
+}
+
+#[test]
+fn a_sidecar_whose_log_nobody_reads_serves_on_and_ends() {
+    let service = EchoService::start();
+    let sidecar = sidecar(&service);
+    sidecar.fill("/closed");
+    assert_eq!(sidecar.status("/open"), 200);
+    sidecar.ends_by_itself();
+}
+
+#[test]
+fn who_reads_again_is_told_how_many_lines_are_missing() {
+    let service = EchoService::start();
+    let sidecar = sidecar(&service);
+    sidecar.fill("/closed");
+    let dropped = sidecar.dropped_lines();
+    let log = BufReader::new(sidecar.pipe.try_clone().unwrap());
+    let told = log.lines().map(Result::unwrap);
+    let line = told
+        .into_iter()
+        .find(|line| line.contains("nobody read them"));
+    assert!(line.unwrap().contains(&format!("lines={dropped}")));
+    sidecar.ends_by_itself();
+}
