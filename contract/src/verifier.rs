@@ -218,8 +218,7 @@ fn check_signature<'k>(
     header: &Header,
     token: &CompactToken<'_>,
 ) -> Result<&'k VerificationKey, Rejection> {
-    let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
-    if !keys.keys().iter().any(|key| of_its_algorithm(&key)) {
+    if !keys.allows(header.algorithm) {
         return Err(Rejection::TokenAlgorithm);
     }
     let named = header.key_id.as_ref().filter(|_| keys.is_named());
@@ -231,6 +230,7 @@ fn check_signature<'k>(
     if candidates.peek().is_none() {
         return Err(Rejection::TokenKeyUnknown);
     }
+    let of_its_algorithm = |key: &&VerificationKey| key.algorithm() == header.algorithm;
     let mut candidates = candidates.filter(of_its_algorithm).peekable();
     if candidates.peek().is_none() {
         return Err(Rejection::TokenAlgorithm);
@@ -363,6 +363,36 @@ mod tests {
                 Err(Rejection::TokenAlgorithm),
                 "{algorithm}"
             );
+        }
+    }
+
+    #[test]
+    fn an_allowed_algorithm_of_which_no_key_is_known_yet_asks_for_a_fresh_set() {
+        let jwk = json!({"kty": "EC", "crv": "P-256", "alg": "ES256", "kid": "known",
+            "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"});
+        let set = json!({"keys": [jwk]}).to_string();
+        let known = |allowed: &[Algorithm]| KeySet::from_jwks(set.as_bytes(), allowed).unwrap();
+        let both = known(&[Algorithm::ES256, Algorithm::RS256]);
+        let rsa = |kid: Option<&str>| {
+            let mut header = json!({"alg": "RS256", "typ": "JWT"});
+            if let Some(kid) = kid {
+                header["kid"] = json!(kid);
+            }
+            token(&header, &payload())
+        };
+        for (keys, token, expected) in [
+            (&both, rsa(Some("new")), Rejection::TokenKeyUnknown),
+            // The key is known, and is for another.
+            (&both, rsa(Some("known")), Rejection::TokenAlgorithm),
+            (&both, rsa(None), Rejection::TokenAlgorithm),
+            (
+                &known(&[Algorithm::ES256]),
+                rsa(Some("new")),
+                Rejection::TokenAlgorithm,
+            ),
+        ] {
+            assert_eq!(verify(&policy(), keys, &token), Err(expected), "{token}");
         }
     }
 

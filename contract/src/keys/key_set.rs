@@ -19,7 +19,11 @@ enum Keys {
     /// on every token, whatever `kid` the token names.
     Nameless(Vec<VerificationKey>),
     /// A JWK Set: selected by `kid`; a token without one is tried against each.
-    Named(Vec<VerificationKey>),
+    Named {
+        keys: Vec<VerificationKey>,
+        /// The algorithms that its keys may be of, whether it holds one or not.
+        allowed: Vec<Algorithm>,
+    },
 }
 
 impl KeySet {
@@ -33,9 +37,10 @@ impl KeySet {
         Self(Keys::Nameless(keys))
     }
 
-    /// Keys known by name.
-    pub const fn named(keys: Vec<VerificationKey>) -> Self {
-        Self(Keys::Named(keys))
+    /// Keys known by name; no other algorithm than theirs is expected of any token.
+    pub fn named(keys: Vec<VerificationKey>) -> Self {
+        let allowed = keys.iter().map(VerificationKey::algorithm).collect();
+        Self(Keys::Named { keys, allowed })
     }
 
     /// Parses a JWK Set (RFC 7517 §5). Keys for other purposes, of unknown kinds or of algorithms
@@ -59,7 +64,8 @@ impl KeySet {
         if keys.is_empty() {
             return Err(KeyError::NoUsableKey);
         }
-        Ok(Self::named(keys))
+        let allowed = allowed.to_vec();
+        Ok(Self(Keys::Named { keys, allowed }))
     }
 
     /// Parses a file of one or more PEM blocks `PUBLIC KEY`, or the base64 of one key's DER. Each key
@@ -78,13 +84,22 @@ impl KeySet {
     /// All keys, for status and logs.
     pub fn keys(&self) -> &[VerificationKey] {
         match &self.0 {
-            Keys::Nameless(keys) | Keys::Named(keys) => keys,
+            Keys::Nameless(keys) | Keys::Named { keys, .. } => keys,
         }
     }
 
     /// Whether `kid` chooses among the keys.
     pub const fn is_named(&self) -> bool {
-        matches!(self.0, Keys::Named(_))
+        matches!(self.0, Keys::Named { .. })
+    }
+
+    /// Whether a token may be signed with this algorithm: one of the keys is for it, or another key that
+    /// the same source names later may be.
+    pub fn allows(&self, algorithm: Algorithm) -> bool {
+        match &self.0 {
+            Keys::Nameless(keys) => keys.iter().any(|key| key.algorithm() == algorithm),
+            Keys::Named { allowed, .. } => allowed.contains(&algorithm),
+        }
     }
 }
 
