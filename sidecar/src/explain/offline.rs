@@ -1,0 +1,145 @@
+//! The judge of settings and a file of keys, where nobody is asked.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use contract::claim_mapping::ClaimMapping;
+use contract::explanation::{Explanation, KeyFacts};
+use contract::keys::{KeySet, VerificationKey};
+use contract::signing_type::SigningType;
+use http::StatusCode;
+use process::exit::Failure;
+use process::file_read;
+use zeroize::Zeroizing;
+
+use super::Explainer;
+use super::explainer::MAX_BYTES;
+use crate::cli::explain_args::ExplainArgs;
+use crate::config;
+use crate::keys::answer::{AnswerError, key_string};
+use crate::keys::current::CurrentKeys;
+use crate::keys::key_file::{Format, KeyFile};
+use crate::rules::{CurrentRules, Rules};
+use crate::status::Protected;
+
+/// The judge of these settings with the keys of a file; `None` where no file is named.
+pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure> {
+    let (keys, mapping) = match (&args.key_file, &args.jwks_file, &args.public_key_file) {
+        (Some(file), ..) => (contract_keys(file, args.signing_type)?, None),
+        (_, Some(file), _) => issuer(args, file, Format::JwkSet)?,
+        (.., Some(file)) => issuer(args, file, Format::Pem)?,
+        _ => return Ok(None),
+    };
+    let current = CurrentKeys::default();
+    current.install(keys, Instant::now());
+    let upstream = config::upstream_address(&args.service)?;
+    Ok(Some(Explainer {
+        rules: Arc::new(CurrentRules::new(Rules {
+            admission: config::admission_rules(&args.rules, mapping, &upstream)?,
+            service_head: config::service_head(&args.rules),
+            protected: Protected::default(),
+        })),
+        keys: Arc::new(current),
+        marking: args.marks.marking(),
+    }))
+}
+
+/// Keys of a file were fetched by nobody.
+pub(super) fn of_files(explanation: Explanation) -> Explanation {
+    let keys = explanation.keys.map(|facts| KeyFacts {
+        keys: facts.keys,
+        ..KeyFacts::default()
+    });
+    Explanation {
+        keys,
+        ..explanation
+    }
+}
+
+/// The file holds what the auth server gives.
+fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failure> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::Config(format!("--key-file {}: {error}", file.display()))
+    };
+    let text = file_read::read_text(file, MAX_BYTES as u64).map_err(|why| unusable(&why))?;
+    keys_of(signing_type, &text).map_err(|error| unusable(&error))
+}
+
+/// Those of the key endpoint's answer, of its key string alone, or of a JWK Set.
+fn keys_of(signing_type: SigningType, text: &str) -> Result<KeySet, Box<dyn Error>> {
+    // A shared secret is in no key set, and may begin with anything.
+    let may_be_key_set = signing_type != SigningType::Hmac && text.trim_start().starts_with('{');
+    let key = match key_string(StatusCode::OK, text.as_bytes()) {
+        Ok(key) => key,
+        Err(AnswerError::NotAnEnvelope) if may_be_key_set => {
+            let allowed = [signing_type.algorithm()];
+            return Ok(KeySet::from_jwks(text.as_bytes(), &allowed)?);
+        }
+        Err(AnswerError::NotAnEnvelope) => Zeroizing::new(text.to_owned()),
+        Err(AnswerError::Refused { reason, .. }) => {
+            return Err(format!("it holds a refusal ({reason})").into());
+        }
+        Err(error @ AnswerError::NotAString) => return Err(error.into()),
+    };
+    Ok(KeySet::nameless(VerificationKey::parse(
+        signing_type,
+        &key,
+    )?))
+}
+
+/// Keys and claims of another issuer.
+fn issuer(
+    args: &ExplainArgs,
+    path: &Path,
+    format: Format,
+) -> Result<(KeySet, Option<ClaimMapping>), Failure> {
+    let file = KeyFile {
+        path: path.to_owned(),
+        format,
+        algorithms: args.issuer_tokens.algorithms.clone(),
+    };
+    let keys = file
+        .read()
+        .map_err(|error| Failure::Config(format!("--{}: {error}", file.flag())))?;
+    Ok((keys, Some(config::issuer_mapping(&args.issuer_tokens)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use attacks::keys::{Algorithm, SigningKey};
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(signing_type: SigningType, text: &str) -> Result<Vec<String>, String> {
+        let keys = keys_of(signing_type, text).map_err(|error| error.to_string())?;
+        let id = |key: &VerificationKey| key.id().as_str().to_owned();
+        Ok(keys.keys().iter().map(id).collect())
+    }
+
+    #[test]
+    fn a_key_is_read_alone_and_within_the_answer_of_the_endpoint() {
+        let envelope = |success: bool, data: &serde_json::Value| {
+            json!({"success": success, "status": 200, "msg": "", "data": data}).to_string()
+        };
+        let public = SigningKey::generate(Algorithm::ES256).served().to_string();
+        let secret = "{\"a shared secret\": \"may look like JSON\"}";
+        for (signing_type, key) in [
+            (SigningType::Ecdsa, public.as_str()),
+            (SigningType::Hmac, secret),
+        ] {
+            let alone = read(signing_type, key);
+            assert_eq!(alone.as_ref().map(Vec::len), Ok(1), "{signing_type}");
+            let answer = envelope(true, &json!(key));
+            assert_eq!(read(signing_type, &answer), alone, "{signing_type}");
+            let refusal = envelope(false, &json!({"reason": "application_unknown"}));
+            assert_eq!(
+                read(signing_type, &refusal),
+                Err("it holds a refusal (application_unknown)".to_owned())
+            );
+            assert!(read(signing_type, &envelope(true, &json!(1))).is_err());
+        }
+    }
+}

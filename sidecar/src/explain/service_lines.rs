@@ -1,0 +1,77 @@
+//! The head that the service would get, line by line, without what is secret in it.
+
+use http::header;
+use pingora::http::RequestHeader;
+
+use crate::fields::nominated;
+
+/// What Pingora has removed before our last hand on the request: the fields that are for the next
+/// hop only (RFC 9110 §7.6.1).
+pub(super) fn without_hop_by_hop(mut request: RequestHeader) -> RequestHeader {
+    for name in nominated(&request.headers)
+        .into_iter()
+        .filter(|name| *name != header::UPGRADE)
+    {
+        request.remove_header(&name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        request.remove_header(name);
+    }
+    request
+}
+
+/// The request line and the fields, the token left out, also the one in the cookie of this name.
+pub(super) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
+    let mut wire = Vec::new();
+    head.header_to_h1_wire(&mut wire);
+    let target = String::from_utf8_lossy(head.raw_path()).into_owned();
+    let fields = String::from_utf8_lossy(&wire).into_owned();
+    let fields = fields.lines().map(|line| {
+        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+        match name.to_ascii_lowercase().as_str() {
+            "authorization" => format!("{name}: {}", without_token(value)),
+            "cookie" => format!("{name}: {}", without_cookie(value, token_cookie)),
+            _ => line.to_owned(),
+        }
+    });
+    std::iter::once(format!("{} {target} HTTP/1.1", head.method))
+        .chain(fields)
+        .collect()
+}
+
+/// What is readable of it is shown elsewhere; its signature never is.
+fn without_token(value: &str) -> String {
+    match value.split_once(' ') {
+        Some((scheme, _)) => format!("{scheme} [as it was sent]"),
+        None => "[as it was sent]".to_owned(),
+    }
+}
+
+fn without_cookie(value: &str, hidden: Option<&str>) -> String {
+    let pairs = value.split(';').map(str::trim);
+    let shown = pairs.map(|pair| match pair.split_once('=') {
+        Some((name, _)) if Some(name) == hidden => format!("{name}=[as it was sent]"),
+        _ => pair.to_owned(),
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_never_shown() {
+        assert_eq!(
+            without_token("Bearer a.b.secret"),
+            "Bearer [as it was sent]"
+        );
+        assert_eq!(without_token("secret"), "[as it was sent]");
+        let cookies = "a=1; t=a.b.secret;t=secret";
+        assert_eq!(
+            without_cookie(cookies, Some("t")),
+            "a=1; t=[as it was sent]; t=[as it was sent]"
+        );
+        assert_eq!(without_cookie("t=1; u", None), "t=1; u");
+    }
+}
