@@ -2,6 +2,7 @@
 //!
 //! Both programs show it, as JSON or as text. It never holds a signature.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
@@ -201,12 +202,10 @@ impl Observer for Explanation {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(request) = &self.request {
-            writeln!(f, "request   {}", Plain(request))?;
+            writeln!(f, "request   {}", Plain(&cut(request)))?;
         }
         self.write_verdict(f)?;
-        if self.request.is_some() {
-            self.write_path(f)?;
-        }
+        self.write_path(f)?;
         for (place, step) in self.checks.iter().enumerate() {
             let label = if place == 0 { "checks" } else { "" };
             let (sign, why) = match step.outcome {
@@ -232,6 +231,19 @@ impl fmt::Display for Explanation {
     }
 }
 
+/// More of a target than this says nothing to a reader.
+const READABLE_BYTES: usize = 1000;
+
+/// The beginning of what is too long to be read.
+fn cut(text: &str) -> Cow<'_, str> {
+    if text.len() <= READABLE_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(READABLE_BYTES);
+    let shown = text.get(..end).unwrap_or_default();
+    Cow::Owned(format!("{shown}… ({} bytes)", text.len()))
+}
+
 impl Explanation {
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = &self.verdict;
@@ -246,7 +258,12 @@ impl Explanation {
         Ok(())
     }
 
+    /// Nothing of a request whose path was not reached, or which has none.
     fn write_path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sound = |step: &Step| step.check == "path" && step.outcome == StepOutcome::Passed;
+        if !self.checks.iter().any(sound) {
+            return Ok(());
+        }
         match (&self.relative_path, &self.pass_pattern) {
             (Some(path), Some(pattern)) => {
                 writeln!(f, "path      {} is open: {pattern}", Plain(path))
@@ -256,7 +273,7 @@ impl Explanation {
             }
             (None, _) => writeln!(
                 f,
-                "path      never open: not canonical, or outside the context path"
+                "path      never open: outside the context path, or spelt as programs read differently"
             ),
         }
     }

@@ -29,7 +29,9 @@ const ONE_ANSWER: Duration = Duration::from_secs(5);
 /// # Errors
 /// When no sidecar answers, or what was given is no request.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
-    require_target(&args.target)?;
+    if args.method != "CONNECT" {
+        require_target(&args.target)?;
+    }
     let question = Question {
         method: args.method.clone(),
         target: args.target.clone(),

@@ -4,6 +4,7 @@
 mod access_log;
 mod admission;
 mod answer;
+mod arrival;
 mod background;
 mod bypass;
 mod check;

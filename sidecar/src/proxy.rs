@@ -19,8 +19,9 @@ use process::clock::unix_now;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::{Line, LoggedPath};
-use crate::admission::{Admission, AdmissionRules, Forward, RequestHead, Wire};
+use crate::admission::{Admission, AdmissionRules, Forward};
 use crate::answer::Answer;
+use crate::arrival;
 use crate::client_stream::ClientStream;
 use crate::conversation::Conversation;
 use crate::forwarded::Client;
@@ -89,29 +90,11 @@ impl RequestContext {
 
 impl AuthProxy {
     fn admit(&self, session: &Session, rules: &AdmissionRules) -> Result<Admission, Rejection> {
-        let request = session.req_header();
-        let raw;
-        let wire = match session.as_downstream() {
-            ServerSession::H1(connection) => {
-                raw = connection.get_headers_raw_bytes();
-                Wire::Http1(&raw)
-            }
-            ServerSession::H2(stream) => Wire::Http2 {
-                authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
-                has_body: !stream.is_body_empty(),
-            },
-            _ => return Err(Rejection::Internal),
-        };
-        let head = RequestHead {
-            method: &request.method,
-            version: request.version,
-            headers: &request.headers,
-            wire,
-            target_to_send: request.raw_path(),
-        };
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
-        rules.admit(head, keys, unix_now())
+        arrival::judged(session.as_downstream(), |head| {
+            rules.admit(head, keys, unix_now())
+        })
     }
 
     /// Has a stream end when its token does.

@@ -71,6 +71,36 @@ pub struct PathRow {
     pub refused_by_parser: bool,
 }
 
+/// `odd_requests.toml`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OddRequests {
+    /// One request each.
+    pub row: Vec<OddRequest>,
+}
+
+/// A request as it may arrive.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OddRequest {
+    /// `GET` where left out.
+    #[serde(default = "get")]
+    pub method: String,
+    /// `/orders/42` where left out; may hold placeholders.
+    #[serde(default = "an_order")]
+    pub target: String,
+    /// Header lines with placeholders.
+    #[serde(default)]
+    pub lines: Vec<String>,
+    /// What follows the head.
+    #[serde(default)]
+    pub body: String,
+    /// `verified`, `passed`, `answered`, or status and reason code.
+    pub expect: String,
+    /// Why, or where it is written.
+    pub why: String,
+}
+
 /// `bad_patterns.toml`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +149,14 @@ pub struct LoginRow {
 
 fn orders() -> String {
     "/orders".to_owned()
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn an_order() -> String {
+    "/orders/42".to_owned()
 }
 
 fn post() -> String {

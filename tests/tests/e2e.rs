@@ -25,6 +25,7 @@ mod e2e {
     mod encryption_at_rest;
     mod envelope;
     mod explain;
+    mod explained;
     mod faults;
     mod file_store;
     mod forwarding;

@@ -10,16 +10,22 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use contract::explanation::{Explanation, KeyFacts, Verdict};
+use contract::observer::Observer;
+use contract::rejection::Rejection;
 use http::{HeaderMap, StatusCode, Version, header};
+use pingora::http::RequestHeader;
+use pingora::protocols::http::ServerSession;
 use process::clock::unix_seconds;
 
-use super::question::{NoRequest, Question, raw_head, request_of};
-use super::service_lines::{lines_of, without_hop_by_hop};
-use crate::admission::{Admission, RequestHead, Wire};
+use super::question::{NoRequest, Question};
+use super::service_lines::{frame_body, lines_of, without_hop_by_hop};
+use crate::admission::{Admission, Forward};
+use crate::arrival;
+use crate::fault;
 use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
-use crate::rules::CurrentRules;
+use crate::rules::{CurrentRules, Rules};
 
 pub(super) const PATH: &str = "/explain";
 pub(super) const JSON: &str = "application/json";
@@ -55,55 +61,72 @@ impl Explainer {
         question: &Question,
         now: SystemTime,
     ) -> Result<Explanation, NoRequest> {
-        let at = question.at.unwrap_or_else(|| unix_seconds(now));
-        let request = request_of(question)?;
-        let raw = raw_head(question);
+        let raw = question.raw_head()?;
         let mut explanation = Explanation {
-            at,
+            at: question.at.unwrap_or_else(|| unix_seconds(now)),
             request: Some(format!("{} {}", question.method, question.target)),
             ..Explanation::default()
         };
-        let head = RequestHead {
-            method: &request.method,
-            version: Version::HTTP_11,
-            headers: &request.headers,
-            wire: Wire::Http1(&raw),
-            target_to_send: question.target.as_bytes(),
+        explanation.verdict = match arrival::read(&raw) {
+            Ok(session) => self.judge(&session, &mut explanation),
+            Err(rejection) => {
+                explanation.checked("framing", Err(rejection));
+                Verdict::refused(rejection)
+            }
         };
+        Ok(explanation)
+    }
+
+    fn judge(&self, session: &ServerSession, explanation: &mut Explanation) -> Verdict {
         let state = self.keys.load();
         let usable = self.keys.usable(state.as_deref(), Instant::now());
         let rules = self.rules.load();
-        let admission = rules
-            .admission
-            .admit_observed(head, usable, at, &mut explanation);
+        let at = explanation.at;
+        let admission = arrival::judged(session, |head| {
+            let rules = &rules.admission;
+            rules.admit_observed(head, usable, at, explanation)
+        });
+        let request = session.req_header();
         let token = rules.admission.interceptor.token(&request.headers);
-        let token = token.ok().flatten().map(|token| token.as_str().to_owned());
-        if let Some(token) = &token {
-            explanation.show_token(token);
+        if let Some(token) = token.ok().flatten() {
+            explanation.show_token(token.as_str());
         }
         explanation.keys = Some(key_facts(state.as_deref()));
-        explanation.verdict = match &admission {
-            Err(rejection) => Verdict::refused(*rejection),
+        match admission {
+            Err(rejection) => Verdict::refused(rejection),
             Ok(Admission::UserDetails(_) | Admission::Preflight) => Verdict::good("answered"),
-            Ok(Admission::Forward(forward)) => Verdict::good(forward.outcome().as_str()),
-        };
-        if let Ok(Admission::Forward(forward)) = &admission {
-            let sources = rules.admission.interceptor.sources();
-            let mut head = without_hop_by_hop(request);
-            let marks = self.marking.of(&head.headers);
-            let prepared = rules.service_head.prepare(
-                &mut head,
-                Version::HTTP_11,
-                forward,
-                &marks,
-                &rules.admission,
-                ASKER,
-            );
-            explanation.head = prepared
-                .ok()
-                .map(|()| lines_of(&head, sources.cookie.as_deref()));
+            Ok(Admission::Forward(forward)) => match self.sent(request, &forward, &rules) {
+                Ok(lines) => {
+                    explanation.head = Some(lines);
+                    Verdict::good(forward.outcome().as_str())
+                }
+                Err(error) => {
+                    Verdict::refused(fault::rejection_of(&error).unwrap_or(Rejection::Internal))
+                }
+            },
         }
-        Ok(explanation)
+    }
+
+    /// The head that the service gets.
+    fn sent(
+        &self,
+        request: &RequestHeader,
+        forward: &Forward,
+        rules: &Rules,
+    ) -> pingora::Result<Vec<String>> {
+        let mut head = without_hop_by_hop(request, forward)?;
+        let marks = self.marking.of(&head.headers);
+        rules.service_head.prepare(
+            &mut head,
+            Version::HTTP_11,
+            forward,
+            &marks,
+            &rules.admission,
+            ASKER,
+        )?;
+        frame_body(&mut head, forward)?;
+        let sources = rules.admission.interceptor.sources();
+        Ok(lines_of(&head, sources.cookie.as_deref()))
     }
 }
 

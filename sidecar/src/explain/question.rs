@@ -1,10 +1,9 @@
 //! A request that was not sent, and what of it no client could send.
 
-use http::{HeaderValue, Method};
-use pingora::http::RequestHeader;
+use http::{HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
-/// A request that was not sent.
+/// What is asked about.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
@@ -23,42 +22,36 @@ pub(super) enum NoRequest {
     Question,
     #[error("method: this is none of HTTP")]
     Method,
-    #[error(
-        "target: byte {place} is 0x{byte:02x}, which ends a target or the line; write %{byte:02X}"
-    )]
+    #[error("target: byte {place} is 0x{byte:02x}, which ends the line; write %{byte:02X}")]
     TargetByte { place: usize, byte: u8 },
-    #[error("target: neither a path that begins with a slash nor http:// with a host")]
-    Target,
     /// Never the value: it may be a token.
     #[error("header '{0}': this name or this value cannot be sent")]
     Header(String),
 }
 
-pub(super) fn request_of(question: &Question) -> Result<RequestHeader, NoRequest> {
-    let method = Method::from_bytes(question.method.as_bytes()).map_err(|_| NoRequest::Method)?;
-    let target = question.target.as_bytes();
-    let cannot_stand = |byte: &u8| *byte <= b' ' || *byte == 0x7f;
-    if let Some(at) = target.iter().position(cannot_stand) {
-        let (place, byte) = (at + 1, target.get(at).copied().unwrap_or_default());
-        return Err(NoRequest::TargetByte { place, byte });
+impl Question {
+    /// The header block as it would arrive.
+    ///
+    /// # Errors
+    /// Where what arrives would be another request than the one that is asked about.
+    pub(super) fn raw_head(&self) -> Result<Vec<u8>, NoRequest> {
+        Method::from_bytes(self.method.as_bytes()).map_err(|_| NoRequest::Method)?;
+        let target = self.target.as_bytes();
+        let ends_the_line = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        if let Some(at) = target.iter().position(ends_the_line) {
+            let (place, byte) = (at + 1, target.get(at).copied().unwrap_or_default());
+            return Err(NoRequest::TargetByte { place, byte });
+        }
+        let mut raw = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        for (name, value) in &self.headers {
+            let sendable = HeaderName::from_bytes(name.as_bytes()).is_ok()
+                && HeaderValue::from_bytes(value.as_bytes()).is_ok();
+            if !sendable {
+                return Err(NoRequest::Header(name.clone()));
+            }
+            raw += &format!("{name}: {value}\r\n");
+        }
+        raw += "\r\n";
+        Ok(raw.into_bytes())
     }
-    let mut request = RequestHeader::build(method, target, None).map_err(|_| NoRequest::Target)?;
-    for (name, value) in &question.headers {
-        let wrong = || NoRequest::Header(name.clone());
-        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?;
-        request
-            .append_header(name.clone(), value)
-            .map_err(|_| wrong())?;
-    }
-    Ok(request)
-}
-
-/// The header block as it would arrive.
-pub(super) fn raw_head(question: &Question) -> Vec<u8> {
-    let mut raw = format!("{} {} HTTP/1.1\r\n", question.method, question.target);
-    for (name, value) in &question.headers {
-        raw += &format!("{name}: {value}\r\n");
-    }
-    raw += "\r\n";
-    raw.into_bytes()
 }

@@ -1,23 +1,51 @@
 //! The head that the service would get, line by line, without what is secret in it.
 
-use http::header;
+use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
 
+use crate::admission::Forward;
+use crate::conversation::Conversation;
 use crate::fields::nominated;
 
-/// What Pingora has removed before our last hand on the request: the fields that are for the next
-/// hop only (RFC 9110 §7.6.1).
-pub(super) fn without_hop_by_hop(mut request: RequestHeader) -> RequestHeader {
-    for name in nominated(&request.headers)
-        .into_iter()
-        .filter(|name| *name != header::UPGRADE)
-    {
+/// What Pingora makes of a request before our last hand on it: without the fields that are for the next hop
+/// only (RFC 9110 §7.6.1), but for those that open a WebSocket.
+pub(super) fn without_hop_by_hop(
+    request: &RequestHeader,
+    forward: &Forward,
+) -> pingora::Result<RequestHeader> {
+    let mut request = request.clone();
+    for name in nominated(&request.headers) {
         request.remove_header(&name);
     }
-    for name in ["keep-alive", "proxy-connection"] {
-        request.remove_header(name);
+    for name in HOP_BY_HOP {
+        request.remove_header(&name);
     }
-    request
+    if forward.conversation == Conversation::WebSocket {
+        request.insert_header(header::CONNECTION, "Upgrade")?;
+        request.insert_header(header::UPGRADE, "websocket")?;
+    }
+    Ok(request)
+}
+
+const HOP_BY_HOP: [HeaderName; 10] = [
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+];
+
+/// What it adds after that.
+pub(super) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> pingora::Result<()> {
+    if forward.body && !request.headers.contains_key(header::CONTENT_LENGTH) {
+        request.insert_header(header::TRANSFER_ENCODING, "chunked")?;
+    }
+    Ok(())
 }
 
 /// The request line and the fields, the token left out, also the one in the cookie of this name.

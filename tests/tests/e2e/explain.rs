@@ -1,12 +1,11 @@
-//! `sidecar explain` and `auth-server token inspect`: the judge's own words.
+//! `sidecar explain` and `auth-server token inspect`: the judge's own words. That they are true: [`super::explained`].
 
 use std::fs;
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, admin_get, file_store};
-use tests::client::{Request, verdict};
+use tests::client::Request;
 use tests::clock;
-use tests::keys::SigningType;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::raw_client::exchange;
@@ -21,173 +20,9 @@ fn explain(arguments: &[&str], headers: &[String]) -> Finished {
         .run()
 }
 
-fn asked(stack: &ForgedStack, arguments: &[&str], headers: &[String]) -> Value {
-    let admin = stack.sidecar.admin().to_string();
-    let running = [&["--admin-listen", admin.as_str(), "--json"], arguments].concat();
-    let end = explain(&running, headers);
-    assert_eq!(end.code, Some(0), "{}", end.stderr);
-    serde_json::from_str(&end.stdout).unwrap()
-}
-
-fn stack() -> ForgedStack {
-    ForgedStack::with(SigningType::Ecdsa, |plan| {
-        plan.flags([
-            "--pass",
-            "/static/**",
-            "--cors-origin",
-            "https://app.example",
-            "--optional",
-            "/feed/**",
-            "--token-cookie",
-            "ticket",
-        ])
-    })
-}
-
-#[test]
-fn explain_comes_to_the_verdict_of_the_sidecar_whatever_the_request_is() {
-    let stack = stack();
-    let now = clock::now();
-    let bearer = |token: &str| format!("Authorization: Bearer {token}");
-    let good = stack.token();
-    let expired = stack.forge.token(now, &json!({"exp": now - 100}));
-    let strange = stack.forge.stranger_token(now, &Value::Null);
-    let rows: Vec<(&str, &str, Vec<String>)> = vec![
-        ("GET", "/orders/42?a=b", vec![bearer(&good)]),
-        ("GET", "/orders/42", vec![]),
-        ("GET", "/orders/42", vec![bearer(&expired)]),
-        ("GET", "/orders/42", vec![bearer(&strange)]),
-        ("GET", "/orders/42", vec![bearer("a.b.c")]),
-        ("GET", "/orders/42", vec![bearer(&good), bearer(&good)]),
-        ("GET", "/orders/42", vec!["Authorization: Basic x".into()]),
-        ("GET", "/orders/static/a.css", vec![bearer("junk")]),
-        ("GET", "/orders/static/%2e%2e/admin", vec![bearer(&good)]),
-        ("GET", "/orders/static//a.css", vec![]),
-        ("GET", "/orders/feed/1", vec![]),
-        ("GET", "/orders/feed/1", vec![bearer("junk")]),
-        (
-            "GET",
-            "/orders/42",
-            vec![format!("Cookie: a=1; ticket={good}")],
-        ),
-        (
-            "POST",
-            "/orders/42",
-            vec![
-                format!("Cookie: ticket={good}"),
-                "Origin: https://evil.example".into(),
-            ],
-        ),
-        ("GET", "/orders/current/user/details", vec![bearer(&good)]),
-        (
-            "DELETE",
-            "/orders/current/user/details",
-            vec![bearer(&good)],
-        ),
-        ("TRACE", "/orders/42", vec![bearer(&good)]),
-        (
-            "GET",
-            "/orders/42",
-            vec!["Content-Length: 1".into(), "Content-Length: 1".into()],
-        ),
-        (
-            "OPTIONS",
-            "/orders/42",
-            vec![
-                "Origin: https://app.example".into(),
-                "Access-Control-Request-Method: PUT".into(),
-            ],
-        ),
-        (
-            "OPTIONS",
-            "/orders/42",
-            vec![
-                "Origin: https://evil.example".into(),
-                "Access-Control-Request-Method: PUT".into(),
-            ],
-        ),
-    ];
-    for (method, target, headers) in rows {
-        let explanation = asked(&stack, &["-X", method, target], &headers);
-        let request = headers
-            .iter()
-            .fold(Request::new(method, target), |request, line| {
-                request.line(line.as_str())
-            });
-        let address = stack.sidecar.address();
-        let answer = exchange(address, method, &request.bytes(&address.to_string()));
-        let explained = match explanation["verdict"]["reason"].as_str() {
-            Some(reason) => format!("{} {reason}", explanation["verdict"]["status"]),
-            None => "200".to_owned(),
-        };
-        assert_eq!(
-            explained,
-            verdict(&answer),
-            "{method} {target} {explanation}"
-        );
-        let checks = explanation["checks"].as_array().unwrap();
-        let failed = checks.iter().filter(|check| check["outcome"] == "failed");
-        assert_eq!(
-            failed.count(),
-            usize::from(answer.status() >= 400),
-            "{explanation}"
-        );
-        for token in [&good, &expired, &strange] {
-            let signature = token.rsplit('.').next().unwrap();
-            assert!(
-                !explanation.to_string().contains(signature),
-                "{explanation}"
-            );
-        }
-    }
-}
-
-#[test]
-fn explain_shows_the_head_that_the_service_gets() {
-    let stack = stack();
-    let token = stack.token();
-    let lines = [
-        "Host: orders.example",
-        "Accept: text/html",
-        "X-Current-User: {\"id\":\"0\"}",
-        "x_current_user: forged",
-        "Connection: keep-alive, X-Drop-Me",
-        "X-Drop-Me: 1",
-        "Verified-Ticket: t",
-    ];
-    let mut headers: Vec<String> = lines.map(str::to_owned).to_vec();
-    headers.push(format!("Authorization: Bearer {token}"));
-    let explanation = asked(&stack, &["/orders/42?page=2"], &headers);
-
-    let mut raw = "GET /orders/42?page=2 HTTP/1.1\r\n".to_owned();
-    for line in &headers {
-        raw += &format!("{line}\r\n");
-    }
-    exchange(stack.sidecar.address(), "GET", (raw + "\r\n").as_bytes());
-    let received = stack.service.last_request();
-    let mut expected = vec![received.first_line()];
-    expected.extend(received.header_lines());
-    let hidden = |line: &String| match line.to_lowercase().starts_with("authorization:") {
-        true => "authorization: Bearer [as it was sent]".to_owned(),
-        false => line.clone(),
-    };
-    let sorted = |lines: Vec<String>| {
-        let mut lines: Vec<String> = lines.iter().map(|line| line.to_lowercase()).collect();
-        lines.sort();
-        lines
-    };
-    let head = explanation["head"].as_array().unwrap();
-    let head: Vec<String> = head
-        .iter()
-        .map(|line| line.as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(head.first(), expected.first());
-    assert_eq!(sorted(head), sorted(expected.iter().map(hidden).collect()));
-}
-
 #[test]
 fn explain_works_without_a_sidecar_from_settings_and_a_key_file() {
-    let stack = stack();
+    let stack = ForgedStack::start();
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key.pem");
     fs::write(&key, stack.forge.trusted().served()).unwrap();
@@ -260,7 +95,7 @@ fn explain_without_a_sidecar_takes_the_auth_server_s_key_set_too() {
 
 #[test]
 fn explain_holds_a_websocket_to_what_the_service_speaks() {
-    let stack = stack();
+    let stack = ForgedStack::start();
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key.pem");
     fs::write(&key, stack.forge.trusted().served()).unwrap();
@@ -287,7 +122,7 @@ fn explain_holds_a_websocket_to_what_the_service_speaks() {
 
 #[test]
 fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
-    let stack = stack();
+    let stack = ForgedStack::start();
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("key.pem");
     fs::write(&key, stack.forge.trusted().served()).unwrap();
@@ -300,7 +135,7 @@ fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
         key.to_str().unwrap(),
     ];
     for (arguments, part) in [
-        (&["/a b"][..], "target: byte 3 is 0x20"),
+        (&["/a\rb"][..], "target: byte 3 is 0x0d"),
         (&["/a\nb"], "target: byte 3 is 0x0a"),
         (&["orders/42"], "'orders/42' is no target"),
         (&["?a=b"], "'?a=b' is no target"),
@@ -339,7 +174,7 @@ fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
 
 #[test]
 fn explain_is_for_loopback_and_for_nobody_s_web_page() {
-    let stack = stack();
+    let stack = ForgedStack::start();
     let body = r#"{"method":"GET","target":"/","headers":[["host","a"]]}"#;
     let admin = stack.sidecar.admin();
     for (media_type, host, body, status) in [

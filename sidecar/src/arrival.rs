@@ -1,0 +1,99 @@
+//! A request as Pingora hands it over, put before the judge; and one that nobody sent, read as if it had
+//! come over a connection: by the same parser, within the same limits, so that nothing that is said of it
+//! is said of another request than the proxy would see.
+
+use std::io::Cursor;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use contract::rejection::Rejection;
+use pingora::protocols::http::ServerSession;
+
+use crate::admission::{RequestHead, Wire};
+use crate::request_head::ArrivingHead;
+
+/// Has `judge` decide about the request that was read last.
+pub(crate) fn judged<T>(
+    session: &ServerSession,
+    judge: impl FnOnce(RequestHead<'_>) -> Result<T, Rejection>,
+) -> Result<T, Rejection> {
+    let request = session.req_header();
+    let raw;
+    let wire = match session {
+        ServerSession::H1(connection) => {
+            raw = connection.get_headers_raw_bytes();
+            Wire::Http1(&raw)
+        }
+        ServerSession::H2(stream) => Wire::Http2 {
+            authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
+            has_body: !stream.is_body_empty(),
+        },
+        _ => return Err(Rejection::Internal),
+    };
+    judge(RequestHead {
+        method: &request.method,
+        version: request.version,
+        headers: &request.headers,
+        wire,
+        target_to_send: request.raw_path(),
+    })
+}
+
+/// Reads a header block that nobody sent, up to its final empty line.
+///
+/// # Errors
+/// What a client is told whose request Pingora does not take for one.
+pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
+    let mut head = ArrivingHead::first(Duration::MAX);
+    head.received(raw);
+    let mut session = ServerSession::new_http1(Box::new(Cursor::new(raw.to_vec())));
+    match at_once(session.read_request()) {
+        Some(Ok(true)) => Ok(session),
+        _ => Err(head.why_refused()),
+    }
+}
+
+/// What comes of it without waiting: of bytes that are all there, everything.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+
+    fn seen(fields: &str) -> Result<Vec<u8>, Rejection> {
+        let session = read(format!("GET /a b HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
+        judged(&session, |head| Ok(head.target_to_send.to_vec()))
+    }
+
+    #[test]
+    fn a_request_that_nobody_sent_is_read_by_the_proxy_s_parser() {
+        // This one escapes what may not stand in a target.
+        assert_eq!(seen("X: 1\r\n"), Ok(b"/a%20b".to_vec()));
+        let long = format!("X: {}\r\n", "a".repeat(MAX_HEAD_BYTES));
+        for (fields, rejection) in [
+            ("Host: b\r\n", Rejection::RequestMalformed),
+            ("a line without a colon\r\n", Rejection::RequestMalformed),
+            (
+                "X: 1\r\n".repeat(MAX_HEAD_LINES).as_str(),
+                Rejection::RequestHeaderTooLarge,
+            ),
+        ] {
+            assert_eq!(seen(fields), Err(rejection), "{fields}");
+        }
+        // Its size alone is for the judge.
+        assert!(seen(&long).is_ok());
+    }
+
+    #[test]
+    fn half_a_head_is_none() {
+        let read = read(b"GET / HTTP/1.1\r\n").map(|_| ());
+        assert_eq!(read, Err(Rejection::RequestMalformed));
+    }
+}

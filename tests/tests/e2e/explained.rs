@@ -1,0 +1,186 @@
+//! `sidecar explain` says what `sidecar serve` does: each row of `odd_requests.toml` is sent, and put to the
+//! running sidecar and to one that there is only on paper.
+//!
+//! Not in the table, because nobody can put it to `explain`: bytes that are no field and no target (a bare line
+//! feed, a folded line, a blank before a colon), another version than HTTP/1.1, no `Host` at all, and what
+//! depends on the moment (a service that is away, too many requests at once, a key that is fetched early).
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tests::client::verdict;
+use tests::clock;
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::raw_client::RawClient;
+use tests::stack::ForgedStack;
+use tests::tables::{self, OddRequest, OddRequests, Verdicts};
+use tests::template::fill;
+
+const RULES: [&str; 7] = [
+    "--pass=/static/**",
+    "--pass=/health",
+    "--optional=/feed/**",
+    "--token-cookie=ticket",
+    "--websocket-token",
+    "--cors-origin=https://app.example",
+    "--forwarded=append",
+];
+
+/// What came of a request, in the words of the table, and the head that the service got.
+#[derive(Debug, PartialEq, Eq)]
+struct Fate {
+    outcome: String,
+    head: Option<Vec<String>>,
+}
+
+/// A row with its tokens.
+struct Request {
+    method: String,
+    target: String,
+    lines: Vec<String>,
+    body: String,
+}
+
+impl Request {
+    fn of(row: &OddRequest, named: impl Fn(&str) -> Option<Vec<u8>> + Copy) -> Self {
+        let text = |template: &str| String::from_utf8(fill(template, named)).unwrap();
+        let mut lines: Vec<String> = row.lines.iter().map(|line| text(line)).collect();
+        if !lines.iter().any(|line| line.starts_with("Host:")) {
+            lines.insert(0, "Host: a.example".to_owned());
+        }
+        Self {
+            method: row.method.clone(),
+            target: text(&row.target),
+            lines,
+            body: row.body.clone(),
+        }
+    }
+
+    fn sent_to(&self, stack: &ForgedStack) -> Fate {
+        let lines = self.lines.join("\r\n");
+        let first = format!("{} {} HTTP/1.1", self.method, self.target);
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client.send(format!("{first}\r\n{lines}\r\n\r\n{}", self.body).as_bytes());
+        let answer = client.answer(&self.method);
+        let received = stack.service.take_requests();
+        assert!(received.len() <= 1, "{received:?}");
+        let received = received.first();
+        let outcome = match received {
+            _ if answer.status() >= 400 => verdict(&answer),
+            None => "answered".to_owned(),
+            Some(request) if request.header("X-Current-User").is_empty() => "passed".to_owned(),
+            Some(_) => "verified".to_owned(),
+        };
+        Fate {
+            outcome,
+            head: received.map(head_of),
+        }
+    }
+
+    fn put_to(&self, judge: &[String]) -> Fate {
+        // Too long for a command line: it comes from standard input.
+        let end = CommandLine::new(Program::Sidecar.path())
+            .arguments(["explain", "--json", "-H", "@-", "-X", &self.method])
+            .arguments(judge.iter().map(String::as_str))
+            .arguments(["--", &self.target])
+            .input((self.lines.join("\n") + "\n").as_bytes())
+            .run();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        for line in &self.lines {
+            let signature = line.rsplit('.').next().filter(|_| line.contains("eyJ"));
+            assert!(!signature.is_some_and(|signature| end.stdout.contains(signature)));
+        }
+        let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
+        let verdict = &explanation["verdict"];
+        let outcome = match verdict["reason"].as_str() {
+            Some(reason) => format!("{} {reason}", verdict["status"]),
+            None => verdict["outcome"].as_str().unwrap().to_owned(),
+        };
+        let checks = explanation["checks"].as_array().unwrap();
+        let failed = checks.iter().filter(|check| check["outcome"] == "failed");
+        let refused = usize::from(!verdict["reason"].is_null());
+        assert_eq!(failed.count(), refused, "{explanation}");
+        let line = |line: &Value| line.as_str().unwrap().to_owned();
+        let head = explanation["head"].as_array();
+        Fate {
+            outcome,
+            head: head.map(|lines| comparable(lines.iter().map(line).collect())),
+        }
+    }
+}
+
+fn head_of(request: &Message) -> Vec<String> {
+    let mut lines = vec![request.first_line()];
+    lines.extend(request.header_lines());
+    comparable(lines)
+}
+
+/// Tokens are never shown, and the order of fields with different names means nothing.
+fn comparable(mut lines: Vec<String>) -> Vec<String> {
+    for line in &mut lines {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let name = name.to_lowercase();
+        let value = value.trim();
+        if name == "authorization" {
+            let (scheme, _) = value.split_once(' ').unwrap_or((value, ""));
+            *line = format!("{name}: {scheme} [as it was sent]");
+        } else if let Some((before, token)) = value.split_once("ticket=") {
+            let after = token.split_once(';').map_or("", |(_, after)| after);
+            *line = format!("{name}: {before}ticket=[as it was sent];{after}");
+        } else if line.contains(':') && !line.ends_with("HTTP/1.1") {
+            *line = format!("{name}: {value}");
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(RULES))
+}
+
+#[test]
+fn explain_says_what_serve_does() {
+    let stack = stack();
+    let now = clock::now();
+    let with = |claims: Value| stack.forge.token(now, &claims).into_bytes();
+    let named = |name: &str| match name {
+        "token" => Some(with(Value::Null)),
+        "expired" => Some(with(json!({"exp": now - 100}))),
+        "early" => Some(with(json!({"nbf": now + 1000}))),
+        "stranger" => Some(stack.forge.stranger_token(now, &Value::Null).into_bytes()),
+        _ => None,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    fs::write(&key, stack.forge.trusted().served()).unwrap();
+    let running = vec![format!("--admin-listen={}", stack.sidecar.admin())];
+    let mut offline = RULES.map(str::to_owned).to_vec();
+    offline.extend(["--app-name=orders", "--signing-type=ecdsa"].map(str::to_owned));
+    offline.push(format!("--upstream={}", stack.service.url()));
+    offline.push(format!("--key-file={}", key.display()));
+
+    let table: OddRequests = tables::load("odd_requests.toml");
+    let mut verdicts = Verdicts::default();
+    for row in &table.row {
+        let request = Request::of(row, named);
+        let fate = request.sent_to(&stack);
+        let name = format!("{} {} {:?}", row.method, row.target, row.lines);
+        let expected = (fate.outcome != row.expect).then(|| {
+            let (expect, why) = (&row.expect, &row.why);
+            format!("{} and not {expect}, {why}", fate.outcome)
+        });
+        verdicts.row(&name, expected);
+        for judge in [&running, &offline] {
+            let explained = request.put_to(judge);
+            let difference = (explained != fate)
+                .then(|| format!("\n serve: {fate:?}\n explain {}: {explained:?}", judge[0]));
+            verdicts.row(&name, difference);
+        }
+    }
+    assert!(verdicts.checked() >= 3 * 60);
+    verdicts.conclude();
+}
