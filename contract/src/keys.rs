@@ -139,13 +139,10 @@ impl VerificationKey {
     }
 
     fn from_public_key(expected: SigningType, text: &str) -> Result<Self, KeyError> {
-        let pem = public_key_pem(text)?;
-        let of_other_type = |_| KeyError::OtherType { expected };
-        let key = match expected {
-            SigningType::Ecdsa => DecodingKey::from_ec_pem(pem.as_bytes()),
-            _ => DecodingKey::from_rsa_pem(pem.as_bytes()),
+        let (key, family) = public_key(text)?;
+        if family != expected.algorithm().family() {
+            return Err(KeyError::OtherType { expected });
         }
-        .map_err(of_other_type)?;
         Self::named_by_thumbprint(expected.algorithm(), key).map_err(|error| match error {
             // A point of another curve parses as PEM and is found out here.
             KeyError::NotAPublicKey => KeyError::OtherType { expected },
@@ -155,16 +152,7 @@ impl VerificationKey {
 
     /// A public key of any type, for the first of `allowed` that fits it.
     fn of_any_type(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
-        let pem = public_key_pem(text)?;
-        let pem = pem.as_bytes();
-        let (key, family) = [
-            (DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa),
-            (DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec),
-            (DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed),
-        ]
-        .into_iter()
-        .find_map(|(key, family)| Some((key.ok()?, family)))
-        .ok_or(KeyError::NotAPublicKey)?;
+        let (key, family) = public_key(text)?;
         let of_its_family = allowed.iter().filter(|other| other.family() == family);
         // A curve fits one algorithm only, which the parsing finds out.
         let tried =
@@ -224,6 +212,20 @@ impl VerificationKey {
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.verifier.verifies(message, signature)
     }
+}
+
+/// The public key that the text holds, whatever its type.
+fn public_key(text: &str) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
+    let pem = public_key_pem(text)?;
+    let pem = pem.as_bytes();
+    [
+        (DecodingKey::from_rsa_pem(pem), AlgorithmFamily::Rsa),
+        (DecodingKey::from_ec_pem(pem), AlgorithmFamily::Ec),
+        (DecodingKey::from_ed_pem(pem), AlgorithmFamily::Ed),
+    ]
+    .into_iter()
+    .find_map(|(key, family)| Some((key.ok()?, family)))
+    .ok_or(KeyError::NotAPublicKey)
 }
 
 /// Accepts one PEM block `PUBLIC KEY`, or the base64 of its DER without the armour.
@@ -351,19 +353,14 @@ mod tests {
     #[test]
     fn strings_that_are_no_public_key_are_refused() {
         let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----";
+        let other = KeyError::OtherType {
+            expected: SigningType::Rsa,
+        };
         let cases = [
-            (
-                "",
-                KeyError::OtherType {
-                    expected: SigningType::Rsa,
-                },
-            ),
-            (
-                "<html>",
-                KeyError::OtherType {
-                    expected: SigningType::Rsa,
-                },
-            ),
+            ("", KeyError::NotAPublicKey),
+            ("<html>", KeyError::NotAPublicKey),
+            (P256, other.clone()),
+            (ED25519, other),
             (private, KeyError::PrivateKey),
             (
                 "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",

@@ -110,7 +110,17 @@ fn command<C: Parser>() -> Command {
         .value_parser(value_parser!(PathBuf))
         .global(true)
         .help("TOML file with settings; its keys are the long names of the flags");
-    C::command().arg(config)
+    with_negative_numbers(C::command().arg(config))
+}
+
+/// A number below zero is refused as the value that it is, not as a flag that nobody meant.
+fn with_negative_numbers(command: Command) -> Command {
+    command
+        .mut_args(|argument| {
+            let takes_one = argument.get_action().takes_values() && !argument.is_positional();
+            argument.allow_negative_numbers(takes_one)
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// `--help` names the variables of the settings and shows no value: an address may hold a password.

@@ -30,10 +30,46 @@ fn what_is_wrong(message: &str) -> String {
     let said = message
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more "));
-    said.map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let mut lines = said.map(str::trim).filter(|line| !line.is_empty());
+    let mut sentence = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        // A value with a hyphen is hardly ever what was meant.
+        if line.starts_with("tip: to pass ") {
+            continue;
+        }
+        sentence += match (line.strip_prefix("tip: "), sentence.ends_with(':')) {
+            (Some(_), _) => "; ",
+            (None, true) => " ",
+            (None, false) if line.starts_with('[') => " ",
+            (None, false) => ", ",
+        };
+        sentence += line.strip_prefix("tip: ").unwrap_or(line);
+    }
+    in_plain_words(sentence)
+}
+
+/// What the standard library says of a number, for who has typed one.
+fn in_plain_words(mut sentence: String) -> String {
+    for (theirs, ours) in [
+        ("invalid digit found in string", "expected a whole number"),
+        (
+            "cannot parse integer from empty string",
+            "expected a whole number",
+        ),
+        (
+            "number too large to fit in target type",
+            "the number is too large",
+        ),
+        (
+            "number too small to fit in target type",
+            "the number is too small",
+        ),
+    ] {
+        if let Some(start) = sentence.strip_suffix(theirs) {
+            sentence = format!("{start}{ours}");
+        }
+    }
+    sentence
 }
 
 /// clap quotes the value it refuses; a secret's must not reach a log.

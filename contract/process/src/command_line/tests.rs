@@ -198,11 +198,19 @@ fn a_bad_command_line_is_one_line_naming_the_flag() {
     for (arguments, line) in [
         (
             &["serve", "--lifetime", "x"][..],
-            "invalid value 'x' for '--lifetime <LIFETIME>': ",
+            "invalid value 'x' for '--lifetime <LIFETIME>': expected a whole number",
+        ),
+        (
+            &["serve", "--lifetime", "-1"],
+            "invalid value '-1' for '--lifetime <LIFETIME>': ",
         ),
         (
             &["serve", "--naem", "x"],
-            "unexpected argument '--naem' found tip: a similar argument exists: '--name'",
+            "unexpected argument '--naem' found; a similar argument exists: '--name'; see",
+        ),
+        (
+            &["serve", "--zzz", "1"],
+            "unexpected argument '--zzz' found; see",
         ),
         (
             &["serve"],
