@@ -49,7 +49,8 @@ impl BackgroundService for Reload {
                 let mut effective = self.start.clone();
                 let mut watched = WatchedFiles::of(files_of(&effective)).await;
                 loop {
-                    match looks.next().await {
+                    let occasion = looks.next().await;
+                    match occasion {
                         Occasion::Interval if !watched.have_changed().await => continue,
                         Occasion::Interval => {}
                         Occasion::HangUp => tracing::info!("SIGHUP received"),
@@ -57,6 +58,10 @@ impl BackgroundService for Reload {
                     // Before they are read: what changes meanwhile is seen at the next look.
                     watched.take_note().await;
                     self.reload(&mut effective).await;
+                    if matches!(occasion, Occasion::HangUp) {
+                        // Whoever changed it waits for what is said of it.
+                        self.refresher.reread_file().await;
+                    }
                     watched.also(files_of(&effective)).await;
                 }
             }
@@ -70,8 +75,10 @@ impl Reload {
     async fn reload(&self, effective: &mut ServeArgs) {
         match self.take_over().await {
             Ok((now, waiting)) => {
-                let changed = differences(effective, &now).join(", ");
-                tracing::info!(changed, "configuration reloaded");
+                match differences(effective, &now).join(", ").as_str() {
+                    "" => tracing::info!("configuration read again: no setting has changed"),
+                    changed => tracing::info!(changed, "configuration reloaded"),
+                }
                 if !waiting.is_empty() {
                     let settings = waiting.join(", ");
                     tracing::warn!(settings, "what changed here takes effect at the next start");

@@ -1,5 +1,6 @@
 //! What the key endpoint answered (contract §2.1, §4.3): a key string, or why there is none.
 
+use contract::rejection::Rejection;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +16,22 @@ pub(crate) enum AnswerError {
     #[error("the envelope's data is not a string")]
     NotAString,
 }
+
+impl AnswerError {
+    /// Whether nothing is served where the key was asked for. Our auth server says `token_missing` of every
+    /// path that it does not know.
+    pub(crate) fn is_of_another_path(&self) -> bool {
+        match self {
+            Self::Refused { status, reason } => {
+                *status == StatusCode::NOT_FOUND
+                    || (*status == StatusCode::UNAUTHORIZED && reason == TOKEN_MISSING)
+            }
+            Self::NotAnEnvelope | Self::NotAString => false,
+        }
+    }
+}
+
+const TOKEN_MISSING: &str = Rejection::TokenMissing.reason();
 
 /// The members that are read of the envelope.
 #[derive(Deserialize)]
@@ -64,7 +81,6 @@ fn reason(data: &Value) -> String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
-    use contract::rejection::Rejection;
 
     use super::*;
 

@@ -1,13 +1,13 @@
 //! The contract's key endpoint (§4.3), and the key set that its answer may lead to.
 //!
-//! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL.
+//! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
 use contract::keys::{KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 use process::exit::Failure;
 use zeroize::Zeroizing;
 
-use super::answer::key_string;
+use super::answer::{AnswerError, key_string};
 use super::jwks::{self, KnownSet};
 use super::source::FetchError;
 use super::tls::TlsFiles;
@@ -16,6 +16,8 @@ use crate::discovery::{Asked, AuthServer, Instance};
 
 /// Relative to the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";
+/// Contract §1: the application name of the authentication service.
+const USUAL_CONTEXT: &str = "/auth";
 
 /// What the sidecar shows to get the key.
 #[derive(Clone)]
@@ -100,11 +102,33 @@ impl ContractEndpoint {
         let known = self.known.take();
         let path = format!("{}{KEY_PATH}", self.auth_server.context());
         let answer = self.contract_answer(instance, &path).await?;
-        let text = key_string(answer.status, &answer.body)?;
+        let text = key_string(answer.status, &answer.body).map_err(|cause| {
+            if cause.is_of_another_path() {
+                self.led_astray(instance, &path, cause)
+            } else {
+                cause.into()
+            }
+        })?;
         let key = VerificationKey::parse(self.signing_type, &text)?;
         match self.jwks_target(&answer, instance, &path) {
             None => Ok(KeySet::nameless(key)),
             Some(target) => self.key_set(instance, &target, known, &key).await,
+        }
+    }
+
+    /// Something listens there, and knows nothing of this path.
+    fn led_astray(&self, instance: &Instance, path: &str, cause: AnswerError) -> FetchError {
+        let hint = match self.auth_server.context().to_string().as_str() {
+            "" => {
+                let right = self.transport.url(instance, USUAL_CONTEXT);
+                format!("does --auth-server lack the context path, as in {right}?")
+            }
+            context => format!("is {context} its context path, and this its public port?"),
+        };
+        FetchError::NoEndpoint {
+            cause,
+            url: self.transport.url(instance, path),
+            hint,
         }
     }
 

@@ -89,6 +89,14 @@ impl Refresher {
         self.source.lock().await.now_shows(application);
     }
 
+    /// Looks at the file of keys without waiting for the tick, where the keys come from a file.
+    pub(crate) async fn reread_file(&self) {
+        let mut source = self.source.lock().await;
+        if matches!(*source, KeySource::File(_)) {
+            self.fetch_from(&mut source, Purpose::Tick).await;
+        }
+    }
+
     /// What is fetched from now on is cached for tokens of this origin.
     pub(crate) fn now_caches(&self, settings: &KeyCacheSettings) {
         if let Some(cache) = &self.cache {

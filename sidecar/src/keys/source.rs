@@ -110,6 +110,13 @@ pub(crate) enum FetchError {
     Transport(#[from] TransportError),
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    /// Without the query, which holds a secret.
+    #[error("{cause} at {url}: {hint}")]
+    NoEndpoint {
+        cause: AnswerError,
+        url: String,
+        hint: String,
+    },
     #[error("the key cannot be used: {0}")]
     Key(#[from] KeyError),
     #[error("the key set was not fetched: {0}")]

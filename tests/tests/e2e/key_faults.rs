@@ -2,6 +2,7 @@
 //! (contract §7; lessons B16, B17).
 
 use serde_json::{Value, json};
+use tests::auth_server::{AuthServer, admin_get};
 use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::EchoService;
@@ -117,6 +118,42 @@ fn asked_again(auth_server: &FakeAuthServer, more: usize) {
     wait::until("the sidecar to ask again", || {
         (auth_server.retrievals().len() >= before + more).then_some(())
     });
+}
+
+#[test]
+fn an_address_without_the_context_path_is_named_with_what_it_lacks() {
+    let service = EchoService::start();
+    let auth_server = AuthServer::start();
+    let base = auth_server.url().replace("/auth", "");
+    for (address, hint) in [
+        (
+            base.clone(),
+            format!("lack the context path, as in {base}/auth?"),
+        ),
+        (
+            format!("{base}/authx"),
+            "is /authx its context path".to_owned(),
+        ),
+        (
+            format!("http://{}/auth", auth_server.admin()),
+            "and this its public port?".to_owned(),
+        ),
+    ] {
+        let sidecar = SidecarPlan::new(&service, &address).start();
+        let said = wait::until("the reason", || {
+            let page = admin_get(sidecar.admin(), "/readyz").text();
+            page.contains("/client/user/secret/key").then_some(page)
+        });
+        assert!(said.contains(&hint), "{hint}\n{said}");
+        assert!(
+            said.contains(&format!("{address}/client/user/secret/key")),
+            "{said}"
+        );
+        assert!(!said.contains("appSecret"), "{said}");
+        wait::until("the log line", || {
+            sidecar.process().stderr().contains(&hint).then_some(())
+        });
+    }
 }
 
 #[test]

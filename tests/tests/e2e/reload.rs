@@ -1,6 +1,7 @@
 //! Configuration that changes while the sidecar runs: what is taken over, what is refused, and that no
 //! request notices.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use tests::client::{Request, verdict};
 use tests::clock;
 use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
-use tests::keys::SigningType;
+use tests::keys::{SigningKey, SigningType};
 use tests::raw_client::RawClient;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::stack::{ForgedStack, signing_flags};
@@ -98,6 +99,41 @@ fn a_changed_file_takes_effect_by_itself() {
             .output()
             .contains("configuration reloaded")
     );
+}
+
+#[test]
+fn a_signal_without_a_change_says_so_and_has_the_file_of_keys_looked_at() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("key.pem");
+    let key = || {
+        SigningKey::generate(SigningType::Ecdsa)
+            .served()
+            .to_string()
+    };
+    fs::write(&file, key()).unwrap();
+    let service = EchoService::start();
+    let flags = [
+        "--public-key-file",
+        file.to_str().unwrap(),
+        "--issuer=i",
+        "--audience=a",
+        "--algorithms=ES256",
+        "--refresh-cron=0 0 0 29 2 *",
+    ];
+    let sidecar = SidecarPlan::of_issuer(&service, flags).start().ready();
+    let says = |line: &str| {
+        sidecar.process().signal("HUP");
+        wait::until(line, || {
+            sidecar.process().stderr().contains(line).then_some(())
+        });
+    };
+    fs::write(&file, "half a k").unwrap();
+    says("verification key not fetched; the last good one stays");
+    let log = sidecar.process().stderr();
+    assert!(log.contains("configuration read again: no setting has changed"));
+    assert!(log.contains("key.pem cannot be used"), "{log}");
+    fs::write(&file, key()).unwrap();
+    says("verification key replaced");
 }
 
 #[test]
