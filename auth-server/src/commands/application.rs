@@ -78,10 +78,13 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
 
 async fn list(args: &StoreArgs) -> Result<(), Failure> {
     let location = store_location(args)?;
-    if location.is_absent() {
-        remark(&format!("{location}: is not there yet"));
-    }
+    let is_absent = location.is_absent();
     let applications = applications(&*location.open()).await?;
+    if is_absent {
+        remark(&format!("{location}: is not there yet"));
+    } else if applications.is_empty() {
+        remark("no application is registered: any appId and appSecret get the key");
+    }
     for (id, secrets) in applications.registered() {
         print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;
     }

@@ -81,10 +81,13 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
 
 fn list(args: &UsersFileArgs) -> Result<(), Failure> {
     let path = path(args)?;
+    let users = document(&path)?.users;
     if !path.exists() {
         remark(&format!("{}: is not there yet", path.display()));
+    } else if users.is_empty() {
+        remark(&format!("{}: holds no user", path.display()));
     }
-    for user in document(&path)?.users {
+    for user in users {
         let state = if user.disabled { "disabled" } else { "enabled" };
         let nick_name = user.nick_name.as_deref().unwrap_or(&user.account);
         print(&format!(

@@ -61,8 +61,9 @@ fn algorithms(args: &ServeArgs, source: &SourceSettings) -> Result<Vec<Algorithm
             SigningType::Ecdsa => Algorithm::ES256,
         }]);
     }
-    let allowed = args.issuer_tokens.algorithms.iter();
+    let allowed = args.issuer_tokens.each_algorithm();
     allowed
+        .iter()
         .map(|algorithm| of_the_forge(&algorithm.to_string()))
         .collect()
 }

@@ -168,6 +168,19 @@ pub(crate) struct IssuerTokenArgs {
     pub(crate) claim: Vec<String>,
 }
 
+impl IssuerTokenArgs {
+    /// Each algorithm once: the order counts, how often it was written does not.
+    pub(crate) fn each_algorithm(&self) -> Vec<AsymmetricAlgorithm> {
+        let mut each = Vec::new();
+        for algorithm in &self.algorithms {
+            if !each.contains(algorithm) {
+                each.push(*algorithm);
+            }
+        }
+        each
+    }
+}
+
 /// Where requests go. A service that speaks HTTP/2 alone opens no WebSocket.
 #[derive(Debug, Clone, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -89,7 +89,7 @@ fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
     Ok(JwksUrlSettings {
         tls: tls_files(args, Some(url.scheme()))?,
         url,
-        algorithms: args.issuer_tokens.algorithms.clone(),
+        algorithms: args.issuer_tokens.each_algorithm(),
         max_key_age: patience(args.max_key_age),
     })
 }
@@ -98,7 +98,7 @@ fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
     KeyFile {
         path: path.to_owned(),
         format,
-        algorithms: args.issuer_tokens.algorithms.clone(),
+        algorithms: args.issuer_tokens.each_algorithm(),
     }
 }
 

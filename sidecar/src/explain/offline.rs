@@ -98,7 +98,7 @@ fn issuer(
     let file = KeyFile {
         path: path.to_owned(),
         format,
-        algorithms: args.issuer_tokens.algorithms.clone(),
+        algorithms: args.issuer_tokens.each_algorithm(),
     };
     let keys = file
         .read()

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use tests::auth_server::{AuthServer, file_store};
+use tests::certificates::write_private;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
@@ -57,6 +59,27 @@ fn a_list_of_what_is_not_there_says_so() {
             "{}",
             end.stderr
         );
+    }
+}
+
+#[test]
+fn a_list_of_nobody_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users.toml");
+    write_private(&users, "");
+    let users = format!("file:{}", users.display());
+    let server = AuthServer::start();
+    let store = file_store(&server.home().join("data"));
+    for (words, said) in [
+        (["user", "list", "--users", &users], "holds no user"),
+        (
+            ["application", "list", "--store", &store],
+            "any appId and appSecret get the key",
+        ),
+    ] {
+        let end = run(Program::AuthServer, &words);
+        assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
+        assert!(end.stderr.contains(said), "{}", end.stderr);
     }
 }
 
