@@ -79,6 +79,12 @@ pub(crate) enum AuthServerError {
     )]
     Malformed,
     #[error(
+        "a user and a password have no place here: --app-id and --app-secret-file say who asks"
+    )]
+    Credentials,
+    #[error("a port is a number from 1 to 65535")]
+    Port,
+    #[error(
         "{0}:// is not supported; expected http, https, dns, dns+srv or nacos, the last three also \
          with +https"
     )]
@@ -202,8 +208,14 @@ impl FromStr for AuthServer {
             return Err(AuthServerError::Malformed);
         };
         // `host()` leaves user information out: what is not understood must not be dropped.
-        if authority.as_str().contains('@') || uri.query().is_some() {
+        if authority.as_str().contains('@') {
+            return Err(AuthServerError::Credentials);
+        }
+        if uri.query().is_some() || text.contains('#') {
             return Err(AuthServerError::Malformed);
+        }
+        if authority.as_str() != authority.host() && authority.port_u16().is_none() {
+            return Err(AuthServerError::Port);
         }
         let (finder, spoken) = match scheme {
             "http" => (None, Scheme::HTTP),
@@ -328,10 +340,16 @@ mod tests {
             "auth",
             "/auth",
             "http:///auth",
-            "http://user@auth/auth",
             "http://auth/auth?x",
+            "http://auth/auth#x",
         ] {
             assert_eq!(refused(text), AuthServerError::Malformed, "{text}");
+        }
+        let of_a_user = refused("http://user:hush@auth/auth");
+        assert_eq!(of_a_user, AuthServerError::Credentials);
+        for scheme in ["http", "dns", "dns+srv"] {
+            let refused = refused(&format!("{scheme}://auth:65536/auth"));
+            assert_eq!(refused, AuthServerError::Port, "{scheme}");
         }
         for scheme in [
             "ftp",

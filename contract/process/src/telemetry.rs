@@ -106,6 +106,14 @@ pub fn check(directives: &str) -> Result<(), Failure> {
 }
 
 fn filter(directives: &str) -> Result<EnvFilter, Failure> {
+    // A word alone is the name of a part as well: a misspelt level would silence everything else.
+    let words = directives.split(',').map(str::trim);
+    let mut lone = words.filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
+    if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
+        return Err(Failure::Config(format!(
+            "--log-level: '{word}' is no level: expected off, error, warn, info, debug or trace, or PART=LEVEL"
+        )));
+    }
     EnvFilter::builder()
         .parse(directives)
         .map_err(|error| Failure::Config(format!("--log-level: {error}")))
@@ -240,9 +248,12 @@ mod tests {
 
     #[test]
     fn unreadable_directives_are_a_configuration_error() {
-        assert_eq!(
-            init(LogFormat::Text, "sidecar=loud").unwrap_err().code(),
-            78
-        );
+        for directives in ["sidecar=loud", "inof", "info,sidecar", "info, debgu"] {
+            let failure = init(LogFormat::Text, directives).unwrap_err();
+            assert_eq!(failure.code(), 78, "{directives}");
+        }
+        for directives in ["", "INFO", "warn,sidecar=debug", "off", "info,"] {
+            assert_eq!(check(directives), Ok(()), "{directives}");
+        }
     }
 }

@@ -134,6 +134,16 @@ fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
         (&["serve", "--store", "mysql://x"], &[CONFIG], "--store"),
         (&["serve", "--store", ""], &[CONFIG], "--store"),
         (
+            &["keys", "show", "--store", "file:/etc/hostname"],
+            &[CONFIG],
+            "a file, where a directory is asked for",
+        ),
+        (
+            &["user", "list", "--users", "file:/etc"],
+            &[CONFIG],
+            "is a directory",
+        ),
+        (
             &["serve", "--signing-type", "none"],
             &[USAGE, CONFIG],
             "--signing-type",
@@ -180,6 +190,11 @@ fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
             &["serve", "--log-level", "a=b=c"],
             &[USAGE, CONFIG],
             "--log-level",
+        ),
+        (
+            &["serve", "--log-level", "inof"],
+            &[CONFIG],
+            "'inof' is no level",
         ),
         (&["application", "add"], &[USAGE], "--app-id"),
         (
@@ -302,6 +317,8 @@ fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
         "ftp://host/auth",
         "http://",
         "http://host/auth?x=1",
+        "http://host/auth#x",
+        "http://host:65536/auth",
         "http://user:pw@host/auth",
     ] {
         let arguments = [&["serve", "--auth-server", url][..], &SIDECAR[3..]].concat();

@@ -52,7 +52,12 @@ impl PrivateDirectory {
             .recursive(true)
             .mode(DIRECTORY_MODE)
             .create(&self.0)
-            .map_err(|error| refused(&self.0, &error))?;
+            .map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => {
+                    unusable(&self.0, "a file, where a directory is asked for")
+                }
+                _ => refused(&self.0, &error),
+            })?;
         let metadata = fs::metadata(&self.0).map_err(|error| refused(&self.0, &error))?;
         if metadata.mode() & 0o022 != 0 {
             return Err(unusable(

@@ -166,7 +166,10 @@ impl RedisStore {
     }
 
     fn failed(&self, error: &RedisError) -> StoreError {
-        let text = format!("{}: {error}", self.shown);
+        let text = match error.kind() {
+            ErrorKind::Parse => format!("{}: what answers there is no Redis", self.shown),
+            _ => format!("{}: {error}", self.shown),
+        };
         if is_lasting(error) {
             StoreError::Unusable(text)
         } else {

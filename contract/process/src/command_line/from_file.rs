@@ -56,7 +56,14 @@ fn refuse_unknown_and_secret(file: &ConfigFile, command: &Command) -> Result<(),
     let known = all_settings(command);
     for key in file.keys() {
         match known.iter().find(|setting| setting.get_long() == Some(key)) {
-            None => return Err(file.refuse(key, "is no setting of this program")),
+            None => {
+                let hyphened = key.replace('_', "-");
+                let mut names = known.iter().filter_map(|setting| setting.get_long());
+                let meant = names.find(|name| *name == hyphened);
+                let meant = meant.map(|name| format!("; `{name}` is"));
+                let why = format!("is no setting of this program{}", meant.unwrap_or_default());
+                return Err(file.refuse(key, &why));
+            }
             Some(setting) if setting.is_hide_env_values_set() => {
                 let advice = format!("is a secret: give `{key}-file` instead");
                 return Err(file.refuse(key, &advice));

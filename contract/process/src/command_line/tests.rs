@@ -147,6 +147,10 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
             "`not-a-setting` is no setting of this program",
         ),
         (
+            "secret_file = 'x'",
+            "`secret_file` is no setting of this program; `secret-file` is",
+        ),
+        (
             "secret = 'abcdefgh'",
             "`secret` is a secret: give `secret-file` instead",
         ),
