@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use contract::path_patterns::ContextPath;
 use http::Uri;
-use http::uri::Scheme;
+use http::uri::{Authority, Scheme};
 use process::exit::Failure;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
@@ -187,6 +187,11 @@ impl AuthServer {
     }
 }
 
+/// Whether there is no port or one that exists: `Authority` takes any number, and then has none.
+pub(crate) fn has_sound_port(authority: &Authority) -> bool {
+    authority.as_str() == authority.host() || authority.port_u16().is_some()
+}
+
 /// Whether what is sent to this host of a URL stays on this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -214,7 +219,7 @@ impl FromStr for AuthServer {
         if uri.query().is_some() || text.contains('#') {
             return Err(AuthServerError::Malformed);
         }
-        if authority.as_str() != authority.host() && authority.port_u16().is_none() {
+        if !has_sound_port(authority) {
             return Err(AuthServerError::Port);
         }
         let (finder, spoken) = match scheme {

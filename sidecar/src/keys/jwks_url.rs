@@ -14,7 +14,7 @@ use super::jwks::{self, KnownSet, jws};
 use super::source::{FetchError, Fetched, Purpose};
 use super::tls::TlsFiles;
 use super::transport::{Question, Transport};
-use crate::discovery::{Instance, is_loopback};
+use crate::discovery::{Instance, has_sound_port, is_loopback};
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
 pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -166,7 +166,8 @@ impl FromStr for JwksAddress {
         let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
             return Err(JwksAddressError);
         };
-        if authority.as_str().contains('@') || text.contains('#') {
+        let is_plain = !authority.as_str().contains('@') && has_sound_port(authority);
+        if !is_plain || text.contains('#') {
             return Err(JwksAddressError);
         }
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -250,6 +251,7 @@ mod tests {
             "https:///keys",
             "https://user:pw@idp/keys",
             "https://idp/keys#top",
+            "https://idp:65536/keys",
         ] {
             assert_eq!(text.parse::<JwksAddress>(), Err(JwksAddressError), "{text}");
         }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use http::Uri;
 
+use crate::discovery::has_sound_port;
 use crate::own_address::{is_of_this_host, leads_to};
 
 /// The whole of `--upstream`.
@@ -68,7 +69,7 @@ impl FromStr for UpstreamAddress {
             return Err(UpstreamAddressError::Malformed);
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        if host.is_empty() {
+        if host.is_empty() || text.contains('#') || !has_sound_port(authority) {
             return Err(UpstreamAddressError::Malformed);
         }
         let port = authority.port_u16().unwrap_or(protocol.default_port());
@@ -170,6 +171,8 @@ mod tests {
             ("127.0.0.1:3000", UpstreamAddressError::Malformed),
             ("http://a:1/path", UpstreamAddressError::Malformed),
             ("http://a:1/?q", UpstreamAddressError::Malformed),
+            ("http://a:1/#f", UpstreamAddressError::Malformed),
+            ("http://a:65536", UpstreamAddressError::Malformed),
             ("http://u:p@a:1", UpstreamAddressError::Malformed),
             ("https://:443", UpstreamAddressError::Malformed),
             ("ftp://a:1", UpstreamAddressError::Scheme("ftp".into())),
