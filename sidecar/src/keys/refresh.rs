@@ -251,7 +251,7 @@ impl Refresher {
                 "verification key not fetched; the last good one stays"
             ),
             None => {
-                self.ready.unmet(error.to_string());
+                self.ready.unmet(format!("{source}: {error}"));
                 tracing::error!(
                     source,
                     %error,
