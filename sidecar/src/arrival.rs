@@ -4,14 +4,16 @@
 
 use std::io::Cursor;
 use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use contract::rejection::Rejection;
 use pingora::protocols::http::ServerSession;
 
 use crate::admission::{RequestHead, Wire};
-use crate::request_head::ArrivingHead;
+use crate::client_stream::{ClientStream, UnreadRequests};
 
 /// Has `judge` decide about the request that was read last.
 pub(crate) fn judged<T>(
@@ -43,15 +45,37 @@ pub(crate) fn judged<T>(
 /// Reads a header block that nobody sent, up to its final empty line.
 ///
 /// # Errors
-/// What a client is told whose request Pingora does not take for one.
+/// What a client is told whose request never becomes one.
 pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
-    let mut head = ArrivingHead::first(Duration::MAX);
-    head.received(raw);
-    let mut session = ServerSession::new_http1(Box::new(Cursor::new(raw.to_vec())));
-    match at_once(session.read_request()) {
-        Some(Ok(true)) => Ok(session),
-        _ => Err(head.why_refused()),
+    let told = Arc::new(Told::default());
+    let bytes = Box::new(Cursor::new(raw.to_vec()));
+    let stream = ClientStream::new(bytes, Arc::clone(&told) as _, Duration::MAX);
+    let mut session = ServerSession::new_http1(Box::new(stream));
+    let is_request = at_once(async {
+        let read = session.read_request().await;
+        if read.is_err() {
+            // As Pingora does, for `ClientStream` to say it in our words.
+            let _ = session.respond_error(400).await;
+        }
+        matches!(read, Ok(true))
+    });
+    match is_request {
+        Some(true) => Ok(session),
+        _ => Err(told.0.get().copied().unwrap_or(Rejection::RequestMalformed)),
     }
+}
+
+/// The first refusal.
+#[derive(Debug, Default)]
+struct Told(OnceLock<Rejection>);
+
+impl UnreadRequests for Told {
+    fn refuse(&self, rejection: Rejection) -> Bytes {
+        let _ = self.0.set(rejection);
+        Bytes::new()
+    }
+
+    fn was_refused(&self, _: Rejection) {}
 }
 
 /// What comes of it without waiting: of bytes that are all there, everything.
@@ -76,10 +100,11 @@ mod tests {
     fn a_request_that_nobody_sent_is_read_by_the_proxy_s_parser() {
         // This one escapes what may not stand in a target.
         assert_eq!(seen("X: 1\r\n"), Ok(b"/a%20b".to_vec()));
-        let long = format!("X: {}\r\n", "a".repeat(MAX_HEAD_BYTES));
+        let long = format!("X: {}\r\n", "a".repeat(2 * MAX_HEAD_BYTES));
         for (fields, rejection) in [
             ("Host: b\r\n", Rejection::RequestMalformed),
             ("a line without a colon\r\n", Rejection::RequestMalformed),
+            (long.as_str(), Rejection::RequestHeaderTooLarge),
             (
                 "X: 1\r\n".repeat(MAX_HEAD_LINES).as_str(),
                 Rejection::RequestHeaderTooLarge,
@@ -87,8 +112,6 @@ mod tests {
         ] {
             assert_eq!(seen(fields), Err(rejection), "{fields}");
         }
-        // Its size alone is for the judge.
-        assert!(seen(&long).is_ok());
     }
 
     #[test]

@@ -139,11 +139,6 @@ fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
             "a file, where a directory is asked for",
         ),
         (
-            &["user", "list", "--users", "file:/etc"],
-            &[CONFIG],
-            "is a directory",
-        ),
-        (
             &["serve", "--signing-type", "none"],
             &[USAGE, CONFIG],
             "--signing-type",
