@@ -1,23 +1,26 @@
 //! Every metric of the sidecar: names, help texts, labels. None has a path or a user as label.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use contract::rejection::Rejection;
 use process::histogram::DurationHistogram;
 use process::telemetry;
 use process::tls::CertificateMetrics;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::keys::current::CurrentKeys;
 use crate::outcome::{Outcome, Totals};
 use crate::verified_tokens::Counters;
+
+mod key_metrics;
+
+use self::key_metrics::KeyMetrics;
 
 const PREFIX: &str = "postern_sidecar";
 
@@ -375,134 +378,5 @@ impl Drop for Counted {
     }
 }
 
-/// What is only known at the moment of the scrape. Absent as long as there is no key.
-#[derive(Debug)]
-struct KeyMetrics(Arc<CurrentKeys>);
-
-impl Collector for KeyMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let state = self.0.load();
-        let Some(state) = state.as_ref() else {
-            return Ok(());
-        };
-        let age = ConstGauge::new(state.age(Instant::now()).as_secs_f64());
-        let generation = ConstGauge::new(state.generation());
-        let cached = ConstGauge::new(state.verified_tokens().bytes());
-        age.encode(encoder.encode_descriptor(
-            "key_age_seconds",
-            "Seconds since the verification key was last fetched",
-            None,
-            age.metric_type(),
-        )?)?;
-        generation.encode(encoder.encode_descriptor(
-            "key_generation",
-            "How often the verification key has changed since the start",
-            None,
-            generation.metric_type(),
-        )?)?;
-        cached.encode(encoder.encode_descriptor(
-            "token_cache_bytes",
-            "Memory that the verified tokens take",
-            None,
-            cached.metric_type(),
-        )?)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::keys::{KeySet, VerificationKey};
-    use contract::signing_type::SigningType;
-
-    use super::*;
-
-    fn exposition(registry: &Registry) -> String {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-        text
-    }
-
-    #[test]
-    fn requests_are_counted_by_outcome_and_reason() {
-        let (metrics, registry) = Metrics::new(Arc::default());
-        for outcome in [
-            Outcome::Verified,
-            Outcome::Verified,
-            Outcome::Passed,
-            Outcome::Refused(Rejection::TokenExpired),
-            Outcome::Refused(Rejection::UpstreamTimeout),
-        ] {
-            metrics.request_ended(outcome);
-        }
-        metrics.decided(Duration::from_micros(30));
-        metrics.service_answered(Duration::from_millis(3));
-        let totals = Totals {
-            verified: 2,
-            passed: 1,
-            refused: 2,
-            ..Totals::default()
-        };
-        assert_eq!(metrics.totals(), totals);
-        let text = exposition(&registry);
-        for line in [
-            r#"postern_sidecar_own_seconds_bucket{le="0.00005"} 1"#,
-            r#"postern_sidecar_upstream_seconds_bucket{le="0.005"} 1"#,
-            r#"postern_sidecar_upstream_errors_total{reason="upstream_timeout"} 1"#,
-            r#"postern_sidecar_upstream_errors_total{reason="upstream_malformed"} 0"#,
-            r#"postern_sidecar_requests_total{outcome="verified",reason=""} 2"#,
-            r#"postern_sidecar_requests_total{outcome="passed",reason=""} 1"#,
-            r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired"} 1"#,
-            concat!(
-                r#"postern_sidecar_build_info{version=""#,
-                env!("CARGO_PKG_VERSION"),
-                r#""} 1"#
-            ),
-        ] {
-            assert!(text.contains(line), "{line}\n{text}");
-        }
-    }
-
-    #[test]
-    fn a_request_is_in_flight_until_its_guard_is_dropped() {
-        let (metrics, _) = Metrics::new(Arc::default());
-        let guard = metrics.request_began();
-        assert_eq!(metrics.in_flight(), 1);
-        drop(guard);
-        assert_eq!(metrics.in_flight(), 0);
-    }
-
-    #[test]
-    fn without_tls_none_is_said_to_be_broken() {
-        let (metrics, mut registry) = Metrics::new(Arc::default());
-        assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
-        metrics.tls.register(&mut registry);
-        metrics.tls.seen(7, None);
-        let text = exposition(&registry);
-        for line in [
-            "postern_sidecar_tls_certificate_not_after_seconds 7\n",
-            "postern_sidecar_tls_files_usable 1\n",
-        ] {
-            assert!(text.contains(line), "{line}\n{text}");
-        }
-    }
-
-    #[test]
-    fn the_key_age_appears_with_the_first_key() {
-        let keys = Arc::new(CurrentKeys::default());
-        let (_, registry) = Metrics::new(Arc::clone(&keys));
-        assert!(!exposition(&registry).contains("key_age_seconds"));
-        let secret = "0123456789abcdef0123456789abcdef";
-        let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
-        keys.install(KeySet::nameless(key), Instant::now());
-        let text = exposition(&registry);
-        assert!(
-            text.contains("\npostern_sidecar_key_age_seconds 0."),
-            "{text}"
-        );
-        assert!(
-            text.contains("\npostern_sidecar_key_generation 1\n"),
-            "{text}"
-        );
-    }
-}
+mod tests;

@@ -1,0 +1,44 @@
+//! Age, number and cost of the keys, as they are when somebody asks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::keys::current::CurrentKeys;
+
+/// What is only known at the moment of the scrape. Absent as long as there is no key.
+#[derive(Debug)]
+pub(super) struct KeyMetrics(pub(super) Arc<CurrentKeys>);
+
+impl Collector for KeyMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let state = self.0.load();
+        let Some(state) = state.as_ref() else {
+            return Ok(());
+        };
+        let age = ConstGauge::new(state.age(Instant::now()).as_secs_f64());
+        let generation = ConstGauge::new(state.generation());
+        let cached = ConstGauge::new(state.verified_tokens().bytes());
+        age.encode(encoder.encode_descriptor(
+            "key_age_seconds",
+            "Seconds since the verification key was last fetched",
+            None,
+            age.metric_type(),
+        )?)?;
+        generation.encode(encoder.encode_descriptor(
+            "key_generation",
+            "How often the verification key has changed since the start",
+            None,
+            generation.metric_type(),
+        )?)?;
+        cached.encode(encoder.encode_descriptor(
+            "token_cache_bytes",
+            "Memory that the verified tokens take",
+            None,
+            cached.metric_type(),
+        )?)
+    }
+}

@@ -1,0 +1,94 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use contract::keys::{KeySet, VerificationKey};
+use contract::signing_type::SigningType;
+
+use super::*;
+
+fn exposition(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text
+}
+
+#[test]
+fn requests_are_counted_by_outcome_and_reason() {
+    let (metrics, registry) = Metrics::new(Arc::default());
+    for outcome in [
+        Outcome::Verified,
+        Outcome::Verified,
+        Outcome::Passed,
+        Outcome::Refused(Rejection::TokenExpired),
+        Outcome::Refused(Rejection::UpstreamTimeout),
+    ] {
+        metrics.request_ended(outcome);
+    }
+    metrics.decided(Duration::from_micros(30));
+    metrics.service_answered(Duration::from_millis(3));
+    let totals = Totals {
+        verified: 2,
+        passed: 1,
+        refused: 2,
+        ..Totals::default()
+    };
+    assert_eq!(metrics.totals(), totals);
+    let text = exposition(&registry);
+    for line in [
+        r#"postern_sidecar_own_seconds_bucket{le="0.00005"} 1"#,
+        r#"postern_sidecar_upstream_seconds_bucket{le="0.005"} 1"#,
+        r#"postern_sidecar_upstream_errors_total{reason="upstream_timeout"} 1"#,
+        r#"postern_sidecar_upstream_errors_total{reason="upstream_malformed"} 0"#,
+        r#"postern_sidecar_requests_total{outcome="verified",reason=""} 2"#,
+        r#"postern_sidecar_requests_total{outcome="passed",reason=""} 1"#,
+        r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired"} 1"#,
+        concat!(
+            r#"postern_sidecar_build_info{version=""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""} 1"#
+        ),
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_request_is_in_flight_until_its_guard_is_dropped() {
+    let (metrics, _) = Metrics::new(Arc::default());
+    let guard = metrics.request_began();
+    assert_eq!(metrics.in_flight(), 1);
+    drop(guard);
+    assert_eq!(metrics.in_flight(), 0);
+}
+
+#[test]
+fn without_tls_none_is_said_to_be_broken() {
+    let (metrics, mut registry) = Metrics::new(Arc::default());
+    assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
+    metrics.tls.register(&mut registry);
+    metrics.tls.seen(7, None);
+    let text = exposition(&registry);
+    for line in [
+        "postern_sidecar_tls_certificate_not_after_seconds 7\n",
+        "postern_sidecar_tls_files_usable 1\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn the_key_age_appears_with_the_first_key() {
+    let keys = Arc::new(CurrentKeys::default());
+    let (_, registry) = Metrics::new(Arc::clone(&keys));
+    assert!(!exposition(&registry).contains("key_age_seconds"));
+    let secret = "0123456789abcdef0123456789abcdef";
+    let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+    keys.install(KeySet::nameless(key), Instant::now());
+    let text = exposition(&registry);
+    assert!(
+        text.contains("\npostern_sidecar_key_age_seconds 0."),
+        "{text}"
+    );
+    assert!(
+        text.contains("\npostern_sidecar_key_generation 1\n"),
+        "{text}"
+    );
+}
