@@ -5,7 +5,7 @@ use contract::interceptor::USER_DETAILS_PATH;
 use contract::path_patterns::PassList;
 use process::exit::Failure;
 
-use super::{pass_list, patterns};
+use super::rules::{pass_list, patterns};
 use crate::cli::rules_args::RulesArgs;
 
 /// Paths that nobody lists on purpose.

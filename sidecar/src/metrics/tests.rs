@@ -1,4 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::time::Instant;
+
 use contract::keys::{KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 

@@ -1,0 +1,131 @@
+//! What requests are held to, and how they are handed to the service.
+
+use contract::claim_mapping::ClaimMapping;
+use contract::cors::{AllowedOrigins, Origin};
+use contract::interceptor::{Interceptor, TokenSources};
+use contract::path_patterns::{ContextPath, PassList};
+use contract::verifier::VerificationPolicy;
+use process::exit::Failure;
+
+use super::{not_empty, parsed, refused};
+use crate::admission::AdmissionRules;
+use crate::cli::ServeArgs;
+use crate::cli::rules_args::{IssuerTokenArgs, RulesArgs};
+use crate::service_head::ServiceHead;
+use crate::upstream::UpstreamAddress;
+use crate::user_header::UserHeader;
+
+/// More would accept tokens long after they expired.
+const MAX_LEEWAY_SECONDS: u32 = 300;
+
+/// What decides about requests.
+///
+/// # Errors
+/// As [`Config::new`].
+pub(crate) fn admission_rules(
+    args: &RulesArgs,
+    mapping: Option<ClaimMapping>,
+    upstream: &UpstreamAddress,
+) -> Result<AdmissionRules, Failure> {
+    let user_header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
+        .map_err(|error| refused("user-header", &args.user_header, error))?;
+    let mut rules = AdmissionRules::new(interceptor(args)?, policy(args, mapping)?, user_header);
+    rules.carries_websockets = upstream.carries_websockets();
+    Ok(rules)
+}
+
+fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
+    let interceptor = Interceptor::new(
+        context_path(&args.app_name)?,
+        pass_list(args)?,
+        args.max_authorization_bytes,
+    );
+    Ok(interceptor
+        .with_allowed_origins(allowed_origins(args)?)
+        .with_optional(patterns("optional", &args.optional)?)
+        .with_sources(TokenSources {
+            cookie: token_cookie(args)?,
+            websocket_protocol: args.websocket_token,
+        }))
+}
+
+fn allowed_origins(args: &RulesArgs) -> Result<AllowedOrigins, Failure> {
+    let origins = args.cors_origin.iter();
+    let origins: Result<Vec<Origin>, Failure> = origins
+        .map(|origin| parsed("cors-origin", origin))
+        .collect();
+    origins.map(AllowedOrigins::new)
+}
+
+/// How a request is handed to the service.
+pub(crate) const fn service_head(args: &RulesArgs) -> ServiceHead {
+    ServiceHead {
+        forward_authorization: args.forward_authorization,
+        reuse_after_body: args.reuse_after_body,
+        forwarded: args.forwarded,
+    }
+}
+
+pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, Failure> {
+    patterns("pass", &args.pass)
+}
+
+pub(super) fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
+    PassList::parse(patterns.iter().map(String::as_str))
+        .map_err(|error| refused(flag, &error.pattern, error.source))
+}
+
+/// A name as RFC 6265 §4.1.1 has it.
+fn token_cookie(args: &RulesArgs) -> Result<Option<String>, Failure> {
+    let is_of_a_token =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    match args.token_cookie.as_deref() {
+        Some(name) if name.is_empty() || !name.bytes().all(is_of_a_token) => {
+            Err(refused("token-cookie", name, "is not the name of a cookie"))
+        }
+        name => Ok(name.map(ToOwned::to_owned)),
+    }
+}
+
+/// The context path is the application's name (contract §1).
+fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
+    let prefix = match app_name {
+        "" => String::new(),
+        name => format!("/{name}"),
+    };
+    prefix.parse().map_err(|error| match app_name {
+        name if name.starts_with('/') => {
+            refused("app-name", name, "write it without the leading '/'")
+        }
+        name => refused("app-name", name, error),
+    })
+}
+
+fn policy(args: &RulesArgs, mapping: Option<ClaimMapping>) -> Result<VerificationPolicy, Failure> {
+    if args.leeway > MAX_LEEWAY_SECONDS {
+        let why = format!("is more than {MAX_LEEWAY_SECONDS}");
+        return Err(refused("leeway", args.leeway, why));
+    }
+    Ok(VerificationPolicy {
+        issuer: not_empty("issuer", args.issuer.as_deref())?,
+        audience: not_empty("audience", args.audience.as_deref())?,
+        leeway_seconds: args.leeway,
+        require_expiry: !args.allow_no_exp,
+        mapping,
+    })
+}
+
+/// The contract's claims are the auth server's; another issuer's are mapped.
+pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
+    if args.auth_server.is_some() {
+        return Ok(None);
+    }
+    issuer_mapping(&args.issuer_tokens).map(Some)
+}
+
+/// # Errors
+/// As [`Config::new`].
+pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, Failure> {
+    ClaimMapping::parse(args.claim.iter().map(String::as_str))
+        .map_err(|(entry, error)| refused("claim", entry, error))
+}

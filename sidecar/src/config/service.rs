@@ -1,0 +1,87 @@
+//! The service: where it is, what it speaks, and that it is not this sidecar.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use process::exit::Failure;
+
+use super::{not_empty, parsed, patience, refused};
+use crate::bypass;
+use crate::cli::ServeArgs;
+use crate::cli::rules_args::ServiceArgs;
+use crate::upstream::{Place, Protocol, TlsFiles, UpstreamAddress, UpstreamTimeouts, UpstreamTls};
+
+/// # Errors
+/// As [`Config::new`].
+pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Failure> {
+    parsed("upstream", &args.upstream)
+}
+
+pub(super) fn refuse_own_address(
+    args: &ServeArgs,
+    address: &UpstreamAddress,
+) -> Result<(), Failure> {
+    let own = [("listen", args.listen), ("admin-listen", args.admin_listen)];
+    match own.into_iter().find(|(_, own)| address.leads_to(*own)) {
+        None => Ok(()),
+        Some((flag, own)) => {
+            let why = format!("is this sidecar's own --{flag} {own}; it has to be the service's");
+            Err(refused("upstream", &args.service.upstream, why))
+        }
+    }
+}
+
+/// `None` where the service does not speak TLS; the flags about it are a mistake then.
+pub(super) fn upstream_tls(
+    args: &ServeArgs,
+    address: &UpstreamAddress,
+) -> Result<Option<UpstreamTls>, Failure> {
+    let host = match &address.place {
+        Place::Host { host, .. } if address.protocol == Protocol::Https => host,
+        _ => return no_upstream_tls(args),
+    };
+    let client = match (&args.upstream_client_cert, &args.upstream_client_key) {
+        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+        (None, None) => None,
+        _ => {
+            let line = "--upstream-client-cert and --upstream-client-key belong together";
+            return Err(Failure::Config(line.to_owned()));
+        }
+    };
+    let server_name = not_empty("upstream-server-name", args.upstream_server_name.as_deref())?;
+    let files = TlsFiles {
+        server_name: server_name.unwrap_or_else(|| host.clone()),
+        ca: args.upstream_ca.clone(),
+        client,
+    };
+    UpstreamTls::load(&files)
+        .map(Some)
+        .map_err(|error| refused("upstream", &args.service.upstream, error))
+}
+
+fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
+    let asked_for = [
+        ("upstream-ca", args.upstream_ca.is_some()),
+        ("upstream-client-cert", args.upstream_client_cert.is_some()),
+        ("upstream-client-key", args.upstream_client_key.is_some()),
+        ("upstream-server-name", args.upstream_server_name.is_some()),
+    ];
+    match asked_for.into_iter().find(|(_, asked_for)| *asked_for) {
+        None => Ok(None),
+        Some((flag, _)) => Err(Failure::Config(format!(
+            "--{flag}: only with an --upstream of https://"
+        ))),
+    }
+}
+
+pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
+    let target = bypass::target(upstream, args.pod_ip?)?;
+    Some((target, args.refuse_bypass))
+}
+
+pub(super) fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
+    UpstreamTimeouts {
+        connect: Duration::from_secs(args.upstream_connect_timeout),
+        read: patience(args.upstream_read_timeout),
+    }
+}

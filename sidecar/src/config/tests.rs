@@ -1,0 +1,225 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use clap::Parser;
+
+use super::*;
+use crate::cli::{Cli, Command};
+
+const AUTH_SERVER: [&str; 2] = ["--auth-server", "http://127.0.0.1:9000/auth"];
+const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
+
+fn config(arguments: &[&str]) -> Result<Config, Failure> {
+    let line = [&["sidecar", "serve"], arguments].concat();
+    match Cli::try_parse_from(line).unwrap().command {
+        Command::Serve(args) => Config::new(&args),
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn with(arguments: &[&str]) -> Result<Config, Failure> {
+    config(&[&AUTH_SERVER[..], &APPLICATION, arguments].concat())
+}
+
+#[test]
+fn the_defaults_are_usable_and_strict() {
+    let config = with(&[]).unwrap();
+    match &config.key_source {
+        SourceSettings::AuthServer(settings) => {
+            assert_eq!(settings.signing_type, SigningType::Rsa);
+        }
+        other => unreachable!("{other}"),
+    }
+    assert!(config.previous_key_grace.is_zero());
+    assert!(config.rules.admission.policy.require_expiry);
+    assert!(config.rules.service_head.forward_authorization);
+    assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
+    assert!(config.warnings().is_empty());
+}
+
+#[test]
+fn every_complaint_is_one_line_that_names_the_flag() {
+    for (arguments, flag) in [
+        (["--upstream", ""], "--upstream"),
+        (["--upstream", "ftp://a:1"], "--upstream"),
+        (["--upstream-ca", "/nowhere"], "https://"),
+        (["--upstream-server-name", "a"], "https://"),
+        (["--app-name", "a/../b"], "--app-name"),
+        (["--app-name", "/orders"], "without the leading '/'"),
+        (["--upstream", "http://127.0.0.1:8080"], "--listen"),
+        (["--upstream", "http://0.0.0.0:8080"], "--listen"),
+        (["--upstream", "http://localhost:8081"], "--admin-listen"),
+        (["--pass", "static/**"], "--pass"),
+        (["--leeway", "301"], "--leeway"),
+        (["--cors-origin", "*"], "--cors-origin"),
+        (["--cors-origin", "https://app.example/"], "--cors-origin"),
+        (["--optional", "feed/**"], "--optional"),
+        (["--token-cookie", ""], "--token-cookie"),
+        (["--token-cookie", "a;b"], "--token-cookie"),
+        (["--issuer", ""], "--issuer"),
+        (["--audience", ""], "--audience"),
+        (["--user-header", "Host"], "--user-header"),
+        (["--refresh-cron", "* * * * *"], "--refresh-cron"),
+        (["--refresh-cron", "hourly"], "--refresh-cron"),
+        (["--signing-type", "hmac"], "--trust-shared-secret"),
+        (["--app-secret-file", "/nowhere"], "--app-secret-file"),
+        (["--auth-ca", "/nowhere"], "--auth-ca"),
+        (["--dns-server", "127.0.0.1:53"], "--dns-server"),
+        (["--key-cache", ".."], "--key-cache"),
+    ] {
+        match with(&arguments) {
+            Err(Failure::Config(line)) => {
+                assert!(line.contains(flag) && !line.contains('\n'), "{line}");
+            }
+            other => unreachable!("{arguments:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_application_needs_an_id_and_one_secret() {
+    for (arguments, flag) in [
+        (&["--app-id", "a"][..], "--app-secret"),
+        (&["--app-id", "a", "--app-secret", ""], "--app-secret"),
+        (&["--app-id", "", "--app-secret", "b"], "--app-id"),
+        (
+            &["--app-id", "a", "--app-secret-file", "/nowhere"],
+            "/nowhere",
+        ),
+    ] {
+        let failure = config(&[&AUTH_SERVER[..], arguments].concat()).unwrap_err();
+        assert_eq!(failure.code(), 78);
+        assert!(failure.to_string().contains(flag), "{failure}");
+    }
+}
+
+const ISSUER: [&str; 6] = [
+    "--jwks-url",
+    "https://idp/keys",
+    "--issuer",
+    "https://idp/",
+    "--audience",
+    "orders",
+];
+
+#[test]
+fn another_issuer_needs_no_application_and_has_a_mapping() {
+    let config = config(&ISSUER).unwrap();
+    assert_eq!(config.key_source.to_string(), "https://idp/keys");
+    assert!(config.rules.admission.policy.mapping.is_some());
+    assert!(config.warnings().is_empty());
+    assert!(with(&[]).unwrap().rules.admission.policy.mapping.is_none());
+}
+
+#[test]
+fn what_is_wrong_with_an_issuer_is_named() {
+    for (arguments, mentions) in [
+        (["--claim", "id"], "--claim 'id'"),
+        (["--claim", "idd=sub"], "--claim 'idd=sub'"),
+        (["--claim", "id=sub,id=uid"], "--claim 'id=uid'"),
+    ] {
+        let failure = config(&[&ISSUER[..], &arguments].concat()).unwrap_err();
+        assert_eq!(failure.code(), 78);
+        assert!(failure.to_string().contains(mentions), "{failure}");
+    }
+    let ftp = [&["--jwks-url", "ftp://idp/keys"], &ISSUER[2..]].concat();
+    let failure = config(&ftp).unwrap_err().to_string();
+    assert!(
+        failure.starts_with("--jwks-url 'ftp://idp/keys'"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn plain_http_over_a_network_is_warned_about() {
+    for (flag, url, warnings) in [
+        ("--auth-server", "http://auth:9000/auth", 1),
+        ("--auth-server", "dns+srv://_auth._tcp.internal/auth", 1),
+        ("--auth-server", "https://auth:9000/auth", 0),
+        ("--jwks-url", "http://idp/keys", 1),
+        ("--jwks-url", "http://127.0.0.1:9/keys", 0),
+    ] {
+        let more = match flag {
+            "--jwks-url" => &ISSUER[2..],
+            _ => &APPLICATION,
+        };
+        let config = config(&[&[flag, url], more].concat()).unwrap();
+        let said = config.warnings();
+        assert_eq!(said.len(), warnings, "{url}");
+        assert!(said.iter().all(|warning| warning.starts_with(flag)));
+    }
+}
+
+#[test]
+fn what_is_said_of_a_registry_has_to_fit_together() {
+    for (auth_server, flags, problem) in [
+        ("nacos://a/auth", &[][..], None),
+        ("nacos://me:hush@a/auth", &[], None),
+        ("nacos://me@a/auth", &[], Some("a user needs a password")),
+        (
+            "nacos://me@a/auth",
+            &["--registry-password-file", "/nowhere"],
+            Some("--registry-password-file: "),
+        ),
+        (
+            "nacos://:hush@a/auth",
+            &[],
+            Some("--auth-server 'nacos://a/auth'"),
+        ),
+        (
+            "nacos+https://a/auth",
+            &["--auth-server-name", "auth.internal"],
+            None,
+        ),
+        (
+            "nacos://a/auth",
+            &["--auth-server-name", "auth.internal"],
+            Some("--auth-server-name is of use only"),
+        ),
+        (
+            "https://a/auth",
+            &["--auth-server-name", "auth.internal"],
+            Some("--auth-server-name is of use only"),
+        ),
+    ] {
+        let flags = [&["--auth-server", auth_server][..], &APPLICATION, flags].concat();
+        match (config(&flags), problem) {
+            (Ok(config), None) => assert!(!format!("{config:?}").contains("hush")),
+            (Err(failure), Some(problem)) => {
+                let line = failure.to_string();
+                assert!(line.contains(problem) && !line.contains("hush"), "{line}");
+            }
+            (other, _) => unreachable!("{auth_server}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_allowed_against_the_rule_is_warned_about() {
+    let config = with(&[
+        "--allow-no-exp",
+        "--reuse-after-body",
+        "--signing-type",
+        "hmac",
+        "--trust-shared-secret",
+    ])
+    .unwrap();
+    assert_eq!(config.warnings().len(), 3);
+}
+
+#[test]
+fn what_is_a_secret_or_a_file_already_is_not_cached() {
+    let cache = ["--key-cache", "/tmp/keys"];
+    let hmac = ["--signing-type", "hmac", "--trust-shared-secret"];
+    let failure = with(&[&cache[..], &hmac].concat()).unwrap_err();
+    assert_eq!(failure.code(), 78);
+    assert!(failure.to_string().contains("secret"), "{failure}");
+    let file = [&["--jwks-file", "/nowhere"], &ISSUER[2..], &cache].concat();
+    let failure = config(&file).unwrap_err().to_string();
+    assert!(failure.starts_with("--key-cache"), "{failure}");
+    assert!(with(&cache).unwrap().key_cache.is_some());
+    assert!(with(&[]).unwrap().key_cache.is_none());
+}
+
+#[test]
+fn a_secret_is_in_no_debug_output() {
+    assert!(!format!("{:?}", with(&[]).unwrap()).contains("hush"));
+}
