@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use process::exit::Failure;
 
-use super::{not_empty, parsed, patience, refused};
+use super::{not_empty, patience, refused};
 use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::ServiceArgs;
+use crate::discovery::without_credentials;
 use crate::upstream::{Place, Protocol, TlsFiles, UpstreamAddress, UpstreamTimeouts, UpstreamTls};
 
 /// # Errors
 /// As [`Config::new`].
 pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Failure> {
-    parsed("upstream", &args.upstream)
+    let text = &args.upstream;
+    text.parse()
+        .map_err(|error| refused("upstream", without_credentials(text), error))
 }
 
 pub(super) fn refuse_own_address(

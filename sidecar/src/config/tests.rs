@@ -40,6 +40,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
     for (arguments, flag) in [
         (["--upstream", ""], "--upstream"),
         (["--upstream", "ftp://a:1"], "--upstream"),
+        (["--upstream", "http://me:hush@a:1"], "'http://a:1'"),
         (["--upstream-ca", "/nowhere"], "https://"),
         (["--upstream-server-name", "a"], "https://"),
         (["--app-name", "a/../b"], "--app-name"),
@@ -68,6 +69,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         match with(&arguments) {
             Err(Failure::Config(line)) => {
                 assert!(line.contains(flag) && !line.contains('\n'), "{line}");
+                assert!(!line.contains("hush"), "{line}");
             }
             other => unreachable!("{arguments:?}: {other:?}"),
         }
