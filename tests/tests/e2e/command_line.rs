@@ -341,7 +341,7 @@ fn an_address_that_is_taken_is_named_and_is_no_panic() {
             .arguments(flags)
             .arguments(["--listen", &address, "--admin-listen", "127.0.0.1:0"]);
         let command = if program == Program::AuthServer {
-            command.arguments(["--store", &tests::auth_server::file_store(directory.path())])
+            command.arguments(["--store", &file_store(directory.path())])
         } else {
             command
         };
@@ -379,7 +379,7 @@ fn help_and_version_are_answers_and_no_errors() {
 
 #[test]
 fn healthcheck_asks_the_admin_port() {
-    let server = tests::auth_server::AuthServer::start();
+    let server = AuthServer::start();
     let admin = server.admin().to_string();
     for (address, code) in [(admin, 0), (free_address().to_string(), 69)] {
         let end = run(
@@ -443,7 +443,7 @@ fn a_reader_who_has_seen_enough_is_no_failure_and_a_full_disk_is_one() {
 #[test]
 fn a_new_secret_that_reaches_nobody_is_a_failure() {
     let directory = tempfile::tempdir().unwrap();
-    let store = tests::auth_server::file_store(directory.path());
+    let store = file_store(directory.path());
     for command in ["add", "rotate-secret"] {
         let words = ["application", command, "--app-id=orders", "--store", &store];
         let (reader, writer) = std::io::pipe().unwrap();

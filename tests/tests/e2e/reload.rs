@@ -32,7 +32,7 @@ impl Reloading {
     fn with(config: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("sidecar.toml");
-        std::fs::write(&file, config).unwrap();
+        fs::write(&file, config).unwrap();
         let flags = ["--config", file.to_str().unwrap()];
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
         Self { stack, home }
@@ -49,8 +49,8 @@ impl Reloading {
     /// Replaces the file whole, as people and orchestrators do.
     fn write(&self, config: &str) {
         let new = self.home.path().join("new");
-        std::fs::write(&new, config).unwrap();
-        std::fs::rename(new, self.file()).unwrap();
+        fs::write(&new, config).unwrap();
+        fs::rename(new, self.file()).unwrap();
     }
 
     /// Replaces the file and waits until the sidecar has read it.
@@ -178,11 +178,11 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
 fn flags_and_variables_stay_above_the_file() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("sidecar.toml");
-    std::fs::write(&file, "leeway = 10").unwrap();
+    fs::write(&file, "leeway = 10").unwrap();
     let flags = ["--config", file.to_str().unwrap(), "--pass", "/flag/**"];
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     let open = |path: &str| stack.sidecar.anonymous().get(path).status();
-    std::fs::write(&file, "leeway = 20\npass = [\"/file/**\"]").unwrap();
+    fs::write(&file, "leeway = 20\npass = [\"/file/**\"]").unwrap();
     stack.sidecar.process().signal("HUP");
     wait::until("the reload", || {
         (reloads(&stack.sidecar, "applied") > 0).then_some(())
@@ -230,7 +230,7 @@ fn a_bad_configuration_is_refused_by_name_and_the_one_of_before_stays() {
         assert!(said.contains(named), "{config}: {said}");
         assert_eq!(metric(sidecar, "postern_sidecar_config_usable"), 0);
     }
-    std::fs::remove_file(reloading.file()).unwrap();
+    fs::remove_file(reloading.file()).unwrap();
     sidecar.process().signal("HUP");
     reloading.reload("pass = [\"/other/**\"]", "applied");
     assert_eq!(reloading.open("/other/a"), "200");
@@ -391,7 +391,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
     let service = TlsService::start(&services.issue("server"), Some(&clients.file()));
     let home = tempfile::tempdir().unwrap();
     let ca = home.path().join("ca.crt");
-    std::fs::copy(Authority::new().file(), &ca).unwrap();
+    fs::copy(Authority::new().file(), &ca).unwrap();
     let strangers = Authority::new();
     let stranger = strangers.issue("client");
     let text = |path: &std::path::Path| path.display().to_string();
@@ -409,22 +409,22 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
         "an authority that nobody knows"
     );
     let known = clients.issue("client");
-    std::fs::copy(services.file(), &ca).unwrap();
-    std::fs::copy(&known.cert, &stranger.cert).unwrap();
-    write_private(&stranger.key, &std::fs::read_to_string(&known.key).unwrap());
+    fs::copy(services.file(), &ca).unwrap();
+    fs::copy(&known.cert, &stranger.cert).unwrap();
+    write_private(&stranger.key, &fs::read_to_string(&known.key).unwrap());
     sidecar.process().signal("HUP");
     wait::until("the new certificates", || {
         (client.get("/a").status() == 200).then_some(())
     });
     // A half-written file changes nothing.
-    std::fs::write(&ca, "-----BEGIN CERT").unwrap();
+    fs::write(&ca, "-----BEGIN CERT").unwrap();
     sidecar.process().signal("HUP");
     wait::until("the refusal", || {
         (reloads(&sidecar, "refused") > 0).then_some(())
     });
     assert_eq!(client.get("/a").status(), 200);
     // A kept connection of the former authority is not used any more.
-    std::fs::copy(Authority::new().file(), &ca).unwrap();
+    fs::copy(Authority::new().file(), &ca).unwrap();
     sidecar.process().signal("HUP");
     wait::until("the other authority", || {
         (client.get("/a").status() == 502).then_some(())
@@ -437,7 +437,7 @@ fn clients_are_held_to_the_authorities_of_the_moment_and_stay_connected() {
     let (servers, old, new) = (Authority::new(), Authority::new(), Authority::new());
     let home = tempfile::tempdir().unwrap();
     let ca = home.path().join("clients.crt");
-    std::fs::copy(old.file(), &ca).unwrap();
+    fs::copy(old.file(), &ca).unwrap();
     let tls = servers.issue("server").flags();
     let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
@@ -464,7 +464,7 @@ fn clients_are_held_to_the_authorities_of_the_moment_and_stay_connected() {
     let mut connected = of_old.connect(sidecar.address()).unwrap();
     connected.send(request.as_bytes());
     assert_eq!(connected.answer("GET").status(), 200);
-    std::fs::copy(new.file(), &ca).unwrap();
+    fs::copy(new.file(), &ca).unwrap();
     sidecar.process().signal("HUP");
     wait::until("the new authority", || is_let_in(&of_new).then_some(()));
     assert!(!is_let_in(&of_old), "not with the ticket of before either");
@@ -477,7 +477,7 @@ fn the_cache_of_keys_follows_the_issuer() {
     let home = tempfile::tempdir().unwrap();
     let cache = home.path().join("keys.json");
     let config = home.path().join("sidecar.toml");
-    std::fs::write(&config, "issuer = \"auth\"").unwrap();
+    fs::write(&config, "issuer = \"auth\"").unwrap();
     let flags = [
         "--config",
         config.to_str().unwrap(),
@@ -488,12 +488,12 @@ fn the_cache_of_keys_follows_the_issuer() {
         plan.flags(flags).flags(EVERY_SECOND)
     });
     let issuer = || {
-        let text = std::fs::read_to_string(&cache).ok()?;
+        let text = fs::read_to_string(&cache).ok()?;
         let content: serde_json::Value = serde_json::from_str(&text).ok()?;
         content["origin"]["issuer"].as_str().map(ToOwned::to_owned)
     };
     wait::until("the cache", || (issuer()? == "auth").then_some(()));
-    std::fs::write(&config, "issuer = \"elsewhere\"").unwrap();
+    fs::write(&config, "issuer = \"elsewhere\"").unwrap();
     stack.sidecar.process().signal("HUP");
     wait::until("the other issuer", || {
         (issuer()? == "elsewhere").then_some(())
