@@ -18,7 +18,7 @@ use process::file_read;
 use process::output;
 
 pub(crate) use self::explainer::Explainer;
-use self::explainer::{JSON, MAX_BYTES, PATH};
+use self::explainer::{JSON, MAX_BODY_BYTES, PATH};
 use self::question::Question;
 use crate::cli::explain_args::ExplainArgs;
 
@@ -75,7 +75,7 @@ fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
     let mut headers = Vec::new();
     for given in &args.headers {
         if given == "@-" {
-            let lines = file_read::text_of(std::io::stdin().lock(), MAX_BYTES as u64)
+            let lines = file_read::text_of(std::io::stdin().lock(), MAX_BODY_BYTES as u64)
                 .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
             for line in lines.lines().filter(|line| !line.trim().is_empty()) {
                 headers.push(field(line)?);

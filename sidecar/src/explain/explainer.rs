@@ -30,7 +30,7 @@ use crate::rules::{CurrentRules, Rules};
 pub(super) const PATH: &str = "/explain";
 pub(super) const JSON: &str = "application/json";
 /// As large as a header block may be, in JSON.
-pub(super) const MAX_BYTES: usize = 128 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 128 * 1024;
 /// The request is taken as sent by who asks, on this machine.
 const ASKER: Client = Client {
     address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -50,7 +50,7 @@ impl Explainer {
     pub(crate) fn routes(self) -> Router {
         Router::new()
             .route(PATH, post(explain))
-            .layer(DefaultBodyLimit::max(MAX_BYTES))
+            .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
             .with_state(Arc::new(self))
     }
 

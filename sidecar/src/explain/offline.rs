@@ -15,7 +15,7 @@ use process::file_read;
 use zeroize::Zeroizing;
 
 use super::Explainer;
-use super::explainer::MAX_BYTES;
+use super::explainer::MAX_BODY_BYTES;
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
 use crate::keys::answer::{AnswerError, key_string};
@@ -63,7 +63,7 @@ fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failu
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
-    let text = file_read::read_text(file, MAX_BYTES as u64).map_err(|why| unusable(&why))?;
+    let text = file_read::read_text(file, MAX_BODY_BYTES as u64).map_err(|why| unusable(&why))?;
     keys_of(signing_type, &text).map_err(|error| unusable(&error))
 }
 
