@@ -100,6 +100,11 @@ def test_the_alerts_are_loaded_and_none_fires_but_for_what_is_so(observed):
     assert not [rule["name"] for rule in found if rule["state"] == "firing"]
 
 
+def test_the_alerts_fire_when_they_should(observed):
+    end = observed.compose("exec", "-T", "prometheus", "promtool", "test", "rules", "/etc/prometheus/postern.rules.test.yml")
+    assert "SUCCESS" in end.stdout, end.stdout
+
+
 def queries():
     """Title and query of each panel, with the dashboard's variables filled in as Grafana does."""
     filled = {"$job": ".*", "$__rate_interval": "1m", "$__interval": "15s", "$__range": "1h"}

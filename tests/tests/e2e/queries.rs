@@ -231,6 +231,31 @@ fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_is_exported() {
     }
 }
 
+/// `this unless on (job, instance) that`, for one instance: whether its scrape has the one and not the other.
+fn fires(unless: &str, scrape: &str) -> bool {
+    let (this, that) = unless.split_once(" unless on (job, instance) ").unwrap();
+    let has = |name: &str| {
+        let mut lines = scrape.lines();
+        lines.any(|line| line.split(['{', ' ']).next() == Some(name))
+    };
+    has(this) && !has(that)
+}
+
+#[test]
+fn a_sidecar_that_never_got_a_key_is_alerted_on_although_nobody_sends_it_a_request() {
+    let expression = "postern_sidecar_build_info unless on";
+    let alerts = alert_queries();
+    let alert = alerts.iter().find(|query| query.starts_with(expression));
+    let alert = alert.unwrap();
+    let stack = Stack::start();
+    let keyless = SidecarPlan::new(&stack.service, "http://127.0.0.1:1/auth").start();
+    assert_eq!(keyless.readiness(), 503);
+    for (sidecar, without_key) in [(&keyless, true), (&stack.sidecar, false)] {
+        let scrape = admin_get(sidecar.admin(), "/metrics").text();
+        assert_eq!(fires(alert, &scrape), without_key, "{scrape}");
+    }
+}
+
 #[test]
 fn a_query_for_something_else_is_found_out() {
     let labels = BTreeSet::from(["reason".to_owned()]);
