@@ -5,6 +5,7 @@ import re
 
 import kubernetes_validate
 import pytest
+import yaml
 from kubernetes import (
     K8S,
     containers,
@@ -275,6 +276,34 @@ def test_the_plain_variant_starts_the_sidecar_before_the_service_and_holds_it_up
     assert pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"][:2] == ["/sidecar", "wait"]
     assert "restartPolicy" not in pod["containers"][0]
     assert "preStop" in pod["containers"][1]["lifecycle"]
+
+
+def test_both_variants_of_the_sidecar_differ_only_where_they_have_to():
+    def pod(component):
+        patch = yaml.safe_load((K8S / f"components/{component}/sidecar.yaml").read_text())
+        return patch, patch["spec"]["template"]["spec"]
+
+    (native, native_pod), (plain, plain_pod) = pod("sidecar"), pod("sidecar-plain")
+    # A native sidecar is an init container that goes on running.
+    (container,) = native_pod.pop("initContainers")
+    assert container.pop("restartPolicy") == "Always"
+    native_pod["containers"] = [container]
+    # The other one holds up the service's start by itself.
+    assert plain_pod["containers"][0]["lifecycle"].pop("postStart")
+    assert plain == native
+
+
+def test_where_prometheus_is_expected_is_in_the_document(rendered):
+    document = (K8S.parent / "docs/kubernetes.md").read_text()
+    namespaces = {
+        source["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        for objects in rendered.values()
+        for policy in of_kind(objects, "NetworkPolicy")
+        for rule in policy["spec"]["ingress"]
+        for source in rule.get("from", [])
+        if source.get("namespaceSelector", {}).get("matchLabels")
+    }
+    assert namespaces and all(f"`{namespace}`" in document for namespace in namespaces), namespaces
 
 
 def test_the_service_is_reached_through_the_sidecar_only(rendered):
