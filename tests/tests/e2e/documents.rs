@@ -1,6 +1,8 @@
-//! Documents that are held to the truth: the configuration reference to `--help`, the table of
-//! `README.md` and the threat model to the tests that exist, the API document to the table of rejections, the OpenAPI document to its own schema rules.
+//! Documents that are held to the truth: the configuration reference to `--help`, the table of the contract
+//! and the threat model to the tests that exist, the API document to the table of rejections, the OpenAPI
+//! document to its own schema rules, every link to what it leads to.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -95,7 +97,7 @@ fn the_configuration_reference_shows_the_help_of_every_command() {
             let name = format!("{} {command}", program.name())
                 .trim_end()
                 .to_owned();
-            replace_block(&text, &name, &help(*program, command))
+            replace_block(&text, &name, &documented_help(*program, command))
         });
     if std::env::var_os(UPDATE).is_some() {
         fs::write(&path, updated).unwrap();
@@ -105,6 +107,80 @@ fn the_configuration_reference_shows_the_help_of_every_command() {
             "{CONFIGURATION} is out of date: {UPDATE}=1 makes this test rewrite it"
         );
     }
+}
+
+/// The help of a command as the document shows it: options that read as under `serve` are only named.
+fn documented_help(program: Program, command: &str) -> String {
+    let text = help(program, command);
+    let serve = help(program, "serve");
+    let Some((head, options)) = text.split_once("\nOptions:\n") else {
+        return text;
+    };
+    let of_serve: BTreeSet<String> = options_of(&serve).map(in_one_line).collect();
+    let is_shared =
+        |option: &&str| flag_of(option).is_some() && of_serve.contains(&in_one_line(option));
+    let (shared, own): (Vec<&str>, Vec<&str>) = options_of(options).partition(is_shared);
+    if command == "serve" || shared.len() < 2 {
+        return text;
+    }
+    let all = options_of(&serve).filter_map(flag_of).count();
+    let named = if shared.len() == all {
+        "      all of them".to_owned()
+    } else {
+        wrapped(shared.into_iter().filter_map(flag_of))
+    };
+    let own = own.concat();
+    let own = own.trim_end();
+    let serve = format!("{} serve", program.name());
+    format!("{head}\nOptions:\n{own}\n\nOptions of `{serve}`, with the same meaning:\n{named}")
+}
+
+/// Each option of a help text with its description.
+fn options_of(help: &str) -> impl Iterator<Item = &str> {
+    let begins = |line: &str| line.trim_start().starts_with('-') && !line.starts_with("       ");
+    let lines = help.split_inclusive('\n');
+    let starts = lines.scan(0, move |at, line| {
+        let start = *at;
+        *at += line.len();
+        Some(begins(line).then_some(start))
+    });
+    let starts: Vec<usize> = starts.flatten().collect();
+    let ends = starts.clone().into_iter().skip(1).chain([help.len()]);
+    starts
+        .into_iter()
+        .zip(ends)
+        .map(|(start, end)| &help[start..end])
+}
+
+/// `--flag` of an option; none for those with a short form, `--help` and `--version`.
+fn flag_of(option: &str) -> Option<&str> {
+    option
+        .split_whitespace()
+        .next()
+        .filter(|name| name.starts_with("--"))
+}
+
+/// Short and long help break their lines in different places.
+fn in_one_line(option: &str) -> String {
+    option.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Words in lines as wide as those of the help.
+fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    const INDENT: &str = "     ";
+    let mut lines = vec![INDENT.to_owned()];
+    for word in words {
+        if lines
+            .last()
+            .is_some_and(|line| line.len() + word.len() >= 100)
+        {
+            lines.push(INDENT.to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            *line += &format!(" {word}");
+        }
+    }
+    lines.join("\n")
 }
 
 /// Replaces what stands between `<!-- help: NAME -->` and `<!-- end -->`.
@@ -156,19 +232,20 @@ fn every_flag_of_serve_has_its_environment_variable() {
 }
 
 #[test]
-fn every_test_that_the_readme_names_exists_and_every_contract_test_is_named() {
-    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+fn every_test_that_the_table_of_the_contract_names_exists_and_every_contract_test_is_named() {
+    const TABLE: &str = "tests/README.md";
+    let table = fs::read_to_string(repository().join(TABLE)).unwrap();
     let sources = test_sources();
     let existing: Vec<&str> = test_names(&sources);
-    let named = names_of_tests(&readme);
+    let named = names_of_tests(&table);
     for name in &named {
         assert!(
             existing.contains(name),
-            "README.md names {name}, which does not exist"
+            "{TABLE} names {name}, which does not exist"
         );
     }
     for name in existing.iter().filter(|name| name.starts_with("contract_")) {
-        assert!(named.contains(name), "README.md does not name {name}");
+        assert!(named.contains(name), "{TABLE} does not name {name}");
     }
 }
 
@@ -184,6 +261,73 @@ fn the_threat_model_names_only_tests_that_exist() {
             existing.contains(&name),
             "docs/security.md names {name}, which does not exist"
         );
+    }
+}
+
+#[test]
+fn every_link_within_the_repository_leads_somewhere() {
+    let documents = files_below(&repository(), "md");
+    assert!(documents.len() > 40, "{documents:?}");
+    let broken: Vec<String> = documents
+        .iter()
+        .flat_map(|from| broken_links(from))
+        .collect();
+    assert_eq!(broken, Vec::<String>::new());
+}
+
+fn broken_links(from: &Path) -> Vec<String> {
+    let text = fs::read_to_string(from).unwrap();
+    let links = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    links
+        .filter(|link| !link.contains("://") && !leads_somewhere(from, link))
+        .map(|link| format!("{}: {link}", from.display()))
+        .collect()
+}
+
+/// The file is there, and so is the heading behind `#`.
+fn leads_somewhere(from: &Path, link: &str) -> bool {
+    let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+    let to = match file {
+        "" => from.to_owned(),
+        file => from.parent().unwrap().join(file),
+    };
+    if heading.is_empty() {
+        return to.exists();
+    }
+    let text = fs::read_to_string(to).unwrap_or_default();
+    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.any(|line| anchor(line.trim_start_matches('#').trim()) == heading)
+}
+
+/// A heading's name in links, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let lower = heading.to_lowercase();
+    let kept = lower
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found_out() {
+    let from = repository().join("README.md");
+    for link in [
+        "docs/api.md",
+        "docs/api.md#the-envelope",
+        "#try-it",
+        "docs/adr",
+    ] {
+        assert!(leads_somewhere(&from, link), "{link}");
+    }
+    for link in [
+        "docs/no.md",
+        "docs/api.md#no-such-heading",
+        "#no-such-heading",
+    ] {
+        assert!(!leads_somewhere(&from, link), "{link}");
     }
 }
 
@@ -221,7 +365,7 @@ fn test_sources() -> String {
 fn sources_below(directories: &[&str]) -> String {
     directories
         .iter()
-        .flat_map(|directory| rust_files(&repository().join(directory)))
+        .flat_map(|directory| files_below(&repository().join(directory), "rs"))
         .map(|file| fs::read_to_string(file).unwrap())
         .collect()
 }
@@ -251,17 +395,23 @@ fn is_test_name(word: &str) -> bool {
     word.matches('_').count() >= 4 && word.bytes().all(plain)
 }
 
-fn rust_files(directory: &Path) -> Vec<PathBuf> {
+fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        if path.is_dir() && !is_foreign(&path) {
+            files.extend(files_below(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
             files.push(path);
         }
     }
     files
+}
+
+/// What tools leave in a checkout: build output, environments, the repository itself.
+fn is_foreign(directory: &Path) -> bool {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    name == "target" || name.starts_with('.')
 }
 
 #[test]
