@@ -168,18 +168,15 @@ fn in_one_line(option: &str) -> String {
 /// Words in lines as wide as those of the help.
 fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
     const INDENT: &str = "     ";
-    let mut lines = vec![INDENT.to_owned()];
+    let mut lines = Vec::new();
+    let mut line = INDENT.to_owned();
     for word in words {
-        if lines
-            .last()
-            .is_some_and(|line| line.len() + word.len() >= 100)
-        {
-            lines.push(INDENT.to_owned());
+        if line.len() + word.len() >= 100 {
+            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
         }
-        if let Some(line) = lines.last_mut() {
-            *line += &format!(" {word}");
-        }
+        line += &format!(" {word}");
     }
+    lines.push(line);
     lines.join("\n")
 }
 
@@ -266,7 +263,7 @@ fn the_threat_model_names_only_tests_that_exist() {
 
 #[test]
 fn every_link_within_the_repository_leads_somewhere() {
-    let documents = files_below(&repository(), "md");
+    let documents = files_below(repository(), "md");
     assert!(documents.len() > 40, "{documents:?}");
     let broken: Vec<String> = documents
         .iter()
