@@ -9,17 +9,25 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::keys::current::CurrentKeys;
 
-/// What is only known at the moment of the scrape. Absent as long as there is no key.
+/// What is only known at the moment of the scrape. All but the first is absent as long as there is no key.
 #[derive(Debug)]
 pub(super) struct KeyMetrics(pub(super) Arc<CurrentKeys>);
 
 impl Collector for KeyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let state = self.0.load();
+        let (state, now) = (self.0.load(), Instant::now());
+        let usable = self.0.usable(state.as_deref(), now).is_ok();
+        let usable = ConstGauge::new(u64::from(usable));
+        usable.encode(encoder.encode_descriptor(
+            "keys_usable",
+            "Whether there is a verification key, and none that is too old",
+            None,
+            usable.metric_type(),
+        )?)?;
         let Some(state) = state.as_ref() else {
             return Ok(());
         };
-        let age = ConstGauge::new(state.age(Instant::now()).as_secs_f64());
+        let age = ConstGauge::new(state.age(now).as_secs_f64());
         let generation = ConstGauge::new(state.generation());
         let cached = ConstGauge::new(state.verified_tokens().bytes());
         age.encode(encoder.encode_descriptor(

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use serde_json::Value;
-use tests::auth_server::{AuthServerPlan, admin_get};
+use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
 use tests::certificates::{Authority, write_private};
 use tests::programs::repository;
-use tests::sidecar::SidecarPlan;
+use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::Stack;
 use tests::wait;
 
@@ -231,29 +231,34 @@ fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_is_exported() {
     }
 }
 
-/// `this unless on (job, instance) that`, for one instance: whether its scrape has the one and not the other.
-fn fires(unless: &str, scrape: &str) -> bool {
-    let (this, that) = unless.split_once(" unless on (job, instance) ").unwrap();
-    let has = |name: &str| {
-        let mut lines = scrape.lines();
-        lines.any(|line| line.split(['{', ' ']).next() == Some(name))
-    };
-    has(this) && !has(that)
-}
-
 #[test]
-fn a_sidecar_that_never_got_a_key_is_alerted_on_although_nobody_sends_it_a_request() {
-    let expression = "postern_sidecar_build_info unless on";
-    let alerts = alert_queries();
-    let alert = alerts.iter().find(|query| query.starts_with(expression));
-    let alert = alert.unwrap();
-    let stack = Stack::start();
-    let keyless = SidecarPlan::new(&stack.service, "http://127.0.0.1:1/auth").start();
-    assert_eq!(keyless.readiness(), 503);
-    for (sidecar, without_key) in [(&keyless, true), (&stack.sidecar, false)] {
+fn what_the_alerts_on_keys_ask_for_is_told_without_any_request() {
+    let value = |sidecar: &Sidecar, name: &str| {
         let scrape = admin_get(sidecar.admin(), "/metrics").text();
-        assert_eq!(fires(alert, &scrape), without_key, "{scrape}");
-    }
+        let mut samples = scrape.lines().filter_map(|line| line.split_once(' '));
+        samples.find_map(|(sample, value)| (sample == name).then(|| value.to_owned()))
+    };
+    let usable = |sidecar: &Sidecar| value(sidecar, "postern_sidecar_keys_usable").unwrap();
+    let has_key = |sidecar: &Sidecar| value(sidecar, "postern_sidecar_key_age_seconds").is_some();
+    let stack = Stack::start();
+    let start = |auth_server: &str, flags: &[&str]| {
+        let plan = SidecarPlan::new(&stack.service, auth_server).flags(flags.iter().copied());
+        plan.start()
+    };
+    let keyless = start("http://127.0.0.1:1/auth", &[]);
+    let auth_server = AuthServer::start();
+    let too_old = start(&auth_server.url(), &["--max-key-age", "1"]).ready();
+    drop(auth_server);
+    wait::until("a key that is too old", || {
+        (usable(&too_old) == "0").then_some(())
+    });
+    let found =
+        [&keyless, &too_old, &stack.sidecar].map(|sidecar| (usable(sidecar), has_key(sidecar)));
+    let expected = [("0", false), ("0", true), ("1", true)];
+    assert_eq!(
+        found,
+        expected.map(|(usable, key)| (usable.to_owned(), key))
+    );
 }
 
 #[test]
