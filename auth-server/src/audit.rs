@@ -44,6 +44,7 @@ pub(crate) fn login(event: LoginEvent, account: &str, client: IpAddr, outcome: &
     info!(target: TARGET, event = %event.name(), %account, %client, %outcome, "login");
 }
 
+/// `app_id` is what may be shown of what was sent as one.
 pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed: bool) {
     let event = if allowed {
         "key_retrieved"

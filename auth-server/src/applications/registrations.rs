@@ -110,7 +110,19 @@ impl Registrations {
 
     /// Whether an application has to be registered before the key may be used at all.
     pub(crate) fn are_missing(&self) -> bool {
-        self.required && self.is_empty()
+        self.required && self.count().is_none_or(|count| count == 0)
+    }
+
+    /// What a log may show of what was sent as an id: a secret sent there by mistake is none. Where no
+    /// application is registered any id will do, and none can be told from a secret.
+    pub(crate) fn shown_id<'t>(&self, sent: &'t str) -> &'t str {
+        let known = self.known.load();
+        let is_shown = sent.is_empty()
+            || known.as_deref().is_some_and(|known| {
+                let anyone = known.is_empty() && !self.required;
+                anyone || known.record(sent).is_some()
+            });
+        if is_shown { sent } else { "[unknown]" }
     }
 
     /// The id, if one is registered under it: there are only as many of these as somebody registered.
@@ -235,6 +247,31 @@ mod tests {
         for (id, secret) in [("orders", "right"), ("stock", "new")] {
             assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
         }
+    #[test]
+    fn a_log_shows_the_ids_that_somebody_registered_and_nothing_else_that_was_sent() {
+        let registrations = Registrations::new(false);
+        assert_eq!(registrations.shown_id("orders"), "[unknown]");
+        registrations.reconcile(Applications::default());
+        assert_eq!(registrations.shown_id("any"), "any");
+        let closed = ("closed", SecretHashes::none());
+        registrations.reconcile(applications(&[
+            ("orders", SecretHashes::of("right")),
+            closed,
+        ]));
+        for (sent, shown) in [
+            ("orders", "orders"),
+            ("closed", "closed"),
+            ("right", "[unknown]"),
+            ("any", "[unknown]"),
+            ("", ""),
+        ] {
+            assert_eq!(registrations.shown_id(sent), shown, "{sent}");
+        }
+        let required = Registrations::new(true);
+        required.reconcile(Applications::default());
+        assert_eq!(required.shown_id("right"), "[unknown]");
+    }
+
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Req
 
 impl SecretKey {
     fn record(&self, app_id: &str, client: IpAddr, code: &'static str) {
-        audit::key_retrieval(app_id, client, code, code == OK);
+        let shown = self.registrations.shown_id(app_id);
+        audit::key_retrieval(shown, client, code, code == OK);
         let registered = self.registrations.registered_id(app_id);
         self.metrics
             .key_retrieval(registered.map(|id| id.to_string()), code);

@@ -76,6 +76,10 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
         auth_server
             .anonymous()
             .get(&format!("/client/user/secret/key?appSecret={secret}"));
+        // Two settings that were swapped.
+        auth_server.anonymous().get(&format!(
+            "/client/user/secret/key?appId={secret}&appSecret=orders"
+        ));
         auth_server
             .anonymous()
             .get(&format!("/nowhere?appSecret={secret}"));
