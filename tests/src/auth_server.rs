@@ -169,6 +169,15 @@ impl AuthServer {
         admin_get(self.admin, "/readyz").status()
     }
 
+    /// What `/readyz` says about the store although the server is ready.
+    pub fn store_note(&self) -> Option<String> {
+        let answer = admin_get(self.admin, "/readyz");
+        let report = (answer.status() == 200).then(|| answer.json())?;
+        let conditions = report.as_array()?;
+        let store = conditions.iter().find(|one| one["name"] == "store")?;
+        store["note"].as_str().map(str::to_owned)
+    }
+
     /// Where its probes and metrics are.
     pub const fn admin(&self) -> SocketAddr {
         self.admin

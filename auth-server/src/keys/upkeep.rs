@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use contract::signing_type::SigningType;
 use process::clock::{unix_now, until};
 use process::health::{Condition, Health};
@@ -40,6 +41,8 @@ pub(crate) struct Upkeep {
     shared: Shared,
     key_condition: Condition,
     store_condition: Condition,
+    /// What the store fails with while the key in memory makes up for it; `/readyz` shows it.
+    trouble: Arc<ArcSwapOption<String>>,
     /// Looks that failed in a row.
     failures: u32,
     /// What the last one failed with, so that an outage is one line and not one every second.
@@ -54,13 +57,18 @@ impl Upkeep {
         shared: Shared,
         health: &Health,
     ) -> Self {
+        let trouble = Arc::<ArcSwapOption<String>>::default();
+        let note = Arc::clone(&trouble);
+        let note = move || note.load().as_deref().cloned();
+        let unread = "the store was not read yet";
         Self {
             store,
             signing_type,
             policy,
             shared,
-            key_condition: health.condition("signing_key", "the store was not read yet"),
-            store_condition: health.condition("store", "the store was not read yet"),
+            key_condition: health.condition("signing_key", unread),
+            store_condition: health.condition_with_note("store", unread, note),
+            trouble,
             failures: 0,
             last_failure: None,
         }
@@ -203,12 +211,13 @@ impl Upkeep {
     fn report_failure(&mut self, failure: StoreError) {
         self.failures = self.failures.saturating_add(1);
         let has_key = self.shared.current.load().is_some();
-        if !has_key {
+        if has_key {
+            // Every server meets the same store: with a wrong password, or with a value that nobody can use,
+            // all of them would go out of service at once, while each of them serves as well as before.
+            self.trouble.store(Some(Arc::new(failure.to_string())));
+        } else {
+        self.trouble.store(None);
             self.key_condition.unmet(failure.to_string());
-        }
-        // A store that is merely away does not make a server with a key less able to serve, and
-        // taking every replica out of service for it would.
-        if !has_key || matches!(failure, StoreError::Unusable(_)) {
             self.store_condition.unmet(failure.to_string());
         }
         if self.last_failure.as_ref() == Some(&failure) {

@@ -168,9 +168,9 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     );
     assert!(redis.pair().0.unwrap().starts_with(MARK));
     // A server that was forgotten goes on with the key in memory, and says so.
-    wait::until("the old server to be not ready", || {
-        (old.readiness() == 503).then_some(())
-    });
+    let note = wait::until("the old server to tell of it", || old.store_note());
+    assert!(note.contains("encrypted"), "{note}");
+    assert_eq!(old.readiness(), 200);
     assert!(accepts(&old, &token) && accepts(&old, &with_key.login()));
     assert_eq!(with_key.readiness(), 200);
 
@@ -179,8 +179,8 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     let done = command(&["keys", "reencrypt"], &url, &off);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(redis.pair(), in_clear);
-    wait::until("the old server to be ready", || {
-        (old.readiness() == 200).then_some(())
+    wait::until("the old server to read the store again", || {
+        old.store_note().is_none().then_some(())
     });
 }
 
@@ -230,7 +230,8 @@ fn where_encryption_is_required_a_planted_key_is_not_adopted() {
         PUBLIC_KEY,
         &planted.served(),
     ]);
-    wait::until("the refusal", || (server.readiness() == 503).then_some(()));
+    let note = wait::until("the refusal", || server.store_note());
+    assert!(note.contains("--require-encrypted-keys"), "{note}");
     assert_eq!(server.served_key(), served);
     assert!(accepts(&server, &token));
     wait::until("the reason in the log", || {

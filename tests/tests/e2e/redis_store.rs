@@ -3,7 +3,7 @@
 use std::thread;
 
 use tests::auth_server::{
-    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, credentials,
+    AuthServer, AuthServerPlan, LOGIN, SECRET_KEY, USER_DETAILS, admin_get, credentials,
 };
 use tests::client::verdict;
 use tests::echo_service::EchoService;
@@ -193,7 +193,7 @@ fn a_pair_of_another_type_or_of_garbage_stops_the_start_and_is_left_as_it_is() {
 }
 
 #[test]
-fn a_mismatch_that_appears_later_keeps_the_pair_in_memory_and_says_not_ready() {
+fn a_mismatch_that_appears_later_keeps_the_pair_in_memory_and_is_told_at_readyz() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -203,9 +203,11 @@ fn a_mismatch_that_appears_later_keeps_the_pair_in_memory_and_says_not_ready() {
         SigningKey::generate(SigningType::Rsa).served(),
     );
     redis.command(&["SET", PUBLIC_KEY, &stranger]);
-    wait::until("the server to be not ready", || {
-        (server.readiness() == 503).then_some(())
-    });
+    let note = wait::until("the mismatch to be told", || server.store_note());
+    assert!(note.contains(PUBLIC_KEY), "{note}");
+    assert_eq!(server.readiness(), 200, "all servers would go at once");
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    assert!(metrics.contains("postern_auth_server_store_up 0"));
     assert_eq!(server.served_key(), key);
     assert_eq!(redis.pair().1, Some(stranger), "nothing is overwritten");
 }

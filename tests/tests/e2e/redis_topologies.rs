@@ -133,7 +133,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
 }
 
 #[test]
-fn a_password_that_changes_is_read_again() {
+fn a_password_that_changes_is_read_again_and_takes_no_server_out_of_service_meanwhile() {
     let Some(redis) = RedisServer::start() else {
         return;
     };
@@ -147,10 +147,13 @@ fn a_password_that_changes_is_read_again() {
         &["AUTH", "hush-first-77"],
         &["CONFIG", "SET", "requirepass", "hush-second-77"],
     ]);
-    wait::until("the refusal", || (server.readiness() == 503).then_some(()));
+    let note = wait::until("the refusal", || server.store_note());
+    assert!(note.contains("authentication failed"), "{note}");
+    assert_eq!(server.readiness(), 200, "all servers would go at once");
+    assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
     file(&directory, "password", "hush-second-77");
     wait::until("the store again", || {
-        (server.readiness() == 200).then_some(())
+        server.store_note().is_none().then_some(())
     });
     assert!(!server.process().output().contains("hush-"));
 }

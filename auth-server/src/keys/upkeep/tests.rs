@@ -72,6 +72,12 @@ impl Server {
             .unwrap_or_default()
     }
 
+    /// What `/readyz` says about the store although it holds.
+    fn note(&self) -> Option<String> {
+        let report = self.health.conditions();
+        report.into_iter().find_map(|condition| condition.note)
+    }
+
     fn ring(&self) -> KeyRing {
         self.current.published().unwrap().ring().clone()
     }
@@ -131,22 +137,47 @@ async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
     server.store.put(mixed());
     server.look().await;
     assert_eq!(server.keys(), mine);
-    assert!(!server.health.is_ready());
     assert!(server.store.keys() != mine);
+    assert!(server.health.is_ready(), "all servers would go at once");
+    assert!(server.note().unwrap().starts_with("KeyPair: "));
 
     server.store.put(mine.clone());
     server.look().await;
     assert!(server.health.is_ready());
+    assert_eq!(server.note(), None);
 }
 
 #[tokio::test]
-async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing() {
+async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing_but_what_readyz_tells() {
     let mut server = Server::started().await;
     let mine = server.keys();
     server.store.set_away(true);
     server.look().await;
     assert_eq!(server.keys(), mine);
     assert!(server.health.is_ready());
+    assert_eq!(server.note().as_deref(), Some("away"));
+}
+
+#[tokio::test]
+async fn a_store_that_turns_out_to_be_unusable_before_the_first_key_is_no_readiness() {
+    let mut server = Server::new(TYPE);
+    server.store.set_away(true);
+    server.upkeep.start().await.unwrap();
+    server.store.set_away(false);
+    server.store.put(mixed());
+    server.look().await;
+    assert!(!server.health.is_ready());
+    let reasons: Vec<_> = server
+        .health
+        .conditions()
+        .into_iter()
+        .map(|it| it.reason)
+        .collect();
+    assert!(
+        matches!(&reasons[..], [None, Some(key), Some(store)] if key == store && store.starts_with("KeyPair: ")),
+        "{reasons:?}"
+    );
+    assert_eq!(server.note(), None);
 }
 
 #[tokio::test]
