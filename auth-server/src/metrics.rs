@@ -82,6 +82,7 @@ pub(crate) struct Metrics {
     logins: Family<Outcome, Counter>,
     key_retrievals: Family<Retrieval, Counter>,
     store_up: Gauge,
+    registered_applications: Gauge,
     listed_keys: Family<Key, Gauge>,
     /// The labels of `listed_keys`, which cannot be asked for them.
     shown_keys: Arc<Mutex<HashSet<Key>>>,
@@ -120,6 +121,11 @@ impl Metrics {
             "postern_auth_server_store_up",
             "Whether the last look into the key store succeeded",
             self.store_up.clone(),
+        );
+        registry.register(
+            "postern_auth_server_registered_applications",
+            "Applications that may fetch the verification key; while there is none, anybody may",
+            self.registered_applications.clone(),
         );
         registry.register(
             "postern_auth_server_key_info",
@@ -208,6 +214,11 @@ impl Metrics {
         self.store_up.set(i64::from(up));
     }
 
+    pub(crate) fn registered_applications(&self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.registered_applications.set(count);
+    }
+
     /// The keys of this moment, and what led to them.
     pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
         self.show_keys(listed(ring));
@@ -288,6 +299,7 @@ mod tests {
         metrics.signed(Duration::from_micros(400));
         metrics.refused(Rejection::LoginFailed);
         metrics.store_up(true);
+        metrics.registered_applications(2);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
         let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
@@ -313,6 +325,7 @@ mod tests {
             r#"postern_auth_server_signing_seconds_bucket{le="0.0005"} 1"#,
             r#"postern_auth_server_refusals_total{reason="login_failed"} 1"#,
             "postern_auth_server_store_up 1",
+            "postern_auth_server_registered_applications 2",
             &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
             "postern_auth_server_key_rotations_total 1",
             "postern_auth_server_key_revocations_total 1",

@@ -34,6 +34,20 @@ pub fn register_in(store: &str, id: &str) -> String {
     secret.to_owned()
 }
 
+/// Removes the last application of a running server's store, which opens the key to anybody.
+///
+/// # Panics
+/// When the command fails.
+pub fn remove_last(server: &AuthServer, id: &str) {
+    let store = file_store(&server.home().join("data"));
+    let finished = CommandLine::new(Program::AuthServer.path())
+        .arguments(["application", "remove", "--last"])
+        .arguments(["--app-id", id, "--store", &store])
+        .run();
+    let complaint = finished.stderr;
+    assert_eq!(finished.code, Some(0), "application remove: {complaint}");
+}
+
 /// The command itself.
 pub fn application_add(store: &str, id: &str) -> Finished {
     CommandLine::new(Program::AuthServer.path())

@@ -157,11 +157,6 @@ impl Upkeep {
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
         let keys =
             PublishedKeys::new(self.signing_type, ring).map_err(|error| not_written(&error))?;
-        if memory.is_none() && self.shared.registrations.is_empty() {
-            warn!(
-                "no application is registered: any appId with any appSecret may fetch the verification key"
-            );
-        }
         events.iter().for_each(audit::key);
         self.shared.metrics.keys(keys.ring(), &events);
         self.shared.current.replace(keys);
@@ -170,7 +165,9 @@ impl Upkeep {
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
+        let before = self.shared.registrations.count();
         let reconciled = self.shared.registrations.reconcile(stored);
+        self.tell_how_many(before);
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
@@ -190,6 +187,17 @@ impl Upkeep {
         Ok(())
     }
 
+    /// The last one that is removed opens the key endpoint: nobody may miss that.
+    fn tell_how_many(&self, before: Option<usize>) {
+        let now = self.shared.registrations.count().unwrap_or_default();
+        self.shared.metrics.registered_applications(now);
+        if now == 0 && before != Some(0) && !self.shared.registrations.are_missing() {
+            warn!(
+                "no application is registered: any appId with any appSecret may fetch the verification key"
+            );
+        }
+    }
+
     fn report(&mut self, outcome: Result<(), StoreError>) {
         self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
@@ -204,6 +212,7 @@ impl Upkeep {
         }
         self.failures = 0;
         self.last_failure = None;
+        self.trouble.store(None);
         self.key_condition.met();
         self.store_condition.met();
     }
@@ -216,7 +225,6 @@ impl Upkeep {
             // all of them would go out of service at once, while each of them serves as well as before.
             self.trouble.store(Some(Arc::new(failure.to_string())));
         } else {
-        self.trouble.store(None);
             self.key_condition.unmet(failure.to_string());
             self.store_condition.unmet(failure.to_string());
         }

@@ -1,7 +1,7 @@
 //! The public key (contract §2.6, §4.3) and who may have it.
 
-use tests::applications::register;
-use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY};
+use tests::applications::{register, remove_last};
+use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, admin_get};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::sidecar::SidecarPlan;
@@ -171,6 +171,31 @@ fn the_application_may_show_itself_in_headers() {
         .line("X-App-Id: orders")
         .line("X-App-Secret: s");
     assert_eq!(client.send(&request).status(), 200);
+#[test]
+fn the_last_application_that_is_removed_opens_the_key_and_the_server_says_so() {
+    let server = AuthServerPlan::new()
+        .flags(["--store-reread", "1"])
+        .start()
+        .ready();
+    let registered = |count: u32| {
+        let metrics = admin_get(server.admin(), "/metrics").text();
+        let line = format!("postern_auth_server_registered_applications {count}");
+        metrics.lines().any(|found| found == line).then_some(())
+    };
+    let warnings = || {
+        let log = server.process().stderr();
+        log.matches("no application is registered").count()
+    };
+    registered(0).unwrap();
+    assert_eq!(warnings(), 1);
+    register(&server, "orders");
+    tests::wait::until("the application to count", || registered(1));
+    remove_last(&server, "orders");
+    tests::wait::until("the application to be gone", || registered(0));
+    tests::wait::until("the warning", || (warnings() == 2).then_some(()));
+    assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
+}
+
 }
 
 #[test]
