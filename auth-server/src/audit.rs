@@ -46,13 +46,17 @@ pub(crate) fn login(event: LoginEvent, account: &str, client: IpAddr, outcome: &
 
 /// `app_id` is what may be shown of what was sent as one.
 pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed: bool) {
-    let event = if allowed {
+    let event = retrieval_name(allowed);
+    let app_id = LogText(shown_id(app_id));
+    info!(target: TARGET, %event, %app_id, %client, %outcome, "verification key retrieval");
+}
+
+const fn retrieval_name(allowed: bool) -> &'static str {
+    if allowed {
         "key_retrieved"
     } else {
         "key_retrieval_refused"
-    };
-    let app_id = LogText(shown_id(app_id));
-    info!(target: TARGET, %event, %app_id, %client, %outcome, "verification key retrieval");
+    }
 }
 
 /// A client that encodes its query wrongly sends the secret inside the id.
@@ -65,13 +69,17 @@ fn shown_id(app_id: &str) -> &str {
 }
 
 pub(crate) fn application(app_id: &AppId, event: Event) {
-    let event = match event {
+    let event = application_name(event);
+    let app_id = LogText(app_id.as_str());
+    info!(target: TARGET, %event, %app_id, "application");
+}
+
+const fn application_name(event: Event) -> &'static str {
+    match event {
         Event::Added => "application_added",
         Event::SecretsChanged => "application_secrets_changed",
         Event::Removed => "application_removed",
-    };
-    let app_id = LogText(app_id.as_str());
-    info!(target: TARGET, %event, %app_id, "application");
+    }
 }
 
 /// `at` is when the key signs, or is listed no more, in seconds since the epoch.
@@ -79,9 +87,11 @@ pub(crate) fn key(event: &KeyEvent) {
     info!(target: TARGET, event = %event.kind, kid = %event.kid, at = event.at, "key");
 }
 
+const USERS_CHANGED: &str = "users_changed";
+
 /// Another content of the users file is in force.
 pub(crate) fn users_changed(count: usize) {
-    info!(target: TARGET, event = %"users_changed", count, "users");
+    info!(target: TARGET, event = %USERS_CHANGED, count, "users");
 }
 
 /// What became of this server's entry in the registry.
@@ -93,16 +103,77 @@ pub(crate) enum Registration {
 
 /// `instance` is the address under which others reach this server.
 pub(crate) fn registration(event: Registration, instance: &str, registry: &str) {
-    let event = match event {
+    let event = registration_name(event);
+    info!(target: TARGET, %event, %instance, %registry, "registry");
+}
+
+const fn registration_name(event: Registration) -> &'static str {
+    match event {
         Registration::Listed => "server_registered",
         Registration::Withdrawn => "server_deregistered",
-    };
-    info!(target: TARGET, %event, %instance, %registry, "registry");
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::iter::successors;
+
     use super::*;
+    use crate::keys::events::KeyEventKind;
+
+    /// Each variant leads to the next one, so that a new one does not compile until it is in here.
+    fn names() -> BTreeSet<String> {
+        let logins = successors(Some(LoginEvent::Succeeded), |event| match event {
+            LoginEvent::Succeeded => Some(LoginEvent::Failed),
+            LoginEvent::Failed => Some(LoginEvent::Locked),
+            LoginEvent::Locked => Some(LoginEvent::Limited),
+            LoginEvent::Limited => Some(LoginEvent::Refused),
+            LoginEvent::Refused => None,
+        });
+        let keys = successors(Some(KeyEventKind::Generated), |event| match event {
+            KeyEventKind::Generated => Some(KeyEventKind::Adopted),
+            KeyEventKind::Adopted => Some(KeyEventKind::Published),
+            KeyEventKind::Published => Some(KeyEventKind::Promoted),
+            KeyEventKind::Promoted => Some(KeyEventKind::Retired),
+            KeyEventKind::Retired => Some(KeyEventKind::Dropped),
+            KeyEventKind::Dropped => Some(KeyEventKind::Revoked),
+            KeyEventKind::Revoked => None,
+        });
+        let applications = successors(Some(Event::Added), |event| match event {
+            Event::Added => Some(Event::SecretsChanged),
+            Event::SecretsChanged => Some(Event::Removed),
+            Event::Removed => None,
+        });
+        let registrations = successors(Some(Registration::Listed), |event| match event {
+            Registration::Listed => Some(Registration::Withdrawn),
+            Registration::Withdrawn => None,
+        });
+        let plain = [USERS_CHANGED, retrieval_name(true), retrieval_name(false)].into_iter();
+        plain
+            .chain(logins.map(LoginEvent::name))
+            .chain(applications.map(application_name))
+            .chain(registrations.map(registration_name))
+            .map(str::to_owned)
+            .chain(keys.map(|kind| kind.to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_table_names_each_event_and_no_other() {
+        let document = include_str!("../../docs/operations.md");
+        let rows = document
+            .lines()
+            .skip_while(|line| *line != "## Audit events");
+        let rows = rows.skip_while(|line| !line.starts_with('|'));
+        let rows = rows.take_while(|line| line.starts_with('|'));
+        let cells = rows.filter_map(|row| row.split('|').nth(1));
+        let documented: BTreeSet<String> = cells
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(documented, names());
+    }
 
     #[test]
     fn a_query_that_went_into_the_id_is_not_shown() {
