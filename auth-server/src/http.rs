@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::path_patterns::ContextPath;
@@ -59,7 +60,11 @@ impl Routes {
             )
             .route(
                 &path(SECRET_KEY_PATH),
-                get(secret_key).with_state(Arc::new(self.secret_key)),
+                // HEAD would count as a retrieval that brings nobody a key.
+                get(secret_key)
+                    .head(only_get)
+                    .fallback(only_get)
+                    .with_state(Arc::new(self.secret_key)),
             )
             .route(&path(JWKS_PATH), get(jwks).with_state(Arc::new(self.jwks)))
             .route(&path(USER_DETAILS_PATH), get(current_user));
@@ -75,6 +80,10 @@ impl Routes {
             .layer(map_response(security_headers))
             .layer(from_fn_with_state(self.reports, report))
     }
+}
+
+async fn only_get() -> Response {
+    answer::method_not_allowed("GET")
 }
 
 #[cfg(test)]

@@ -250,7 +250,8 @@ async fn contract_4_each_path_without_and_with_a_token() {
 async fn a_wrong_method_is_told_the_right_ones() {
     for (method, path, allowed) in [
         (Method::GET, "/auth/oauth/jwt/token", "POST"),
-        (Method::PUT, "/auth/client/user/secret/key", "GET,HEAD"),
+        (Method::PUT, "/auth/client/user/secret/key", "GET"),
+        (Method::HEAD, "/auth/client/user/secret/key", "GET"),
         (Method::POST, "/auth/current/user/details", "GET,HEAD"),
         (Method::POST, "/auth/assets/x", "GET,HEAD"),
     ] {

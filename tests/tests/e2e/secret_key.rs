@@ -86,6 +86,15 @@ fn contract_4_3_only_get_is_answered() {
             "{method}"
         );
     }
+    let client = server.anonymous();
+    let head = client.send(&client.request("HEAD", SECRET_KEY));
+    assert_eq!(head.status(), 405);
+    assert_eq!(head.header("allow"), ["GET"]);
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    assert!(
+        !metrics.contains("postern_auth_server_key_retrievals_total{"),
+        "it counts as a retrieval: {metrics}"
+    );
 }
 
 #[test]
@@ -163,15 +172,6 @@ fn a_registered_application_is_checked_and_every_other_pair_is_refused() {
 }
 
 #[test]
-fn the_application_may_show_itself_in_headers() {
-    let server = AuthServer::start();
-    let client = server.anonymous();
-    let request = client
-        .request("GET", "/client/user/secret/key")
-        .line("X-App-Id: orders")
-        .line("X-App-Secret: s");
-    assert_eq!(client.send(&request).status(), 200);
-#[test]
 fn the_last_application_that_is_removed_opens_the_key_and_the_server_says_so() {
     let server = AuthServerPlan::new()
         .flags(["--store-reread", "1"])
@@ -196,6 +196,15 @@ fn the_last_application_that_is_removed_opens_the_key_and_the_server_says_so() {
     assert_eq!(server.anonymous().get(SECRET_KEY).status(), 200);
 }
 
+#[test]
+fn the_application_may_show_itself_in_headers() {
+    let server = AuthServer::start();
+    let client = server.anonymous();
+    let request = client
+        .request("GET", "/client/user/secret/key")
+        .line("X-App-Id: orders")
+        .line("X-App-Secret: s");
+    assert_eq!(client.send(&request).status(), 200);
 }
 
 #[test]
