@@ -35,6 +35,7 @@ def test_it_sets_what_the_program_knows_and_stops_in_time(unit):
         assert variable in variables(program), variable
     for line in re.findall(r"^Exec\w+=-?/usr/local/bin/\S+ (.*)$", text, re.M):
         assert run(program, *line.split()[:1], "--help").returncode == 0, line
+    assert "\nExecReload=/bin/kill -HUP $MAINPID\n" in text
     assert int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.M)[1]) > 5 + 20
 
 
