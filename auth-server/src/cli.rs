@@ -125,6 +125,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME", default_value = "auth",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) issuer: String,
+    /// Put this audience into the tokens' `aud` claim, for sidecars with the same --audience; repeatable
+    #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME", value_delimiter = ',',
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) audience: Vec<String>,
     /// Seconds of clock difference granted to a token's `exp` and `nbf`
     #[arg(long, env = "POSTERN_LEEWAY", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(0..=300))]

@@ -98,6 +98,7 @@ impl Config {
                 lifetime: args.token_lifetime,
             },
             policy: verification_policy(&args.issuer, args.leeway),
+                audience: args.audience.clone(),
             oauth_response: args.oauth_response,
             static_root: static_root(args)?,
             request_timeout: seconds(args.request_timeout),

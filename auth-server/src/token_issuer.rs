@@ -15,6 +15,8 @@ use crate::users::User;
 pub(crate) struct TokenIssuer {
     /// `iss`.
     pub(crate) issuer: String,
+    /// `aud`, which is left out where there is none.
+    pub(crate) audience: Vec<String>,
     /// Seconds from `iat` to `exp`.
     pub(crate) lifetime: u32,
 }
@@ -53,7 +55,7 @@ impl TokenIssuer {
         Claims {
             issuer: Some(self.issuer.clone()),
             subject: Some(user.id.clone()),
-            audience: Vec::new(),
+            audience: self.audience.clone(),
             issued_at: Some(now),
             not_before: Some(now),
             expires_at: Some(now.saturating_add(i64::from(self.lifetime))),
@@ -85,8 +87,13 @@ mod tests {
     const NOW: i64 = 1_700_000_000;
 
     fn issue(pair: &SigningKeyPair) -> String {
+        issue_for(&[], pair)
+    }
+
+    fn issue_for(audience: &[&str], pair: &SigningKeyPair) -> String {
         let issuer = TokenIssuer {
             issuer: "auth".into(),
+            audience: audience.iter().map(ToString::to_string).collect(),
             lifetime: 18_000,
         };
         issuer
@@ -109,6 +116,15 @@ mod tests {
                 "extraInfo": {"userType": "member"}
             })
         );
+    }
+
+    #[test]
+    fn the_audience_stands_in_the_token_where_there_is_one() {
+        let pair = pair(SigningType::Ecdsa);
+        let aud = |audience: &[&str]| decoded(&issue_for(audience, &pair), 1)["aud"].clone();
+        assert_eq!(aud(&["orders"]), json!(["orders"]));
+        assert_eq!(aud(&["orders", "stock"]), json!(["orders", "stock"]));
+        assert_eq!(aud(&[]), Value::Null);
     }
 
     #[test]

@@ -151,6 +151,14 @@ impl Config {
                 _ => "--jwks-url: whoever is on the way can replace the keys, it is plain HTTP",
             });
         }
+        if matches!(self.key_source, SourceSettings::AuthServer(_))
+            && self.rules.admission.policy.audience.is_some()
+        {
+            warnings.push(
+                "--audience: the auth server's tokens carry an aud only where it was started with --audience \
+                 itself; without, they are all refused",
+            );
+        }
         if self.key_source.shows_password() {
             warnings.push("--auth-server: the registry's password travels there in plain HTTP");
         }

@@ -160,6 +160,7 @@ mod tests {
 
     fn token_of(pair: &SigningKeyPair) -> String {
         let issuer = TokenIssuer {
+            audience: Vec::new(),
             issuer: "auth".to_owned(),
             lifetime: 60,
         };

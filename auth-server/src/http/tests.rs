@@ -64,6 +64,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
             trusted_proxies: TrustedProxies::default(),
             issuer: TokenIssuer {
                 issuer: "auth".into(),
+                audience: Vec::new(),
                 lifetime: 60,
             },
             current: Arc::clone(&current),

@@ -306,6 +306,7 @@ pub(crate) mod tests {
             let too_long = lengths.partition_point(fits);
             let user = with_avatar(&piece.repeat(too_long - 1)).unwrap();
             let issuer = TokenIssuer {
+                audience: Vec::new(),
                 issuer: "x".repeat(MAX_CHARACTERS),
                 lifetime: u32::MAX,
             };

@@ -195,6 +195,15 @@ fn what_is_said_of_a_registry_has_to_fit_together() {
 }
 
 #[test]
+fn an_audience_that_the_auth_server_may_not_issue_is_warned_about() {
+    let said = with(&["--audience", "orders"]).unwrap().warnings();
+    assert!(
+        matches!(&said[..], [line] if line.starts_with("--audience: ") && line.contains("auth server")),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn what_is_allowed_against_the_rule_is_warned_about() {
     let config = with(&[
         "--allow-no-exp",

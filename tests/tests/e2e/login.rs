@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, credentials};
 use tests::client::{Request, reason, verdict};
 use tests::clock;
+use tests::echo_service::EchoService;
+use tests::sidecar::SidecarPlan;
 use tests::tables::{self, LoginRow, LoginTable, Verdicts};
 use tests::template;
 use tests::token_forge::{header_of, payload_of};
@@ -212,4 +214,29 @@ fn a_login_in_pieces_is_put_together() {
     client.send(b"Transfer-Encoding: chunked\r\n\r\n10\r\n{\"username\":\"a\",\r\n");
     client.send(b"10\r\n\"password\":\"pw\"}\r\n0\r\n\r\n");
     assert_eq!(client.answer("POST").status(), 200);
+}
+
+#[test]
+fn an_audience_limits_a_token_to_the_services_that_it_is_meant_for() {
+    let service = EchoService::start();
+    let auth_server = AuthServerPlan::new()
+        .flags(["--audience", "orders,stock"])
+        .start()
+        .ready();
+    let without = AuthServer::start();
+    for (issuer, audience, expected) in [
+        (&auth_server, "orders", "200"),
+        (&auth_server, "stock", "200"),
+        (&auth_server, "billing", "401 token_audience"),
+        (&without, "orders", "401 token_audience"),
+    ] {
+        let sidecar = SidecarPlan::new(&service, &issuer.url())
+            .flags(["--audience", audience])
+            .start()
+            .ready();
+        let answer = sidecar.bearing(&issuer.login()).get("/list");
+        assert_eq!(verdict(&answer), expected, "{audience}");
+        // Its own tokens are good there, whatever they are meant for.
+        assert_eq!(issuer.logged_in().get(USER_DETAILS).status(), 200);
+    }
 }
