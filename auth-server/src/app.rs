@@ -1,6 +1,6 @@
 //! `serve`: puts the parts together and runs them until a signal.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
 use crate::cli::ServeArgs;
-use crate::config::{Config, rotation};
+use crate::config::{Config, warnings};
 use crate::http::Routes;
 use crate::http::console::Console;
 use crate::http::interception::Interception;
@@ -49,8 +49,9 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         registrations: Arc::new(Registrations::new(config.signing_type == SigningType::Hmac)),
         metrics: Metrics::default(),
     };
-    warn_of_a_short_lead(args);
-    warn_of_open_connections(&config);
+    for warning in warnings(args, &config) {
+        warn!("{warning}");
+    }
     let health = Health::new();
     let store = config.store.open_for_serving()?;
     let public = listener::bind(args.listen)?;
@@ -73,7 +74,7 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     )?;
     upkeep.start().await?;
     follow_users(&config, &shared.metrics)?;
-    follow_certificate(&config, args.listen, &shared.metrics)?;
+    follow_certificate(&config, &shared.metrics)?;
     tokio::spawn(tell_of_hang_ups(hang_ups, followed(&config)));
     tokio::spawn(upkeep.run(config.store_reread));
     let lame_duck = Duration::from_secs(args.lame_duck.into());
@@ -115,36 +116,6 @@ async fn tell_of_hang_ups(mut hang_ups: HangUps, followed: Vec<&'static str>) {
     }
 }
 
-fn warn_of_a_short_lead(args: &ServeArgs) {
-    let lead = args.lead.rotation_lead;
-    let shortest = rotation::shortest_lead(args.store_reread);
-    if i64::from(lead) < shortest {
-        warn!(
-            "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
-             with --store-reread {} at least {shortest} seconds are needed",
-            args.store_reread
-        );
-    }
-}
-
-fn warn_of_open_connections(config: &Config) {
-    if config.store.is_in_clear() {
-        warn!(
-            "--store {}: the connection is not encrypted; its password and the private keys ({}) travel on it. \
-             rediss encrypts it",
-            config.store,
-            config.store.at_rest()
-        );
-    }
-    let registry = config
-        .registry
-        .as_ref()
-        .map(|registry| registry.settings.address());
-    if registry.is_some_and(|address| address.has_credentials() && !address.is_on_loopback()) {
-        warn!("--registry: the password travels there in plain HTTP");
-    }
-}
-
 fn registration(
     public: &TcpListener,
     config: &Config,
@@ -172,9 +143,6 @@ fn registration(
 fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
     let Some(users) = &config.users else {
         metrics.builtin_users();
-        warn!(
-            "--users builtin: any name with any password logs in as the same user; not for production"
-        );
         return Ok(());
     };
     let reload = UsersReload::new(Arc::clone(users), metrics.clone());
@@ -183,18 +151,8 @@ fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
     Ok(())
 }
 
-fn follow_certificate(
-    config: &Config,
-    listen: SocketAddr,
-    metrics: &Metrics,
-) -> Result<(), Failure> {
+fn follow_certificate(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
     let Some(certificate) = &config.certificate else {
-        if !listen.ip().is_loopback() {
-            warn!(
-                "--listen {listen} without --tls-cert: passwords and application secrets travel \
-                 unencrypted unless something in front of this server sees to it"
-            );
-        }
         return Ok(());
     };
     let metrics = metrics.clone();

@@ -2,6 +2,7 @@
 
 pub(crate) mod rotation;
 mod store;
+mod warnings;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use process::exit::Failure;
 use process::tls::ServerCertificate;
 
 pub(crate) use self::store::store_location;
-use crate::cli::ServeArgs;
+pub(crate) use self::warnings::warnings;
+use crate::cli::{ConsoleSwitch, ServeArgs};
 use crate::http::client_address::TrustedProxies;
 use crate::http::jwks;
 use crate::http::static_files::StaticFiles;

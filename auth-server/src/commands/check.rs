@@ -1,12 +1,13 @@
 //! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
 //! `serve` would start.
 
+use process::clock::unix_now;
 use process::exit::Failure;
 use toml::Table;
 
 use super::print;
 use crate::cli::ServeArgs;
-use crate::config::Config;
+use crate::config::{Config, warnings};
 use crate::registry;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -14,7 +15,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let settings = effective(args, &config).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
-    print(settings.to_string().trim_end())
+    let warnings: String = warnings(args, &config)
+        .into_iter()
+        .chain(expired_certificate(&config))
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
+    print((warnings + &settings.to_string()).trim_end())
+}
+
+/// `serve` is told by what follows the files.
+fn expired_certificate(config: &Config) -> Option<String> {
+    let certificate = config.certificate.as_ref()?;
+    certificate.second_thought(unix_now())
 }
 
 /// One key per setting, under the name of its flag.

@@ -40,6 +40,45 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
 }
 
 #[test]
+fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
+    let check = |flags: &[&str]| run(Program::AuthServer, &[&["check"], flags].concat()).stdout;
+    let warned = |text: &str| {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# warning: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let flags = [
+        "--listen=0.0.0.0:0",
+        "--rotation-lead=1",
+        "--registry=nacos://me:hush@10.0.0.9",
+        "--advertise=10.0.0.5:9000",
+        "--store=redis://10.255.255.1",
+    ];
+    let warnings = warned(&check(&flags));
+    let about = [
+        "--rotation-lead",
+        "--store",
+        "--registry",
+        "--users builtin",
+        "--listen",
+    ];
+    assert_eq!(warnings.len(), about.len(), "{warnings:#?}");
+    for (warning, about) in warnings.iter().zip(about) {
+        assert!(warning.starts_with(about), "{warning}");
+        assert!(!warning.contains("hush"), "{warning}");
+    }
+
+    let flags = ["--listen=0.0.0.0:0", "--rotation-lead=1"];
+    let warnings = warned(&check(&flags));
+    let server = AuthServerPlan::new().flags(["--rotation-lead=1"]).start();
+    for warning in warnings.iter().filter(|line| !line.starts_with("--listen")) {
+        let log = server.process().stderr();
+        assert!(log.contains(warning.as_str()), "{warning}\n{log}");
+    }
+}
+
+#[test]
 fn what_check_prints_is_a_configuration_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("postern.toml");

@@ -118,10 +118,16 @@ impl ServerCertificate {
         Ok(true)
     }
 
-    /// The file of the chain.
+    /// What deserves one, at `now` in seconds since 1970: who has read the file accepts what has expired,
+    /// its clients do not.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.cert
+    pub fn second_thought(&self, now: i64) -> Option<String> {
+        (self.not_after() < now).then(|| {
+            format!(
+                "{}: the certificate has expired: clients refuse it",
+                self.cert.display()
+            )
+        })
     }
 }
 

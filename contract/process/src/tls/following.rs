@@ -28,11 +28,8 @@ pub fn follow(
     tell: impl Fn(Seen) + Send + 'static,
 ) -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut looks = Looks::begin()?;
-    if certificate.not_after() < unix_now() {
-        warn!(
-            "{}: the certificate has expired: clients refuse it",
-            certificate.path().display()
-        );
+    if let Some(warning) = certificate.second_thought(unix_now()) {
+        warn!("{warning}");
     }
     Ok(async move {
         let mut failures = Failures::default();

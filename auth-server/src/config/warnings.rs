@@ -1,0 +1,64 @@
+//! What works but deserves a second thought: `serve` logs it, `check` prints it.
+
+use super::{Config, rotation};
+use crate::cli::ServeArgs;
+
+/// One line each, of one configuration.
+pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
+    [
+        short_lead(args),
+        open_store(config),
+        open_registry(config),
+        builtin_users(config),
+        open_port(args, config),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn short_lead(args: &ServeArgs) -> Option<String> {
+    let lead = args.lead.rotation_lead;
+    let shortest = rotation::shortest_lead(args.store_reread);
+    (i64::from(lead) < shortest).then(|| {
+        format!(
+            "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
+             with --store-reread {} at least {shortest} seconds are needed",
+            args.store_reread
+        )
+    })
+}
+
+fn open_store(config: &Config) -> Option<String> {
+    config.store.is_in_clear().then(|| {
+        format!(
+            "--store {}: the connection is not encrypted; its password and the private keys ({}) travel on it. \
+             rediss encrypts it",
+            config.store,
+            config.store.at_rest()
+        )
+    })
+}
+
+fn open_registry(config: &Config) -> Option<String> {
+    let address = config.registry.as_ref()?.settings.address();
+    (address.has_credentials() && !address.is_on_loopback())
+        .then(|| "--registry: the password travels there in plain HTTP".to_owned())
+}
+
+fn builtin_users(config: &Config) -> Option<String> {
+    config.users.is_none().then(|| {
+        "--users builtin: any name with any password logs in as the same user; not for production"
+            .to_owned()
+    })
+}
+
+fn open_port(args: &ServeArgs, config: &Config) -> Option<String> {
+    (config.certificate.is_none() && !args.listen.ip().is_loopback()).then(|| {
+        format!(
+            "--listen {} without --tls-cert: passwords and application secrets travel \
+             unencrypted unless something in front of this server sees to it",
+            args.listen
+        )
+    })
+}
