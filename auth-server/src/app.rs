@@ -19,7 +19,6 @@ use crate::attempts::AddressLimit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http::Routes;
-use crate::http::console::Console;
 use crate::http::interception::Interception;
 use crate::http::jwks::Jwks;
 use crate::http::login::Login;
@@ -302,11 +301,7 @@ fn routes(config: Config, shared: Shared, reports: Reports) -> Routes {
             trusted_proxies: config.trusted_proxies,
             metrics,
         },
-        static_files: StaticFiles::new(
-            &config.context_path,
-            config.static_root,
-            Console::new(&config.context_path, &config.console_targets),
-        ),
+        static_files: StaticFiles::new(&config.context_path, config.static_root, config.console),
         context_path: config.context_path,
     }
 }

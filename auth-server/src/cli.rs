@@ -9,7 +9,7 @@ pub(crate) mod user;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use contract::cors::Origin;
 use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
@@ -206,6 +206,16 @@ pub(crate) struct ServeArgs {
     )]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
+    /// Whether there is a console at /static/, for trying things out in a browser
+    #[arg(
+        long,
+        env = "POSTERN_CONSOLE",
+        value_name = "WHETHER",
+        value_enum,
+        default_value_t
+    )]
+    #[serde(serialize_with = "word")]
+    pub(crate) console: ConsoleSwitch,
     /// Origin of a sidecar that the console at /static/ may call, as in https://orders.example;
     /// repeatable. That sidecar needs this server's origin as its --cors-origin
     #[arg(
@@ -232,6 +242,14 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) logs: LogArgs,
+}
+
+/// `--console`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConsoleSwitch {
+    #[default]
+    On,
+    Off,
 }
 
 #[derive(Debug, Args, Serialize)]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cors::{AllowedOrigins, Origin};
+use contract::cors::AllowedOrigins;
 use contract::interceptor::Interceptor;
 use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
@@ -22,6 +22,7 @@ pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
 use crate::cli::{ConsoleSwitch, ServeArgs};
 use crate::http::client_address::TrustedProxies;
+use crate::http::console::Console;
 use crate::http::jwks;
 use crate::http::static_files::StaticFiles;
 use crate::keys::rotation::RotationPolicy;
@@ -66,7 +67,7 @@ pub(crate) struct Config {
     /// `None`: this server is registered nowhere.
     pub(crate) registry: Option<RegistryConfig>,
     pub(crate) allowed_origins: AllowedOrigins,
-    pub(crate) console_targets: Vec<Origin>,
+    pub(crate) console: Option<Console>,
     pub(crate) request_ids: bool,
     pub(crate) access_log: AccessLog,
 }
@@ -85,7 +86,7 @@ impl Config {
             )
             .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone())),
             allowed_origins: AllowedOrigins::new(args.cors_origin.clone()),
-            console_targets: args.console_target.clone(),
+            console: console(args)?,
             request_ids: args.request_id,
             access_log: args.access_log,
             context_path,
@@ -97,10 +98,10 @@ impl Config {
             signing_type: args.signing.signing_type,
             issuer: TokenIssuer {
                 issuer: args.issuer.clone(),
+                audience: args.audience.clone(),
                 lifetime: args.token_lifetime,
             },
             policy: verification_policy(&args.issuer, args.leeway),
-                audience: args.audience.clone(),
             oauth_response: args.oauth_response,
             static_root: static_root(args)?,
             request_timeout: seconds(args.request_timeout),
@@ -149,6 +150,16 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
     StaticFiles::root(directory)
         .map(Some)
         .map_err(|error| Failure::Config(format!("--static-dir {}: {error}", directory.display())))
+}
+
+fn console(args: &ServeArgs) -> Result<Option<Console>, Failure> {
+    match args.console {
+        ConsoleSwitch::On => Ok(Some(Console::new(&args.context_path, &args.console_target))),
+        ConsoleSwitch::Off if args.console_target.is_empty() => Ok(None),
+        ConsoleSwitch::Off => Err(Failure::Config(
+            "--console-target: there is no console with --console off".to_owned(),
+        )),
+    }
 }
 
 fn seconds(seconds: u32) -> Duration {
@@ -225,6 +236,10 @@ mod tests {
             (["--registry", "nacos://me@a"], "--registry: a user needs"),
             (["--registry", "nacos://10.0.0.9"], "--advertise: needed"),
             (["--advertise", "0.0.0.0:9000"], "--advertise: "),
+            (
+                ["--console=off", "--console-target=https://a"],
+                "--console-target: ",
+            ),
         ] {
             let failure = config(&flags).err().unwrap();
             assert_eq!(failure.code(), 78);

@@ -27,14 +27,14 @@ const INDEX: &str = "index.html";
 #[derive(Debug, Clone)]
 pub(crate) struct StaticFiles {
     context: String,
-    /// With every symbolic link resolved; `None` serves the console only.
+    /// With every symbolic link resolved; `None` where no files are served.
     root: Option<PathBuf>,
     /// Where the configured files have none of their own.
-    console: Console,
+    console: Option<Console>,
 }
 
 impl StaticFiles {
-    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>, console: Console) -> Self {
+    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>, console: Option<Console>) -> Self {
         Self {
             context: context.as_str().to_owned(),
             root,
@@ -97,7 +97,8 @@ pub(crate) async fn static_file(
     match files.find(relative).await {
         Some(file) => send(&file, request).await,
         None => {
-            let built_in = files.console.file(relative);
+            let console = files.console.as_ref();
+            let built_in = console.and_then(|console| console.file(relative));
             built_in.unwrap_or_else(|| answer::rejection(Rejection::NotFound))
         }
     }
@@ -147,7 +148,7 @@ mod tests {
         let root = StaticFiles::root(directory.path()).unwrap();
         let files = {
             let context = "/auth".parse().unwrap();
-            StaticFiles::new(&context, Some(root), Console::new(&context, &[]))
+            StaticFiles::new(&context, Some(root), None)
         };
         for (path, found) in [
             ("/static/a.css", true),

@@ -82,7 +82,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
             trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
         },
-        static_files: StaticFiles::new(&context, None, Console::new(&context, &[])),
+        static_files: StaticFiles::new(&context, None, Some(Console::new(&context, &[]))),
         context_path: context,
     }
 }
