@@ -34,7 +34,11 @@ pub(crate) struct StaticFiles {
 }
 
 impl StaticFiles {
-    pub(crate) fn new(context: &ContextPath, root: Option<PathBuf>, console: Option<Console>) -> Self {
+    pub(crate) fn new(
+        context: &ContextPath,
+        root: Option<PathBuf>,
+        console: Option<Console>,
+    ) -> Self {
         Self {
             context: context.as_str().to_owned(),
             root,
@@ -62,6 +66,11 @@ impl StaticFiles {
         if relative.split('/').any(|segment| segment.starts_with('.')) {
             return None;
         }
+        let tree = TREES
+            .iter()
+            .find(|tree| relative.split('/').next() == Some(tree))?;
+        // A tree itself may be a link, to the release of the day: it is the operator's to lead elsewhere.
+        let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
         let index = if relative.ends_with('/') { INDEX } else { "" };
         // Resolved first and compared then: a link inside may lead outside.
         let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
@@ -70,8 +79,7 @@ impl StaticFiles {
         let is_file = tokio::fs::metadata(&file)
             .await
             .is_ok_and(|metadata| metadata.is_file());
-        let is_inside = TREES.iter().any(|tree| file.starts_with(root.join(tree)));
-        (is_file && is_inside).then_some(file)
+        (is_file && file.starts_with(tree)).then_some(file)
     }
 }
 
@@ -167,6 +175,30 @@ mod tests {
         ] {
             assert_eq!(files.find(path).await.is_some(), found, "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_tree_that_is_a_link_is_served_wherever_it_leads_to_at_the_moment() {
+        let releases = directory();
+        let one = releases.path().join("static");
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("static");
+        symlink(&one, &link).unwrap();
+        let root = StaticFiles::root(directory.path()).unwrap();
+        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root), None);
+        for (path, found) in [
+            ("/static/a.css", true),
+            ("/static/inside.css", true),
+            ("/static/sub/", true),
+            ("/static/escape", false),
+            ("/static/.hidden", false),
+        ] {
+            assert_eq!(files.find(path).await.is_some(), found, "{path}");
+        }
+        fs::remove_file(&link).unwrap();
+        symlink(one.join("sub"), &link).unwrap();
+        assert!(files.find("/static/index.html").await.is_some());
+        assert!(files.find("/static/a.css").await.is_none());
     }
 
     #[test]
