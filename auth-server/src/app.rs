@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
+use crate::background::{Background, Ends, background};
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http::Routes;
@@ -25,6 +26,7 @@ use crate::http::login::Login;
 use crate::http::reports::Reports;
 use crate::http::secret_key::SecretKey;
 use crate::http::static_files::StaticFiles;
+use crate::keys::store::KeyStore;
 use crate::keys::upkeep::{Shared, Upkeep};
 use crate::metrics::Metrics;
 use crate::registry::registration::Registration;
@@ -36,13 +38,25 @@ use crate::users::reload::UsersReload;
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What stops a start; nothing does once the server listens.
+/// What stops a start. Once the server listens only a fault of its own does: work that goes on in the
+/// background and has ended.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     // First of all, because until then SIGHUP ends the process.
     let hang_ups = HangUps::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
+    let store = config.store.open_for_serving()?;
+    serve_with(args, config, store, hang_ups).await
+}
+
+async fn serve_with(
+    args: &ServeArgs,
+    config: Config,
+    store: Arc<dyn KeyStore>,
+    hang_ups: HangUps,
+) -> Result<(), Failure> {
     // Before anybody can learn the addresses: who does may end the process the next moment.
     let terminations = Terminations::install().map_err(no_signals)?;
+    let (background, ends) = background();
     let shared = Shared {
         current: Arc::default(),
         registrations: Arc::new(Registrations::new(config.signing_type == SigningType::Hmac)),
@@ -52,7 +66,6 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         warn!("{warning}");
     }
     let health = Health::new();
-    let store = config.store.open_for_serving()?;
     let public = listener::bind(args.listen)?;
     let admin = listener::bind(args.admin_listen)?;
 
@@ -70,25 +83,28 @@ pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
         &health,
         metrics_registry(&config, &shared.metrics),
         &stop,
+        &background,
     )?;
     upkeep.start().await?;
-    follow_users(&config, &shared.metrics)?;
-    follow_certificate(&config, &shared.metrics)?;
-    tokio::spawn(tell_of_hang_ups(hang_ups, followed(&config)));
-    tokio::spawn(upkeep.run(config.store_reread));
+    follow_users(&config, &shared.metrics, &background)?;
+    follow_certificate(&config, &shared.metrics, &background)?;
+    let hang_ups = tell_of_hang_ups(hang_ups, followed(&config));
+    background.forever("listening for SIGHUP", hang_ups);
+    background.forever("the upkeep of the keys", upkeep.run(config.store_reread));
     let lame_duck = Duration::from_secs(args.lame_duck.into());
     let end = end_of_service(
         terminations,
-        registration(&public, &config, &shared)?,
+        ends,
+        registration(&public, &config, &shared, &background)?,
         health.condition("serving", "starting"),
         lame_duck,
     );
-    serve_public(public, config, shared, &health, end).await?;
+    let outcome = serve_public(public, config, shared, &health, end).await;
 
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!("stopped");
-    Ok(())
+    outcome
 }
 
 fn no_signals(error: std::io::Error) -> Failure {
@@ -119,6 +135,7 @@ fn registration(
     public: &TcpListener,
     config: &Config,
     shared: &Shared,
+    background: &Background,
 ) -> Result<Registration, Failure> {
     let Some(registry) = &config.registry else {
         return Ok(Registration::none());
@@ -136,21 +153,30 @@ fn registration(
         own,
         current,
         metrics,
+        background,
     ))
 }
 
-fn follow_users(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
+fn follow_users(
+    config: &Config,
+    metrics: &Metrics,
+    background: &Background,
+) -> Result<(), Failure> {
     let Some(users) = &config.users else {
         metrics.builtin_users();
         return Ok(());
     };
     let reload = UsersReload::new(Arc::clone(users), metrics.clone());
     let following = reload.watch().map_err(no_signals)?;
-    tokio::spawn(following);
+    background.forever("following the users file", following);
     Ok(())
 }
 
-fn follow_certificate(config: &Config, metrics: &Metrics) -> Result<(), Failure> {
+fn follow_certificate(
+    config: &Config,
+    metrics: &Metrics,
+    background: &Background,
+) -> Result<(), Failure> {
     let Some(certificate) = &config.certificate else {
         return Ok(());
     };
@@ -160,7 +186,10 @@ fn follow_certificate(config: &Config, metrics: &Metrics) -> Result<(), Failure>
     let following = tls::follow(Arc::clone(certificate), move |seen| {
         metrics.tls_certificate(shown.not_after(), Some(seen));
     });
-    tokio::spawn(following.map_err(no_signals)?);
+    background.forever(
+        "following the TLS certificate",
+        following.map_err(no_signals)?,
+    );
     Ok(())
 }
 
@@ -185,6 +214,7 @@ fn serve_admin(
     health: &Health,
     metrics: Registry,
     stop: &watch::Sender<()>,
+    background: &Background,
 ) -> Result<tokio::task::JoinHandle<()>, Failure> {
     listener::announce("admin listening on ", &listener)?;
     let mut stopped = stop.subscribe();
@@ -198,28 +228,34 @@ fn serve_admin(
         Router::new(),
         stopped,
     );
-    Ok(tokio::spawn(async move {
-        if let Err(error) = serving.await {
-            error!(%error, "the admin port is not served");
-        }
+    Ok(background.until_told("serving the admin port", async {
+        serving.await.map_err(|error| error.to_string())
     }))
 }
 
 /// Resolves when no more connections are to be accepted: off the registry's list first, so that nobody
 /// new is sent here, then a while in which whoever routes here notices that this server is not ready any
-/// more. Nobody routes to what is run at a terminal, and a second signal means now.
+/// more. Nobody routes to what is run at a terminal, and a second signal means now. With work in the
+/// background that has ended this server goes the same way, so that no request fails for it.
 async fn end_of_service(
     mut terminations: Terminations,
+    mut ends: Ends,
     registration: Registration,
     serving: Condition,
     lame_duck: Duration,
-) {
+) -> Result<(), Failure> {
     serving.met();
-    let first = terminations.next().await;
+    let (reason, gradually) = tokio::select! {
+        signal = terminations.next() => (Ok(()), signal == Termination::Requested),
+        failure = ends.next() => (Err(failure), true),
+    };
+    if let Err(failure) = &reason {
+        error!(%failure, "this server stops, to be started again");
+    }
     let gradual = async {
         registration.end().await;
         serving.unmet("stopping");
-        if first == Termination::Requested {
+        if gradually {
             tokio::time::sleep(lame_duck).await;
         }
     };
@@ -228,6 +264,7 @@ async fn end_of_service(
         _ = terminations.next() => {}
     }
     serving.unmet("stopping");
+    reason
 }
 
 async fn serve_public(
@@ -235,7 +272,7 @@ async fn serve_public(
     config: Config,
     shared: Shared,
     health: &Health,
-    end: impl Future<Output = ()>,
+    end: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let limit = ConnectionLimit::new(config.max_connections);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
@@ -250,8 +287,7 @@ async fn serve_public(
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
-    server::serve(listener, served, &limit, end).await;
-    Ok(())
+    server::serve(listener, served, &limit, end).await
 }
 
 fn reports(config: &Config, shared: &Shared) -> Reports {
@@ -305,3 +341,6 @@ fn routes(config: Config, shared: Shared, reports: Reports) -> Routes {
         context_path: config.context_path,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ mod app;
 mod applications;
 mod attempts;
 mod audit;
+mod background;
 mod cli;
 mod commands;
 mod config;

@@ -36,13 +36,13 @@ pub(crate) struct Served {
     pub(crate) request_timeout: Duration,
 }
 
-/// Serves until `shutdown` resolves, then finishes what is in flight.
-pub(crate) async fn serve(
+/// Serves until `shutdown` resolves, then finishes what is in flight. Why it resolved is for the caller.
+pub(crate) async fn serve<T>(
     listener: TcpListener,
     served: Served,
     limit: &ConnectionLimit,
-    shutdown: impl Future<Output = ()>,
-) {
+    shutdown: impl Future<Output = T>,
+) -> T {
     let (stop, stopped) = watch::channel(());
     let serving = Serving {
         router: served.router,
@@ -52,9 +52,9 @@ pub(crate) async fn serve(
         stop: stopped,
     };
     tokio::pin!(shutdown);
-    loop {
+    let reason = loop {
         tokio::select! {
-            () = &mut shutdown => break,
+            reason = &mut shutdown => break reason,
             (stream, peer, place) = accept(&listener, limit) => {
                 let serving = serving.clone();
                 tokio::spawn(async move {
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
                 });
             }
         }
-    }
+    };
     drop((listener, serving));
     stop.send_replace(());
     // Each connection holds a receiver to its end.
@@ -73,6 +73,7 @@ pub(crate) async fn serve(
     {
         warn!("connections that did not finish in time are cut off");
     }
+    reason
 }
 
 /// The next connection, once there is a place for it.

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::audit;
+use crate::background::Background;
 use crate::keys::current::CurrentKey;
 use crate::metrics::Metrics;
 
@@ -48,6 +49,7 @@ impl Registration {
         own: Instance,
         current: Arc<CurrentKey>,
         metrics: Metrics,
+        background: &Background,
     ) -> Self {
         let (stop, stopped) = oneshot::channel();
         let worker = Worker {
@@ -59,7 +61,10 @@ impl Registration {
                 listed: None,
             },
         };
-        let task = tokio::spawn(worker.run(stopped));
+        let task = background.until_told("the registration", async {
+            worker.run(stopped).await;
+            Ok(())
+        });
         Self(Some(Running { stop, task }))
     }
 

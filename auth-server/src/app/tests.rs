@@ -1,0 +1,86 @@
+//! A whole server in this process, on a store that no real one can be made to be.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use clap::Parser;
+
+use super::*;
+use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{AppId, Applications};
+use crate::cli::{Cli, Command};
+use crate::keys::StoredKeys;
+use crate::keys::store::{Entry, StoreError};
+
+/// Takes whatever key it is given, and panics at the second look into it, as a library may.
+#[derive(Debug, Default)]
+struct PanickingStore {
+    was_read: AtomicBool,
+}
+
+#[async_trait]
+impl KeyStore for PanickingStore {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
+        Ok(StoredKeys::default())
+    }
+
+    async fn compare_and_swap(
+        &self,
+        _: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        Ok(new.clone())
+    }
+
+    async fn applications(&self) -> Result<Applications, StoreError> {
+        assert!(
+            !self.was_read.swap(true, Ordering::Relaxed),
+            "an index is out of bounds"
+        );
+        Ok(Applications::default())
+    }
+
+    async fn swap_application(
+        &self,
+        _: &AppId,
+        _: Option<&SecretHashes>,
+        _: &SecretHashes,
+        _: Option<(&AppId, &SecretHashes)>,
+    ) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    fn whereabouts(&self, entry: Entry) -> String {
+        format!("{entry:?}")
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
+    let flags = [
+        "auth-server",
+        "serve",
+        "--listen=127.0.0.1:0",
+        "--admin-listen=127.0.0.1:0",
+        "--store-reread=1",
+        "--lame-duck=0",
+    ];
+    let Command::Serve(args) = Cli::try_parse_from(flags).unwrap().command else {
+        unreachable!("serve was asked for")
+    };
+    let config = Config::from_args(&args).unwrap();
+    let hang_ups = HangUps::install().unwrap();
+    let store = Arc::<PanickingStore>::default();
+    let serving = serve_with(&args, config, store, hang_ups);
+    let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
+
+    let failure = outcome.unwrap().unwrap_err();
+    assert_eq!(failure.code(), 70);
+    let line = failure.to_string();
+    assert!(
+        line.starts_with("the upkeep of the keys has ended: ") && line.contains("out of bounds"),
+        "{line}"
+    );
+}
