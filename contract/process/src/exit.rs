@@ -3,6 +3,12 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// Longer than a reader of standard error takes who reads at all.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a program ends early. The text is one line for the operator and holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,14 +46,23 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // A closed standard error must not turn the exit code into a panic's.
-            let _ = writeln!(
-                std::io::stderr(),
-                "error: {}",
-                one_line(&failure.to_string())
-            );
+            tell(format!("error: {}", one_line(&failure.to_string())));
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// On a thread that is not waited for for ever: where nobody reads standard error, a program that cannot go
+/// on still has to end.
+fn tell(line: String) {
+    let (done, told) = channel();
+    let telling = thread::Builder::new().spawn(move || {
+        // A closed standard error must not turn the exit code into a panic's.
+        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = done.send(());
+    });
+    if telling.is_ok() {
+        let _ = told.recv_timeout(PATIENCE);
     }
 }
 

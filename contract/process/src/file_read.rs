@@ -29,8 +29,8 @@ const TO_GIVE_UP: Duration = Duration::from_millis(100);
 /// What is no regular file has no length: so much is reserved for it.
 const UNKNOWN_LENGTH: u64 = 64 * 1024;
 
-/// Every path that was looked at, and the thread that got no further with it. A path has one such
-/// thread at most: a share that hangs does not collect them.
+/// Every path that was looked at, and the thread that got no further with it. While one does not, no other
+/// is begun: a share that hangs does not collect them.
 static LOOKED_AT: Mutex<BTreeMap<PathBuf, Option<JoinHandle<()>>>> = Mutex::new(BTreeMap::new());
 
 /// Why nothing was read. The text does not name the file.
@@ -126,7 +126,7 @@ fn in_time<T: Send + 'static>(
     match outcome.recv_timeout(patience + TO_GIVE_UP) {
         Ok(outcome) => outcome,
         Err(RecvTimeoutError::Timeout) => {
-            note(path, Some(thread));
+            leave_behind(path, thread);
             Err(Unread::Late)
         }
         Err(RecvTimeoutError::Disconnected) => {
@@ -136,20 +136,24 @@ fn in_time<T: Send + 'static>(
 }
 
 fn patience_for(path: &Path) -> Result<Duration, Unread> {
-    let former = note(path, None);
-    match former {
-        None => Ok(PATIENCE_AT_FIRST),
-        Some(Some(thread)) if !thread.is_finished() => {
-            note(path, Some(thread));
-            Err(Unread::Late)
+    let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    match looked_at.get(path) {
+        None => {
+            looked_at.insert(path.to_owned(), None);
+            Ok(PATIENCE_AT_FIRST)
         }
+        Some(Some(thread)) if !thread.is_finished() => Err(Unread::Late),
         Some(_) => Ok(PATIENCE),
     }
 }
 
-fn note(path: &Path, hangs: Option<JoinHandle<()>>) -> Option<Option<JoinHandle<()>>> {
+fn leave_behind(path: &Path, thread: JoinHandle<()>) {
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
-    looked_at.insert(path.to_owned(), hangs)
+    let hangs = looked_at.entry(path.to_owned()).or_default();
+    // Where two looks began before either was given up, one of them is enough to wait for.
+    if hangs.as_ref().is_none_or(JoinHandle::is_finished) {
+        *hangs = Some(thread);
+    }
 }
 
 fn read_until(deadline: Instant, path: &Path, max_bytes: u64) -> Result<FileContent, Unread> {

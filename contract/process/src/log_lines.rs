@@ -106,11 +106,11 @@ impl Shared {
             std::mem::swap(&mut waiting.bytes, &mut going_out);
             let lost = take(&mut waiting.lost);
             drop(waiting);
-            self.taken.notify_all();
             if lost > 0 {
-                // A line like all others: the first one where there is room again.
+                // A line like all others, and the first one: nobody was told yet that there is room again.
                 warn!(lines = lost, "log lines were dropped: nobody read them");
             }
+            self.taken.notify_all();
             // Nobody is left to be told that there is nobody to tell.
             let _ = out.write_all(&going_out).and_then(|()| out.flush());
             going_out.clear();

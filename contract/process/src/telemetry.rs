@@ -3,6 +3,7 @@
 //! Standard output stays free for what a command was asked to print.
 
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
 use std::sync::LazyLock;
 
 use prometheus_client::metrics::counter::Counter;
@@ -94,7 +95,20 @@ pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
             .try_init(),
     };
     installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
+    std::panic::set_hook(Box::new(tell_of_panic));
     Ok(end)
+}
+
+/// As a log line: the standard library's own way to standard error waits where nobody reads it, and would
+/// keep the thread.
+fn tell_of_panic(panic: &PanicHookInfo<'_>) {
+    let cause = panic.payload_as_str().unwrap_or_default();
+    let at = panic.location().map(ToString::to_string);
+    tracing::error!(
+        at,
+        cause,
+        "a panic, which is a defect of this program: please report it"
+    );
 }
 
 /// Whether [`init`] could read the directives.
