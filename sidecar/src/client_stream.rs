@@ -19,7 +19,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use contract::rejection::Rejection;
-use memchr::memchr;
 use pingora::protocols::{ALPN, Shutdown, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -124,18 +123,13 @@ impl ClientStream {
         if self.handled.swap(false, Ordering::Relaxed) {
             self.head = self.head.next();
         }
-        if self.head.is_too_large() || self.head.is_to_be_mended() {
-            return self.give_up(Some(self.head.why_refused()));
+        if self.head.is_too_large() {
+            return self.give_up(Some(Rejection::RequestHeaderTooLarge));
         }
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
-            if self.head.is_to_be_mended() {
-                // Enough for Pingora to know that somebody spoke, and no whole line.
-                let part = memchr(b'\n', received).unwrap_or_default().max(1);
-                buffer.set_filled(before + part);
-            }
             return Poll::Ready(read);
         }
         let rejection = ready!(self.head.poll_overdue(cx));

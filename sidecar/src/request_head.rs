@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use contract::rejection::Rejection;
-use memchr::{memchr, memchr_iter};
+use memchr::memchr_iter;
 use tokio::time::{Sleep, sleep};
 
 /// Several times what browsers and common servers allow.
@@ -26,7 +26,6 @@ pub(crate) struct ArrivingHead {
     lines: usize,
     /// Whether more than empty lines came, which may precede a request (RFC 9112 §2.2).
     begun: bool,
-    request_line: RequestLine,
     /// Set only while there is something to wait for: most heads arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -40,7 +39,6 @@ impl ArrivingHead {
             bytes: 0,
             lines: 0,
             begun: false,
-            request_line: RequestLine::default(),
             timer: None,
         }
     }
@@ -61,21 +59,7 @@ impl ArrivingHead {
         }
         self.bytes += bytes.len();
         self.lines += memchr_iter(b'\n', bytes).count();
-        let begins = |byte: &u8| !matches!(byte, b'\r' | b'\n');
-        let at = if self.begun {
-            Some(0)
-        } else {
-            bytes.iter().position(begins)
-        };
-        if let Some(rest) = at.and_then(|at| bytes.get(at..)) {
-            self.begun = true;
-            self.request_line.received(rest);
-        }
-    }
-
-    /// Whether its first line is one that Pingora would make another one of.
-    pub(crate) const fn is_to_be_mended(&self) -> bool {
-        self.request_line.is_to_be_mended
+        self.begun = self.begun || bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n'));
     }
 
     /// Whether it is past its size. Exact as long as more of it is asked for.
@@ -101,35 +85,6 @@ impl ArrivingHead {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(self.begun.then_some(Rejection::RequestTimeout))
-    }
-}
-
-/// The line with method, target and version. Pingora takes one that no parser can read, writes blanks and
-/// control bytes of its target as `%20` and the like, and reads it again: a service would get a target that
-/// nobody sent, where another proxy sees the end of it.
-#[derive(Debug, Default)]
-struct RequestLine {
-    /// Blanks and control bytes.
-    gaps: usize,
-    ends_with_cr: bool,
-    ended: bool,
-    is_to_be_mended: bool,
-}
-
-impl RequestLine {
-    fn received(&mut self, bytes: &[u8]) {
-        if self.ended {
-            return;
-        }
-        let end = memchr(b'\n', bytes);
-        let line = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-        let is_gap = |byte: &&u8| **byte <= b' ' || **byte == 0x7f;
-        self.gaps += line.iter().filter(is_gap).count();
-        if let Some(last) = line.last() {
-            self.ends_with_cr = *last == b'\r';
-        }
-        self.ended = end.is_some();
-        self.is_to_be_mended = self.ended && self.gaps > 2 + usize::from(self.ends_with_cr);
     }
 }
 
@@ -183,34 +138,6 @@ mod tests {
         assert!(!is_overdue_at_once(&mut head).await && head.timer.is_some());
         head.received(b"E");
         assert!(head.timer.is_some());
-    }
-
-    #[test]
-    fn a_first_line_with_more_than_two_blanks_is_not_mended() {
-        for (line, mended) in [
-            ("GET /a HTTP/1.1\r\nHost: a b c\r\n", false),
-            ("GET /a HTTP/1.1\nA: b c d\n", false),
-            ("\r\n\r\nGET /a HTTP/1.1\r\n", false),
-            ("GET /\u{e4}<\">%20 HTTP/1.1\r\n", false),
-            ("GET /a b HTTP/1.1", false),
-            ("GET /a b HTTP/1.1\r\n", true),
-            ("GET /a b HTTP/1.1\n", true),
-            ("\r\nGET /a b HTTP/1.1\r\n", true),
-            ("GET  /a HTTP/1.1\r\n", true),
-            ("GET /a HTTP/1.1 \r\n", true),
-            ("GET /a\tb HTTP/1.1\r\n", true),
-            ("GET /a\rb HTTP/1.1\r\n", true),
-            ("GET /a\0b HTTP/1.1\r\n", true),
-            ("GET /a\x7fb HTTP/1.1\r\n", true),
-        ] {
-            for piece in [1, 2, 5, 1000] {
-                let mut head = ArrivingHead::first(LONG);
-                for bytes in line.as_bytes().chunks(piece) {
-                    head.received(bytes);
-                }
-                assert_eq!(head.is_to_be_mended(), mended, "{line:?} {piece}");
-            }
-        }
     }
 
     #[test]
