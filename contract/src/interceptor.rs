@@ -105,16 +105,12 @@ impl Interceptor {
         &self.sources
     }
 
-    /// The token of a request that may open a WebSocket, from the first place that has one. One that is
-    /// there but bad is never passed over.
+    /// The token, from the first place that has one; among them the protocols of a WebSocket, where the
+    /// request `opens_websocket`. One that is there but bad is never passed over.
     ///
     /// # Errors
     /// What is wrong with the form of the field that holds it.
-    pub fn token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<Bearer<'a>>, Rejection> {
-        self.token_of(headers, true)
-    }
-
-    fn token_of<'a>(
+    pub fn token<'a>(
         &self,
         headers: &'a HeaderMap,
         opens_websocket: bool,
@@ -182,7 +178,7 @@ impl Interceptor {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(Judgement::Pass);
         }
-        let token = self.token_of(headers, opens_websocket);
+        let token = self.token(headers, opens_websocket);
         if token == Ok(None)
             && let Some(pattern) = relative
                 .filter(|_| !is_user_details)

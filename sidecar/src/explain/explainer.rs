@@ -21,6 +21,7 @@ use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop};
 use crate::admission::{Admission, Forward};
 use crate::arrival;
+use crate::conversation::Conversation;
 use crate::fault;
 use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
@@ -87,7 +88,10 @@ impl Explainer {
             rules.admit_observed(head, usable, at, explanation)
         });
         let request = session.req_header();
-        let token = rules.admission.interceptor.token(&request.headers);
+        let asked_for = Conversation::asked_for(&request.method, request.version, &request.headers);
+        let opens_websocket = asked_for == Conversation::WebSocket;
+        let interceptor = &rules.admission.interceptor;
+        let token = interceptor.token(&request.headers, opens_websocket);
         if let Some(token) = token.ok().flatten() {
             explanation.show_token(token.as_str());
         }

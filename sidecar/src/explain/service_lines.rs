@@ -64,21 +64,40 @@ pub(super) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<
     });
     std::iter::once(format!("{} {target} HTTP/1.1", head.method))
         .chain(fields)
+        .map(|line| without_tokens(&line))
         .collect()
 }
+
+/// Whatever else looks like a JWT, in a query or a field that only the service knows.
+fn without_tokens(line: &str) -> String {
+    let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let words = line.split_inclusive(|c| !is_of_one(c));
+    let shown = words.map(|word| {
+        let token = word.trim_end_matches(|c| !is_of_one(c));
+        // A JSON object in base64url begins so.
+        if token.starts_with("eyJ") && token.matches('.').count() >= 2 {
+            word.replacen(token, HIDDEN, 1)
+        } else {
+            word.to_owned()
+        }
+    });
+    shown.collect()
+}
+
+const HIDDEN: &str = "[as it was sent]";
 
 /// What is readable of it is shown elsewhere; its signature never is.
 fn without_token(value: &str) -> String {
     match value.split_once(' ') {
-        Some((scheme, _)) => format!("{scheme} [as it was sent]"),
-        None => "[as it was sent]".to_owned(),
+        Some((scheme, _)) => format!("{scheme} {HIDDEN}"),
+        None => HIDDEN.to_owned(),
     }
 }
 
 fn without_cookie(value: &str, hidden: Option<&str>) -> String {
     let pairs = value.split(';').map(str::trim);
     let shown = pairs.map(|pair| match pair.split_once('=') {
-        Some((name, _)) if Some(name) == hidden => format!("{name}=[as it was sent]"),
+        Some((name, _)) if Some(name.trim_end()) == hidden => format!("{name}={HIDDEN}"),
         _ => pair.to_owned(),
     });
     shown.collect::<Vec<_>>().join("; ")
@@ -101,5 +120,23 @@ mod tests {
             "a=1; t=[as it was sent]; t=[as it was sent]"
         );
         assert_eq!(without_cookie("t=1; u", None), "t=1; u");
+        assert_eq!(
+            without_cookie("t =secret", Some("t")),
+            "t =[as it was sent]"
+        );
+        for (line, shown) in [
+            (
+                "GET /a?t=eyJh.eyJz.c-_2&x=1 HTTP/1.1",
+                "GET /a?t=[as it was sent]&x=1 HTTP/1.1",
+            ),
+            (
+                "Cookie: u=\"eyJh.eyJz.c\"",
+                "Cookie: u=\"[as it was sent]\"",
+            ),
+            ("X: eyJh.eyJz.c", "X: [as it was sent]"),
+            ("X: eyJh a.b.c \u{e4} eyJ", "X: eyJh a.b.c \u{e4} eyJ"),
+        ] {
+            assert_eq!(without_tokens(line), shown);
+        }
     }
 }
