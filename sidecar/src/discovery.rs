@@ -189,7 +189,7 @@ impl AuthServer {
 
 /// Whether there is no port or one that exists: `Authority` takes any number, and then has none.
 pub(crate) fn has_sound_port(authority: &Authority) -> bool {
-    authority.as_str() == authority.host() || authority.port_u16().is_some()
+    authority.as_str() == authority.host() || authority.port_u16().is_some_and(|port| port != 0)
 }
 
 /// Whether what is sent to this host of a URL stays on this machine.

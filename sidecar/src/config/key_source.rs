@@ -9,7 +9,7 @@ use process::exit::Failure;
 use process::secret_file;
 use zeroize::Zeroizing;
 
-use super::{not_empty, parsed, patience, refused};
+use super::{not_empty, patience, refused};
 use crate::cli::ServeArgs;
 use crate::discovery::{AuthServer, without_credentials};
 use crate::keys::cache::KeyCacheSettings;
@@ -85,7 +85,9 @@ fn with_name_server(
 }
 
 fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
-    let url: JwksAddress = parsed("jwks-url", url)?;
+    let url: JwksAddress = url
+        .parse()
+        .map_err(|error| refused("jwks-url", without_credentials(url), error))?;
     Ok(JwksUrlSettings {
         tls: tls_files(args, Some(url.scheme()))?,
         url,

@@ -122,6 +122,12 @@ fn what_is_wrong_with_an_issuer_is_named() {
         assert_eq!(failure.code(), 78);
         assert!(failure.to_string().contains(mentions), "{failure}");
     }
+    let with_password = [&["--jwks-url", "https://me:hush@idp/keys"], &ISSUER[2..]].concat();
+    let failure = config(&with_password).unwrap_err().to_string();
+    assert!(
+        failure.starts_with("--jwks-url 'https://idp/keys'") && !failure.contains("hush"),
+        "{failure}"
+    );
     let ftp = [&["--jwks-url", "ftp://idp/keys"], &ISSUER[2..]].concat();
     let failure = config(&ftp).unwrap_err().to_string();
     assert!(

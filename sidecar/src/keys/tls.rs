@@ -32,6 +32,13 @@ pub(crate) struct TlsMaterial {
     identity: Option<ShownIdentity>,
 }
 
+impl TlsMaterial {
+    /// Whether it shows the same certificate as the other, or none as well.
+    pub(crate) fn shows_as(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
 /// A chain and its key.
 #[derive(PartialEq, Eq)]
 struct ShownIdentity {

@@ -217,8 +217,13 @@ impl Transport {
         if material == self.material {
             return Ok(false);
         }
-        // Only as the first one: then a fresh one is about to take its place.
-        if let Some(expired) = self.files.expired(&material, unix_now()) {
+        // One that expired while it was shown stays, and keeps no fresh authority out.
+        let is_another = !material.shows_as(&self.material);
+        if let Some(expired) = self
+            .files
+            .expired(&material, unix_now())
+            .filter(|_| is_another)
+        {
             return Err(expired.to_string());
         }
         self.client = client(&self.scheme, &self.addresses, &self.files, &material)
