@@ -41,7 +41,6 @@ use crate::users::reload::UsersReload;
 /// What stops a start. Once the server listens only a fault of its own does: work that goes on in the
 /// background and has ended.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    // First of all, because until then SIGHUP ends the process.
     let hang_ups = HangUps::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     let store = config.store.open_for_serving()?;

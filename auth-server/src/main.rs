@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use process::exit::{Failure, finish};
-use process::{command_line, healthcheck, telemetry};
+use process::{command_line, healthcheck, signals, telemetry};
 
 use crate::cli::{Cli, Command};
 
@@ -47,6 +47,8 @@ fn run() -> Result<(), Failure> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
+    // Before any file is read, which may take seconds.
+    signals::survive_hang_up()?;
     match command_line::parse::<Cli>()?.command {
         Command::Serve(args) => {
             let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const RESERVED_DESCRIPTORS: u64 = 2 * admin::MAX_CONNECTIONS as u64;
 /// What a process gets that may hardly open anything.
 const MIN_PLACES: usize = 16;
-/// More than one sidecar has to do with; each connection takes some 30 kB after its first request.
+/// More than one sidecar has to do with; each connection takes some 30 kB after its first request, and up to 0.7 MB where its client does not read.
 const MAX_BY_DEFAULT: usize = 16_384;
 /// Who has too many connections has them again and again.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);

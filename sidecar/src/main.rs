@@ -53,7 +53,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use process::exit::{self, Failure};
-use process::{command_line, healthcheck, telemetry};
+use process::{command_line, healthcheck, signals, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
@@ -69,6 +69,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
+    // First of all: files are read before anybody serves, and that may take seconds.
+    signals::survive_hang_up()?;
     match command_line::parse::<Cli>()?.command {
         Command::Serve(args) => serve(&args),
         Command::Check(args) => {
@@ -92,6 +94,7 @@ fn run() -> Result<(), Failure> {
 fn serve(args: &ServeArgs) -> Result<(), Failure> {
     install_tls_provider()?;
     let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+    let watched = reload::watch(args);
     let config = Config::new(args)?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -102,7 +105,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         keys_from = %config.key_source,
         "starting"
     );
-    server::serve(config, args)
+    server::serve(config, args, watched)
 }
 
 /// First of all: Pingora would install ring's otherwise, and the whole product uses one library.

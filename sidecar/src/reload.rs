@@ -19,7 +19,7 @@ use process::looks::{Looks, Occasion};
 use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 
-use self::watched::WatchedFiles;
+pub(crate) use self::watched::WatchedFiles;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::client_tls::ClientTls;
 use crate::config::Config;
@@ -34,11 +34,19 @@ use crate::upstream::Upstream;
 pub(crate) struct Reload {
     /// What the process was started with.
     pub(crate) start: ServeArgs,
+    /// Its files, as they were before they were read.
+    pub(crate) watched: WatchedFiles,
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) client_tls: Option<Arc<ClientTls>>,
     pub(crate) refresher: Arc<Refresher>,
     pub(crate) metrics: Metrics,
+}
+
+/// The files that `args` name, as they are now. To be asked before they are read: what changes from here on
+/// is seen.
+pub(crate) fn watch(args: &ServeArgs) -> WatchedFiles {
+    WatchedFiles::of(files_of(args))
 }
 
 #[async_trait]
@@ -47,7 +55,7 @@ impl BackgroundService for Reload {
         match Looks::begin() {
             Ok(mut looks) => {
                 let mut effective = self.start.clone();
-                let mut watched = WatchedFiles::of(files_of(&effective)).await;
+                let mut watched = self.watched.clone();
                 loop {
                     let occasion = looks.next().await;
                     match occasion {

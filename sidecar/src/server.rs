@@ -12,7 +12,7 @@ use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use process::exit::Failure;
 use process::health::Health;
-use process::{listener, signals};
+use process::listener;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ use crate::limits::{Limit, descriptors};
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::{AuthProxy, CLIENT_IDLE_SECONDS};
-use crate::reload::Reload;
+use crate::reload::{Reload, WatchedFiles};
 use crate::reports::Reports;
 use crate::rules::CurrentRules;
 use crate::status::Status;
@@ -53,13 +53,15 @@ struct Shared {
     connections: watch::Sender<bool>,
 }
 
-/// Serves until a signal ends it. `config` is what `args` say.
+/// Serves until a signal ends it. `config` is what `args` say, `watched` their files as they were before.
 ///
 /// # Errors
 /// What stops a start: an address that cannot be bound or resolved.
-pub(crate) fn serve(config: Config, args: &ServeArgs) -> Result<(), Failure> {
-    signals::survive_hang_up()
-        .map_err(|error| Failure::Software(format!("no handler for SIGHUP: {error}")))?;
+pub(crate) fn serve(
+    config: Config,
+    args: &ServeArgs,
+    watched: WatchedFiles,
+) -> Result<(), Failure> {
     let public = listener::bind(config.listen)?;
     let admin = listener::bind(config.admin_listen)?;
     let (shared, registry) = shared(&config);
@@ -82,6 +84,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs) -> Result<(), Failure> {
         "reload",
         Reload {
             start: args.clone(),
+            watched,
             rules: Arc::clone(&shared.rules),
             upstream: Arc::clone(&upstream),
             client_tls: tls.clone(),
@@ -288,6 +291,10 @@ fn pingora_conf(config: &Config) -> ServerConf {
     }
 }
 
+/// What waits for a client that does not read, for each stream: the library would take 400 KiB, of a hundred
+/// streams on each connection.
+const HTTP_2_SEND_BYTES: usize = 64 * 1024;
+
 fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
     let mut app = http_proxy(conf, proxy);
     let mut options = HttpServerOptions::default();
@@ -298,6 +305,7 @@ fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthPro
     app.server_options = Some(options);
     let mut http2 = default_h2_options();
     http2.max_header_list_size(LIBRARY_MAX_HEAD_BYTES);
+    http2.max_send_buffer_size(HTTP_2_SEND_BYTES);
     app.h2_options = Some(http2);
     app
 }

@@ -2,6 +2,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::exit::Failure;
+
 /// Which of them came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Termination {
@@ -63,13 +65,18 @@ impl HangUps {
 /// From here on SIGHUP does not end the process, whoever receives it later.
 ///
 /// # Errors
-/// When the handler cannot be installed.
-pub fn survive_hang_up() -> std::io::Result<()> {
+/// [`Failure::Software`] when the handler cannot be installed.
+pub fn survive_hang_up() -> Result<(), Failure> {
     // A handler of tokio's stays for the life of the process; the runtime is needed to ask for it.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()?;
-    runtime.block_on(async { signal(SignalKind::hangup()).map(drop) })
+    let install = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        runtime.block_on(async { signal(SignalKind::hangup()).map(drop) })
+    };
+    install().map_err(|error: std::io::Error| {
+        Failure::Software(format!("no handler for SIGHUP: {error}"))
+    })
 }
 
 /// Resolves at the first SIGTERM or SIGINT.

@@ -32,8 +32,8 @@ impl Stamp {
 }
 
 /// The files, and how they were when they were read.
-#[derive(Debug)]
-pub(super) struct WatchedFiles {
+#[derive(Debug, Clone)]
+pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
     read: Vec<Option<Stamp>>,
     /// At the last look.
@@ -41,8 +41,9 @@ pub(super) struct WatchedFiles {
 }
 
 impl WatchedFiles {
-    pub(super) async fn of(files: Vec<PathBuf>) -> Self {
-        let stamps = stamps(&files).await;
+    /// Waits for files that hang.
+    pub(super) fn of(files: Vec<PathBuf>) -> Self {
+        let stamps = stamps_of(&files);
         Self {
             files,
             read: stamps.clone(),
@@ -68,17 +69,21 @@ impl WatchedFiles {
     /// Others may have to be looked at after that; what is known of the same ones stays known.
     pub(super) async fn also(&mut self, files: Vec<PathBuf>) {
         if files != self.files {
-            *self = Self::of(files).await;
+            self.files = files;
+            self.take_note().await;
         }
     }
 }
 
 async fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |file: &PathBuf| Some(Stamp::of(&file_read::metadata(file).ok()?));
     let files = files.to_vec();
-    // Files may lie on a share that hangs.
-    let looked = spawn_blocking(move || files.iter().map(stamp).collect());
+    let looked = spawn_blocking(move || stamps_of(&files));
     looked.await.unwrap_or_default()
+}
+
+fn stamps_of(files: &[PathBuf]) -> Vec<Option<Stamp>> {
+    let stamp = |file: &PathBuf| Some(Stamp::of(&file_read::metadata(file).ok()?));
+    files.iter().map(stamp).collect()
 }
 
 #[cfg(test)]
@@ -93,7 +98,7 @@ mod tests {
     async fn a_change_is_seen_once_and_when_it_has_settled() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
-        let mut watched = WatchedFiles::of(vec![file.clone()]).await;
+        let mut watched = WatchedFiles::of(vec![file.clone()]);
         let mut seen_once = async || {
             let looks = [watched.have_changed().await, watched.have_changed().await];
             watched.take_note().await;
@@ -121,7 +126,7 @@ mod tests {
     async fn a_file_that_goes_on_changing_is_left_to_settle() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
-        let mut watched = WatchedFiles::of(vec![file.clone()]).await;
+        let mut watched = WatchedFiles::of(vec![file.clone()]);
         for length in 1..5 {
             write(&file, "a".repeat(length)).unwrap();
             assert!(!watched.have_changed().await);
