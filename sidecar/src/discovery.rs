@@ -11,12 +11,12 @@ pub(crate) mod resolver;
 mod srv;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use contract::path_patterns::ContextPath;
 use http::Uri;
-use http::uri::{Authority, Scheme};
+use http::uri::Scheme;
 use process::exit::Failure;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
@@ -25,6 +25,8 @@ pub(crate) use dns::DnsName;
 pub(crate) use fixed::FixedAddress;
 pub(crate) use nacos::NacosService;
 pub(crate) use srv::ServiceName;
+
+use crate::address_text::{has_sound_port, is_loopback};
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,17 +189,6 @@ impl AuthServer {
     }
 }
 
-/// Whether there is no port or one that exists: `Authority` takes any number, and then has none.
-pub(crate) fn has_sound_port(authority: &Authority) -> bool {
-    authority.as_str() == authority.host() || authority.port_u16().is_some_and(|port| port != 0)
-}
-
-/// Whether what is sent to this host of a URL stays on this machine.
-pub(crate) fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
 impl FromStr for AuthServer {
     type Err = AuthServerError;
 
@@ -272,16 +263,6 @@ fn context(path: &str) -> Result<ContextPath, AuthServerError> {
     path.trim_end_matches('/')
         .parse::<ContextPath>()
         .map_err(|error| AuthServerError::Context(error.to_string()))
-}
-
-/// `--auth-server` as it may be printed, usable or not: without user and password.
-pub(crate) fn without_credentials(text: &str) -> String {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), text),
-    };
-    let shown = rest.rsplit_once('@').map_or(rest, |(_, shown)| shown);
-    scheme + shown
 }
 
 impl fmt::Display for AuthServer {
@@ -383,20 +364,6 @@ mod tests {
         ] {
             let error = refused(text).to_string();
             assert!(error.starts_with("expected "), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn what_is_printed_holds_no_password() {
-        for (text, shown) in [
-            ("nacos://me:hush@a,b:1/auth", "nacos://a,b:1/auth"),
-            ("nacos://me:hu@sh@a/auth", "nacos://a/auth"),
-            ("http://me:hush@a/auth", "http://a/auth"),
-            ("me:hush@a", "a"),
-            ("http://a/auth", "http://a/auth"),
-            ("", ""),
-        ] {
-            assert_eq!(without_credentials(text), shown);
         }
     }
 

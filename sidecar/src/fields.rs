@@ -16,6 +16,11 @@ pub(crate) fn members<'h>(
         .map(<[u8]>::trim_ascii)
 }
 
+/// Whether the byte may stand in a name (RFC 9110 §5.6.2).
+pub(crate) fn is_of_a_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 /// The fields that `Connection` names: they are for the next hop only (RFC 9110 §7.6.1).
 pub(crate) fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     members(headers, &header::CONNECTION)

@@ -5,7 +5,7 @@ use contract::framing;
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
 
-use crate::fields::members;
+use crate::fields::{is_of_a_token, members};
 use crate::host;
 use crate::request_head::MAX_HEAD_BYTES;
 
@@ -46,11 +46,6 @@ const NEVER_NOMINATED: [&[u8]; 6] = [
 ];
 /// Pingora's own limit.
 const MAX_NOMINATIONS: usize = 9;
-
-/// RFC 9110 §5.6.2.
-fn is_of_a_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
 
 /// Whether a body follows the head. Call it on a head that passed [`check`].
 pub(crate) fn announces_body(headers: &HeaderMap) -> bool {

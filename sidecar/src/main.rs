@@ -2,6 +2,7 @@
 //! through.
 
 mod access_log;
+mod address_text;
 mod admission;
 mod answer;
 mod arrival;

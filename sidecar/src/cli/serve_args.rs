@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use super::rules_args::{ISSUERS, IssuerTokenArgs, MarkArgs, RulesArgs, ServiceArgs};
 use crate::access_log::AccessLog;
-use crate::discovery::without_credentials;
+use crate::address_text::without_credentials;
 
 /// The settings that say where the verification keys come from: exactly one is given.
 const KEY_SOURCE: &str = "key_source";

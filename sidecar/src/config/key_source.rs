@@ -10,8 +10,9 @@ use process::secret_file;
 use zeroize::Zeroizing;
 
 use super::{not_empty, patience, refused};
+use crate::address_text::without_credentials;
 use crate::cli::ServeArgs;
-use crate::discovery::{AuthServer, without_credentials};
+use crate::discovery::AuthServer;
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::contract_endpoint::{Application, EndpointSettings};
 use crate::keys::jwks_url::{JwksAddress, JwksUrlSettings};

@@ -11,6 +11,7 @@ use super::{not_empty, parsed, refused};
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::{IssuerTokenArgs, RulesArgs};
+use crate::fields::is_of_a_token;
 use crate::service_head::ServiceHead;
 use crate::upstream::UpstreamAddress;
 use crate::user_header::UserHeader;
@@ -21,7 +22,7 @@ const MAX_LEEWAY_SECONDS: u32 = 300;
 /// What decides about requests.
 ///
 /// # Errors
-/// As [`Config::new`].
+/// As [`super::Config::new`].
 pub(crate) fn admission_rules(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
@@ -77,8 +78,6 @@ pub(super) fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Fail
 
 /// A name as RFC 6265 §4.1.1 has it.
 fn token_cookie(args: &RulesArgs) -> Result<Option<String>, Failure> {
-    let is_of_a_token =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match args.token_cookie.as_deref() {
         Some(name) if name.is_empty() || !name.bytes().all(is_of_a_token) => {
             Err(refused("token-cookie", name, "is not the name of a cookie"))
@@ -124,7 +123,7 @@ pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure>
 }
 
 /// # Errors
-/// As [`Config::new`].
+/// As [`super::Config::new`].
 pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, Failure> {
     ClaimMapping::parse(args.claim.iter().map(String::as_str))
         .map_err(|(entry, error)| refused("claim", entry, error))

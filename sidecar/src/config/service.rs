@@ -6,14 +6,14 @@ use std::time::Duration;
 use process::exit::Failure;
 
 use super::{not_empty, patience, refused};
+use crate::address_text::without_credentials;
 use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::ServiceArgs;
-use crate::discovery::without_credentials;
 use crate::upstream::{Place, Protocol, TlsFiles, UpstreamAddress, UpstreamTimeouts, UpstreamTls};
 
 /// # Errors
-/// As [`Config::new`].
+/// As [`super::Config::new`].
 pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Failure> {
     let text = &args.upstream;
     text.parse()

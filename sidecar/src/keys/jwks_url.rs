@@ -14,7 +14,8 @@ use super::jwks::{self, KnownSet, jws};
 use super::source::{FetchError, Fetched, Purpose};
 use super::tls::TlsFiles;
 use super::transport::{Question, Transport};
-use crate::discovery::{Instance, has_sound_port, is_loopback};
+use crate::address_text::{has_sound_port, is_loopback};
+use crate::discovery::Instance;
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
 pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use http::Uri;
 
-use crate::discovery::has_sound_port;
+use crate::address_text::has_sound_port;
 use crate::own_address::{is_of_this_host, leads_to};
 
 /// The whole of `--upstream`.
