@@ -390,15 +390,23 @@ mod tests {
         );
     }
 
+    /// A client whose connection is served so patiently, and for as long as the second is held.
+    async fn connected_to(
+        routes: Router,
+        milliseconds: u64,
+    ) -> (TcpStream, GracefulShutdown, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let (stream, peer) = listener.accept().await.unwrap();
+        let connections = GracefulShutdown::new();
+        let patience = Duration::from_millis(milliseconds);
+        let served = serve_connection(stream, peer, routes, &connections, patience);
+        (client.unwrap(), connections, served)
+    }
+
     #[tokio::test]
     async fn a_header_that_never_ends_is_cut_off() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (stream, peer) = listener.accept().await.unwrap();
-        let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(20));
-        let served = serve_connection(stream, peer, extra(), &connections, brief);
+        let (mut client, _connections, served) = connected_to(extra(), 20).await;
 
         client.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
         let mut answer = Vec::new();
@@ -410,13 +418,7 @@ mod tests {
     #[tokio::test]
     async fn half_a_body_is_waited_for_no_longer_than_half_a_header() {
         let echo = Router::new().route("/", post(async |body: String| body));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (stream, peer) = listener.accept().await.unwrap();
-        let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(200));
-        let served = serve_connection(stream, peer, echo, &connections, brief);
+        let (mut client, _connections, served) = connected_to(echo, 200).await;
 
         let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\nhalf";
         client.write_all(request).await.unwrap();
@@ -430,13 +432,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_nobody_reads_is_given_up() {
         let large = Router::new().route("/", get(async || vec![b'x'; 32 * 1024 * 1024]));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (stream, peer) = listener.accept().await.unwrap();
-        let (connections, brief) = (GracefulShutdown::new(), Duration::from_millis(200));
-        let served = serve_connection(stream, peer, large, &connections, brief);
+        let (mut client, _connections, served) = connected_to(large, 200).await;
 
         let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
         client.write_all(request).await.unwrap();
