@@ -32,6 +32,17 @@ fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
         .flags(flags.iter().map(String::as_str))
 }
 
+/// An auth server that `authority` vouches for and that is shown certificates of `clients`, and its own.
+fn asking_for_clients_of(
+    clients: &Authority,
+    authority: &Authority,
+) -> (Certificate, FakeAuthServer) {
+    let server = authority.issue_server(&["127.0.0.1"]);
+    let key = Forge::new(SigningType::Ecdsa).trusted().served();
+    let auth_server = FakeAuthServer::serving_tls(server.serving(Some(&clients.file())), &key);
+    (server, auth_server)
+}
+
 /// Waits until fetches fail because of the certificate, and sees that no request is sent then.
 fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     let failures = || {
@@ -213,12 +224,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 #[test]
 fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
     let (authority, clients, others) = (Authority::new(), Authority::new(), Authority::new());
-    let (server, forge) = (
-        authority.issue_server(&["127.0.0.1"]),
-        Forge::new(SigningType::Ecdsa),
-    );
-    let tls = server.serving(Some(&clients.file()));
-    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let (server, auth_server) = asking_for_clients_of(&clients, &authority);
     let home = tempfile::tempdir().unwrap();
     let (cert, key) = (home.path().join("cert"), home.path().join("key"));
     let put = |client: Certificate| {
@@ -246,12 +252,7 @@ fn a_client_certificate_that_is_replaced_is_shown_at_the_next_fetch() {
 #[test]
 fn a_client_certificate_that_has_ended_is_warned_about_and_takes_no_other_s_place() {
     let (authority, clients) = (Authority::new(), Authority::new());
-    let (server, forge) = (
-        authority.issue_server(&["127.0.0.1"]),
-        Forge::new(SigningType::Ecdsa),
-    );
-    let tls = server.serving(Some(&clients.file()));
-    let auth_server = FakeAuthServer::serving_tls(tls, &forge.trusted().served());
+    let (_, auth_server) = asking_for_clients_of(&clients, &authority);
     let home = tempfile::tempdir().unwrap();
     let (cert, key) = (home.path().join("cert"), home.path().join("key"));
     let put = |client: &Certificate| {
@@ -386,4 +387,32 @@ fn a_certificate_has_to_name_what_is_configured_and_not_where_dns_leads() {
             refused_for(&sidecar, &auth_server, "not valid for name");
         }
     }
+}
+
+#[test]
+fn an_expired_client_certificate_keeps_no_fresh_authority_out() {
+    let (former, fresh, clients) = (Authority::new(), Authority::new(), Authority::new());
+    let served = |authority: &Authority| authority.issue_server(&["127.0.0.1"]).serving(None);
+    let key = Forge::new(SigningType::Ecdsa).trusted().served();
+    let auth_server = FakeAuthServer::serving_tls(served(&former), &key);
+    let home = tempfile::tempdir().unwrap();
+    let ca = home.path().join("ca");
+    std::fs::copy(former.file(), &ca).unwrap();
+    let expired = clients.issue_expired_client();
+    let url = format!("https://{}/auth", auth_server.address());
+    let flags = ["--auth-ca", ca.to_str().unwrap()].map(str::to_owned);
+    let service = EchoService::start();
+    let sidecar = plan_of(&service, &url, &flags)
+        .flags(["--auth-client-cert", expired.cert.to_str().unwrap()])
+        .flags(["--auth-client-key", expired.key.to_str().unwrap()])
+        .start()
+        .ready();
+
+    auth_server.now_shows(served(&fresh));
+    refused_for(&sidecar, &auth_server, "key not fetched");
+    std::fs::copy(fresh.file(), &ca).unwrap();
+    let before = auth_server.retrievals().len();
+    wait::until("a fetch", || {
+        (auth_server.retrievals().len() > before).then_some(())
+    });
 }
