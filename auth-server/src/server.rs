@@ -3,7 +3,6 @@
 mod automatic_answers;
 mod connection;
 mod connection_limit;
-mod request_heads;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -3,6 +3,10 @@
 //! [`check`] reads the header block of HTTP/1 as it arrived. Libraries tidy it up (drop `Content-Length` beside
 //! `Transfer-Encoding`, fold `3, 3` into `3`, take a bare LF for a line end), and whoever stands in front of
 //! us or behind us must not guess what was there. HTTP/2 has no such block: [`check_fields`] reads its fields.
+//! [`requests::Requests`] finds the blocks, and the chunks of bodies, in the bytes of a connection.
+
+mod chunks;
+pub mod requests;
 
 use memchr::{memchr, memchr_iter};
 
@@ -21,13 +25,22 @@ pub enum Body {
 /// Checks a header block, which ends in its final empty line.
 ///
 /// # Errors
-/// [`Rejection::RequestFraming`].
+/// [`Rejection::RequestFraming`]; [`Rejection::RequestMalformed`] for a request line that has not three parts.
 pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
     if has_bare_line_feed(raw, 0) {
         return Err(Rejection::RequestFraming);
     }
-    match check_fields(fields(raw))? {
-        Some(Body::Chunked) if !is_http_1_1(raw) => Err(Rejection::RequestFraming),
+    let block = raw.trim_ascii_start();
+    let first = lines(block).next().unwrap_or_default();
+    let request_line = first.strip_suffix(b"\r").unwrap_or(first);
+    if !has_three_parts(request_line) {
+        return Err(Rejection::RequestMalformed);
+    }
+    match check_fields(fields(block))? {
+        // HTTP/1.0 knows no transfer codings.
+        Some(Body::Chunked) if !request_line.ends_with(b" HTTP/1.1") => {
+            Err(Rejection::RequestFraming)
+        }
         framed => Ok(framed.unwrap_or(Body::Length(0))),
     }
 }
@@ -61,15 +74,17 @@ pub fn has_bare_line_feed(raw: &[u8], from: usize) -> bool {
         .any(|at| !matches!(raw.get(..from + at), Some([.., b'\r'])))
 }
 
-/// HTTP/1.0 knows no transfer codings.
-fn is_http_1_1(raw: &[u8]) -> bool {
-    let request_line = lines(raw.trim_ascii_start()).next();
-    request_line.is_some_and(|line| line.trim_ascii_end().ends_with(b" HTTP/1.1"))
+/// A blank more, and some parsers take the target to end earlier than others (RFC 9112 §3).
+fn has_three_parts(request_line: &[u8]) -> bool {
+    let blanks = request_line
+        .iter()
+        .filter(|byte| byte.is_ascii_whitespace());
+    blanks.map(|&byte| byte == b' ').eq([true, true])
 }
 
 /// Name and trimmed value of each header line, after the request line.
-fn fields(raw: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
-    lines(raw.trim_ascii_start()).skip(1).filter_map(|line| {
+fn fields(block: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    lines(block).skip(1).filter_map(|line| {
         let (name, value) = line.split_at(memchr(b':', line)?);
         Some((
             std::str::from_utf8(name).ok()?,
@@ -195,6 +210,25 @@ mod tests {
         ] {
             let judged = check(raw.as_bytes());
             assert_eq!(judged, Err(Rejection::RequestFraming), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_line_has_three_parts() {
+        for line in [
+            "GET /a b HTTP/1.1",
+            "GET /a\tb HTTP/1.1",
+            "GET /a\x0cb HTTP/1.1",
+            "GET  /a HTTP/1.1",
+            "GET /a  HTTP/1.1",
+            "GET /a HTTP/1.1 ",
+            "GET\t/a HTTP/1.1",
+            "GET /a\rb HTTP/1.1",
+            "GET /a",
+            "GET",
+        ] {
+            let judged = check(format!("{line}\r\nHost: a\r\n\r\n").as_bytes());
+            assert_eq!(judged, Err(Rejection::RequestMalformed), "{line:?}");
         }
     }
 

@@ -109,7 +109,7 @@ enum Admitted {
     Preflight,
 }
 
-/// Whom the message is for. Where it ends was judged before anybody parsed it (`server::request_heads`).
+/// Whom the message is for. Where it ends was judged before anybody parsed it (`contract::framing`).
 fn check_host(request: &Request) -> Result<(), Rejection> {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     match hosts {

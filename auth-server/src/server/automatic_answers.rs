@@ -1,21 +1,24 @@
 //! hyper answers what it cannot parse by itself, with an empty body. This stream puts the envelope
 //! in its place: every failure of this server carries a reason.
 //!
-//! hyper also takes heads that two parsers could read differently. Such a head is held back, and hyper gets
-//! something in its place that it refuses: in its turn, after the answers to what came before.
+//! hyper also takes heads that two parsers could read differently. Such a head is held back, and so is what is
+//! out of place among the chunks of a body; hyper gets something in its place that it refuses: in its turn,
+//! after the answers to what came before.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use contract::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::request_heads::{Refused, RequestHeads};
 use crate::http::rejection_on_the_wire;
 
 /// No request for anybody, whatever part of a head precedes it.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
+/// No chunk for anybody, wherever outside of its data it stands.
+const NO_CHUNK: &[u8] = b"\r\r";
 
 /// The socket, or TLS on it, under hyper.
 pub(super) struct AutomaticAnswers<S, R> {
@@ -24,15 +27,27 @@ pub(super) struct AutomaticAnswers<S, R> {
     report: R,
     /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
     replacement: Option<Replacement>,
-    heads: RequestHeads,
+    requests: Requests,
     held_back: Option<HeldBack>,
 }
 
-/// A head that hyper does not get to see.
+/// What hyper does not get to see.
 struct HeldBack {
     rejection: Rejection,
-    /// What is left of [`NO_REQUEST`].
+    /// What is left of [`NO_REQUEST`] or [`NO_CHUNK`].
     instead: &'static [u8],
+}
+
+impl From<Refused> for HeldBack {
+    fn from(refused: Refused) -> Self {
+        Self {
+            rejection: refused.rejection,
+            instead: match refused.part {
+                Part::Head => NO_REQUEST,
+                Part::Chunks => NO_CHUNK,
+            },
+        }
+    }
 }
 
 struct Replacement {
@@ -41,12 +56,12 @@ struct Replacement {
 }
 
 impl<S, R> AutomaticAnswers<S, R> {
-    pub(super) const fn new(stream: S, report: R) -> Self {
+    pub(super) fn new(stream: S, report: R) -> Self {
         Self {
             stream,
             report,
             replacement: None,
-            heads: RequestHeads::new(),
+            requests: Requests::default(),
             held_back: None,
         }
     }
@@ -127,14 +142,11 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
             let received = buffer.filled().get(before..).unwrap_or_default();
-            let Err(Refused { passed, rejection }) = this.heads.follow(received) else {
+            let Err(refused) = this.requests.follow(received) else {
                 return Poll::Ready(Ok(()));
             };
-            buffer.set_filled(before + passed);
-            this.held_back = Some(HeldBack {
-                rejection,
-                instead: NO_REQUEST,
-            });
+            buffer.set_filled(before + refused.passed);
+            this.held_back = Some(HeldBack::from(refused));
         }
         if let Some(held_back) = &mut this.held_back {
             let length = held_back.instead.len().min(buffer.remaining());

@@ -1,7 +1,6 @@
 //! One HTTP/1.1 connection: its limits, its time-outs, and an end at which the client still gets to
 //! read the answer.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
@@ -10,9 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
 use contract::rejection::Rejection;
-use http::{HeaderValue, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -123,7 +120,7 @@ where
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        Box::pin(answer(router.clone(), request))
+        router.clone().oneshot(request)
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -161,17 +158,6 @@ where
         }
     }
     Box::pin(linger(stream)).await;
-}
-
-/// After chunks nobody looks at the next head as it arrives (`request_heads`), so there is none.
-async fn answer(router: Router, request: http::Request<Body>) -> Result<Response, Infallible> {
-    let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let mut response = router.oneshot(request).await?;
-    if is_last {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    Ok(response)
 }
 
 /// What hyper gives up without a word. Half a header: the client waits for an answer; an idle

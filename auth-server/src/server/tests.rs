@@ -156,14 +156,46 @@ async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
     }
 }
 
+const IN_CHUNKS: &str = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+
 #[tokio::test]
-async fn after_chunks_the_connection_ends() {
+async fn each_head_after_chunks_is_judged_too() {
     let server = running(LONG).await;
-    let chunks = "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\necho\r\n0\r\n\r\n";
-    let unseen = "POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
-    let answer = exchange(&server, format!("{chunks}{unseen}").as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("\r\n\r\necho"), "{answer}");
+    let twice = "POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
+    for chunks in [
+        "4\r\necho\r\n0\r\n\r\n",
+        "4;a=b\r\necho\r\n0\r\nA: b\r\n\r\n",
+    ] {
+        let answer = exchange(&server, format!("{IN_CHUNKS}{chunks}{twice}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let (_, refused) = answer.split_once("echoHTTP/1.1 400 ").unwrap();
+        assert!(refused.contains("request_framing"), "{answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 2, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn lesson_c24_chunks_that_a_proxy_could_count_differently_are_refused() {
+    let server = running(LONG).await;
+    let next = "GET /ok HTTP/1.1\r\n\r\n";
+    for chunks in [
+        "2;\nxx\r\n4\r\n0\r\n\r\n",
+        "4;a\0\r\necho\r\n0\r\n\r\n",
+        "4\necho\r\n0\r\n\r\n",
+        "4;a\rb\r\necho\r\n0\r\n\r\n",
+        "4\r\nechoxx0\r\n\r\n",
+        "4\r\necho\r\n0\r\n\nxx",
+        "\r\n\r\n",
+    ] {
+        let sent = format!("{IN_CHUNKS}{chunks}{next}");
+        let answer = exchange(&server, sent.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{chunks:?}: {answer}");
+        assert_eq!(
+            answer.matches("HTTP/1.1").count(),
+            1,
+            "{chunks:?}: {answer}"
+        );
+    }
 }
 
 #[tokio::test]

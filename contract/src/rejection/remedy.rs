@@ -22,11 +22,11 @@ impl Rejection {
                 "Send the path in its plain form, `/static/a.css`. If a client library or a proxy in front rewrites paths, `sidecar explain` shows what arrives. There is no setting that lets such a path through.",
             ),
             Self::RequestFraming => (
-                "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds. Or `Connection` names what no hop may remove (`Content-Length`, `Transfer-Encoding`, `Host`, `X-Forwarded-For`, `-Host`, `-Proto`), what is no field name, or more than nine fields.",
+                "It is unclear where the message ends: `Content-Length` with `Transfer-Encoding`, a repeated or listed length, another transfer coding than `chunked`, bare line feeds, control characters in the size line of a chunk, or such a line without a size. Or `Connection` names what no hop may remove (`Content-Length`, `Transfer-Encoding`, `Host`, `X-Forwarded-For`, `-Host`, `-Proto`), what is no field name, or more than nine fields.",
                 "Fix the client or the proxy that builds the message: one `Content-Length`, or `Transfer-Encoding: chunked`, never both. `Connection` is for fields of one hop, such as `Keep-Alive`. An unexpected wave of these is somebody trying request smuggling.",
             ),
             Self::RequestMalformed => (
-                "What arrived is no HTTP/1.1 request: a broken request line or header field, a quote or `<` in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than the target or `:authority` names (`GET http://a/ HTTP/1.1` with `Host: b`).",
+                "What arrived is no HTTP/1.1 request: a broken request line or header field, a blank, a quote or `<` in the target that is not escaped, TLS or HTTP/2 on a plain HTTP/1.1 port, two `Host` fields, a `Host` that is no host and port, or another one than the target or `:authority` names (`GET http://a/ HTTP/1.1` with `Host: b`).",
                 "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason. A client that names two hosts, or a proxy that rewrites one of them, has to settle for one.",
             ),
             Self::HostMissing => (

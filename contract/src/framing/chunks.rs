@@ -1,0 +1,181 @@
+//! The chunks of a body, read byte by byte (RFC 9112 §7.1) and more strictly than the libraries read them: a size
+//! without a digit, or a line feed within an extension, ends the line for some parsers and not for others.
+
+/// Where in the body the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunks {
+    Size { size: u64, digits: u8 },
+    Blank { size: u64 },
+    Extension { size: u64 },
+    SizeLineFeed { size: u64 },
+    Data { left: u64 },
+    DataCarriageReturn,
+    DataLineFeed,
+    Trailers { at_line_start: bool },
+    TrailerLineFeed { of_empty_line: bool },
+    End,
+}
+
+/// As many as a `u64` holds.
+const MAX_DIGITS: u8 = 16;
+
+impl Chunks {
+    pub(super) const START: Self = Self::Size { size: 0, digits: 0 };
+
+    /// How many of `bytes` belong to the body; an error counts those before the one that belongs to none.
+    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, usize> {
+        let mut taken = 0;
+        while let Some(&byte) = bytes.get(taken) {
+            match self {
+                Self::End => break,
+                Self::Data { left } => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let here = here.min(bytes.len() - taken);
+                    *self = Self::data(*left - here as u64);
+                    taken += here;
+                }
+                _ => {
+                    *self = self.after(byte).ok_or(taken)?;
+                    taken += 1;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    const fn data(left: u64) -> Self {
+        match left {
+            0 => Self::DataCarriageReturn,
+            left => Self::Data { left },
+        }
+    }
+
+    /// `None` where the byte is out of place.
+    fn after(self, byte: u8) -> Option<Self> {
+        match (self, byte) {
+            (Self::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                let digit = char::from(byte).to_digit(16)?;
+                (digits < MAX_DIGITS).then_some(Self::Size {
+                    size: size << 4 | u64::from(digit),
+                    digits: digits + 1,
+                })
+            }
+            (Self::Size { digits: 0, .. }, _) => None,
+            (Self::Size { size, .. } | Self::Blank { size }, b' ' | b'\t') => {
+                Some(Self::Blank { size })
+            }
+            (Self::Size { size, .. } | Self::Blank { size }, b';') => {
+                Some(Self::Extension { size })
+            }
+            (Self::Size { size, .. } | Self::Blank { size } | Self::Extension { size }, b'\r') => {
+                Some(Self::SizeLineFeed { size })
+            }
+            (Self::Extension { .. }, byte) => is_text(byte).then_some(self),
+            (Self::SizeLineFeed { size: 0 }, b'\n') => Some(Self::Trailers {
+                at_line_start: true,
+            }),
+            (Self::SizeLineFeed { size }, b'\n') => Some(Self::data(size)),
+            (Self::DataCarriageReturn, b'\r') => Some(Self::DataLineFeed),
+            (Self::DataLineFeed, b'\n') => Some(Self::START),
+            (Self::Trailers { at_line_start }, b'\r') => Some(Self::TrailerLineFeed {
+                of_empty_line: at_line_start,
+            }),
+            (Self::Trailers { .. }, byte) => is_text(byte).then_some(Self::Trailers {
+                at_line_start: false,
+            }),
+            (Self::TrailerLineFeed { of_empty_line }, b'\n') => Some(if of_empty_line {
+                Self::End
+            } else {
+                Self::Trailers {
+                    at_line_start: true,
+                }
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What no parser takes for the end of a line, or of a string.
+const fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the body ends, or where it goes wrong; the same in whatever pieces it comes.
+    fn read(body: &[u8]) -> Result<usize, usize> {
+        let by_size = |size| {
+            let mut chunks = Chunks::START;
+            let mut before = 0;
+            for piece in body.chunks(size) {
+                before += chunks.follow(piece).map_err(|wrong| before + wrong)?;
+            }
+            Ok(before)
+        };
+        let whole = by_size(body.len().max(1));
+        for size in 1..body.len() {
+            assert_eq!(by_size(size), whole, "{body:?} by {size}");
+        }
+        whole
+    }
+
+    #[test]
+    fn a_body_ends_where_everybody_sees_its_end() {
+        for body in [
+            "0\r\n\r\n",
+            "3\r\nabc\r\n0\r\n\r\n",
+            "2\r\n\r\n\r\n000\r\n\r\n",
+            "1\r\n\n\r\n1;a=\"b c\"\r\n\0\r\n0\r\n\r\n",
+            "000000000000000C\r\n0123456789ab\r\n0\r\n\r\n",
+            "1 \t;a\r\nx\r\n0;last\r\nTrailer: a:b\r\nOther:\x09\u{fc}\r\n\r\n",
+        ] {
+            assert_eq!(read(body.as_bytes()), Ok(body.len()), "{body:?}");
+            let followed = format!("{body}GET / HTTP/1.1\r\n\r\n");
+            assert_eq!(read(followed.as_bytes()), Ok(body.len()), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_byte_that_some_take_for_an_end_is_out_of_place() {
+        for (begin, wrong) in [
+            ("", "\r\n\r\n"),
+            ("", ";a\r\n"),
+            ("", " 1\r\n"),
+            ("", "\n1\r\n"),
+            ("", "-1\r\n"),
+            ("", "+1\r\n"),
+            ("0", "x1\r\n"),
+            ("1", "_0\r\n"),
+            ("1 ", "0\r\n"),
+            ("1", "\nx\r\n"),
+            ("1 ", "\nx\r\n"),
+            ("1;", "\nx\r\n"),
+            ("1;a", "\0\r\n"),
+            ("1;a", "\x7f\r\n"),
+            ("1;a", "\x0b\r\n"),
+            ("1;a\r", "b\r\n"),
+            ("1\r", "\r\n"),
+            ("1\r\nx", "\n0\r\n\r\n"),
+            ("1\r\nx", "y\r\n0\r\n\r\n"),
+            ("1\r\nx\r", "0\r\n\r\n"),
+            ("0\r\n", "\nGET / HTTP/1.1\r\n\r\n"),
+            ("0\r\nA: b", "\n\r\n"),
+            ("0\r\nA: b\r", "C: d\r\n\r\n"),
+            ("0\r\nA: ", "\0\r\n\r\n"),
+            ("0000000000000000", "1\r\n"),
+        ] {
+            let body = format!("{begin}{wrong}");
+            assert_eq!(read(body.as_bytes()), Err(begin.len()), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_size_has_no_end() {
+        let mut chunks = Chunks::START;
+        let begun = b"ffffffffffffffff\r\nabc";
+        assert_eq!(chunks.follow(begun), Ok(begun.len()));
+        assert_eq!(chunks, Chunks::Data { left: u64::MAX - 3 });
+    }
+}

@@ -1,0 +1,237 @@
+//! Where on a connection its requests begin and end, so that each is judged as it arrived: libraries tidy up what
+//! a proxy in front may have read differently.
+
+use memchr::memmem;
+
+use super::chunks::Chunks;
+use super::{Body, check, has_bare_line_feed};
+use crate::rejection::Rejection;
+
+const END: &[u8] = b"\r\n\r\n";
+
+/// Goes along with the bytes of one HTTP/1 connection. Whoever feeds it bounds how long a head may be.
+#[derive(Debug, Default)]
+pub struct Requests(Place);
+
+#[derive(Debug)]
+enum Place {
+    /// So much of a head came.
+    Head(Vec<u8>),
+    /// So much of a body is still to come.
+    Body(u64),
+    Chunks(Chunks),
+    /// Behind what was refused.
+    Beyond,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Head(Vec::new())
+    }
+}
+
+/// What must not be read on as if it were in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// How many of the bytes belong to what came before.
+    pub passed: usize,
+    /// Which part of the request it is.
+    pub part: Part,
+    /// Why.
+    pub rejection: Rejection,
+}
+
+/// One of those that are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The header block.
+    Head,
+    /// A body, in what surrounds its data.
+    Chunks,
+}
+
+impl Requests {
+    /// Takes note of what was received next.
+    ///
+    /// # Errors
+    /// The first thing that is out of order. Whatever is received after it belongs to no request.
+    pub fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
+        let followed = self.0.follow(received);
+        if followed.is_err() {
+            self.0 = Place::Beyond;
+        }
+        followed
+    }
+}
+
+impl Place {
+    fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
+        let mut passed = 0;
+        while let Some(rest @ [_, ..]) = received.get(passed..) {
+            passed += match self {
+                Self::Head(head) => {
+                    let (taken, body) = follow_head(head, rest).map_err(|rejection| Refused {
+                        passed,
+                        part: Part::Head,
+                        rejection,
+                    })?;
+                    if let Some(body) = body {
+                        *self = Self::after(body);
+                    }
+                    taken
+                }
+                Self::Body(left) => {
+                    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                    *self = Self::after(Body::Length(*left - here as u64));
+                    here
+                }
+                Self::Chunks(chunks) => {
+                    let taken = chunks.follow(rest).map_err(|before| Refused {
+                        passed: passed + before,
+                        part: Part::Chunks,
+                        rejection: Rejection::RequestFraming,
+                    })?;
+                    if *chunks == Chunks::End {
+                        *self = Self::default();
+                    }
+                    taken
+                }
+                Self::Beyond => rest.len(),
+            };
+        }
+        Ok(())
+    }
+
+    fn after(body: Body) -> Self {
+        match body {
+            Body::Length(0) => Self::default(),
+            Body::Length(length) => Self::Body(length),
+            Body::Chunked => Self::Chunks(Chunks::START),
+        }
+    }
+}
+
+/// How much of `received` belongs to the head, and what follows the head if that is its end.
+fn follow_head(head: &mut Vec<u8>, received: &[u8]) -> Result<(usize, Option<Body>), Rejection> {
+    if head.is_empty()
+        && let Some(end) = end(received, 0)
+    {
+        // Most heads arrive at once: nothing has to be kept.
+        return Ok((end, Some(check(received.get(..end).unwrap_or_default())?)));
+    }
+    let before = head.len();
+    head.extend_from_slice(received);
+    let end = end(head, before);
+    if let Some(end) = end {
+        head.truncate(end);
+    }
+    if has_bare_line_feed(head, before) {
+        return Err(Rejection::RequestFraming);
+    }
+    let body = end.map(|_| check(head)).transpose()?;
+    Ok((head.len() - before, body))
+}
+
+/// Where the head ends, if it does so after `seen`. Empty lines may precede it (RFC 9112 §2.2).
+fn end(head: &[u8], seen: usize) -> Option<usize> {
+    let blank = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let start = head.iter().position(|byte| !blank(byte))?;
+    let from = start.max(seen.saturating_sub(END.len() - 1));
+    let at = memmem::find(head.get(from..)?, END)?;
+    Some(from + at + END.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AMBIGUOUS: &str = "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+
+    /// What goes through when it arrives in pieces of `size` bytes, and what was refused.
+    fn passed(sent: &str, size: usize) -> (usize, Option<Part>) {
+        let mut requests = Requests::default();
+        let mut before = 0;
+        for piece in sent.as_bytes().chunks(size) {
+            match requests.follow(piece) {
+                Ok(()) => before += piece.len(),
+                Err(refused) => {
+                    assert_eq!(refused.rejection, Rejection::RequestFraming);
+                    assert_eq!(requests.follow(b"1\n"), Ok(()), "beyond");
+                    return (before + refused.passed, Some(refused.part));
+                }
+            }
+        }
+        (before, None)
+    }
+
+    const IN_ORDER: [&str; 9] = [
+        "",
+        "\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\na\n\nb",
+        "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\n\r\n\r\n",
+        "\r\nPOST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx\r\nGET / HTTP/1.1\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\n\n\n\r\n0\r\nA: b\r\n\r\n\r\n",
+    ];
+
+    #[test]
+    fn each_head_is_found_whatever_precedes_it_and_however_it_arrives() {
+        for preceding in IN_ORDER {
+            let sent = format!("{preceding}{AMBIGUOUS}GET / HTTP/1.1\r\n\r\n");
+            for size in 1..=sent.len() {
+                let (passed, refused) = passed(&sent, size);
+                assert_eq!(refused, Some(Part::Head), "{preceding:?} by {size}");
+                let whole = preceding.len() + AMBIGUOUS.len();
+                // The parser behind may see a part of it, and never its end.
+                assert!(passed < whole, "{preceding:?} by {size}: {passed}");
+                let complete = preceding.trim_end_matches("\r\n").len();
+                assert!(passed >= complete, "{preceding:?} by {size}: {passed}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_body_in_chunks_is_found_too() {
+        let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for preceding in IN_ORDER {
+            let begun = format!("{preceding}{head}2;");
+            let sent = format!("{begun}\nxx\r\n0\r\n\r\n");
+            for size in 1..=sent.len() {
+                let found = passed(&sent, size);
+                assert_eq!(
+                    found,
+                    (begun.len(), Some(Part::Chunks)),
+                    "{sent:?} by {size}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_feed_alone_is_refused_before_any_parser_can_take_it_for_an_end() {
+        let sent = "GET / HTTP/1.1\r\nHost: a\n\n";
+        for size in 1..=sent.len() {
+            let (passed, refused) = passed(sent, size);
+            assert_eq!(refused, Some(Part::Head));
+            assert!(passed < sent.len() - 1, "by {size}: {passed}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_order_passes() {
+        for first in IN_ORDER {
+            for second in IN_ORDER {
+                let sent = format!("{first}{second}{first}");
+                for size in 1..=sent.len() {
+                    assert_eq!(
+                        passed(&sent, size),
+                        (sent.len(), None),
+                        "{sent:?} by {size}"
+                    );
+                }
+            }
+        }
+    }
+}
