@@ -92,14 +92,19 @@ mod tests {
     use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
     fn seen(fields: &str) -> Result<Vec<u8>, Rejection> {
-        let session = read(format!("GET /a b HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
+        seen_at("/a", fields)
+    }
+
+    fn seen_at(target: &str, fields: &str) -> Result<Vec<u8>, Rejection> {
+        let session = read(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
         judged(&session, |head| Ok(head.target_to_send.to_vec()))
     }
 
     #[test]
     fn a_request_that_nobody_sent_is_read_by_the_proxy_s_parser() {
         // This one escapes what may not stand in a target.
-        assert_eq!(seen("X: 1\r\n"), Ok(b"/a%20b".to_vec()));
+        assert_eq!(seen_at("/a\"b", "X: 1\r\n"), Ok(b"/a%22b".to_vec()));
+        assert_eq!(seen_at("/a b", ""), Err(Rejection::RequestMalformed));
         let long = format!("X: {}\r\n", "a".repeat(2 * MAX_HEAD_BYTES));
         for (fields, rejection) in [
             ("Host: b\r\n", Rejection::RequestMalformed),

@@ -3,7 +3,8 @@
 //! Pingora refuses by itself what it cannot parse: without envelope, reason code, log line and
 //! metric, and in its own name. Whatever it writes while no request is being handled is such a
 //! refusal, and is replaced here by ours. A head that is too slow or too large is refused here
-//! as well. HTTP/2, once it is recognised, passes as it is; Pingora's refusals are reported.
+//! as well, and what Pingora would read more leniently than others is spoilt for it. HTTP/2, once it is
+//! recognised, passes as it is; Pingora's refusals are reported.
 
 mod bare_refusals;
 mod transport;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
+use contract::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -31,6 +33,8 @@ const OWN_REFUSAL: &[u8] = b"HTTP/1.1 400 ";
 const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most heads of HTTP/1.1 fit, so that looking for the preface costs no system call.
 const PEEK_BYTES: usize = 2048;
+/// Two of it are out of place wherever Pingora meets them outside of a body's data.
+const OUT_OF_PLACE: u8 = b'\r';
 /// A client that is still sending reads our answer only when it is done; closing earlier would reset
 /// the connection under it.
 const LINGER: Duration = Duration::from_secs(2);
@@ -57,6 +61,11 @@ pub(crate) struct ClientStream {
     /// What was read to recognise HTTP/2 and not handed on yet.
     peeked: Bytes,
     is_http_2: bool,
+    /// On once a tunnel is open.
+    is_tunnel: AtomicBool,
+    requests: Requests,
+    /// Pingora is not to read on.
+    is_spoilt: bool,
     bare_refusals: BareRefusals,
     /// What is left to send of our refusal; `None` as long as there was no need for it.
     refusal: Option<Bytes>,
@@ -77,6 +86,9 @@ impl ClientStream {
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
             head: ArrivingHead::first(head_timeout),
+            is_tunnel: AtomicBool::new(false),
+            requests: Requests::default(),
+            is_spoilt: false,
             bare_refusals: BareRefusals::default(),
             refusal: None,
         }
@@ -88,6 +100,11 @@ impl ClientStream {
         if !handling {
             self.handled.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Says that what the client sends from now on are no requests.
+    pub(crate) fn set_tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
     /// Never on HTTP/2: there a write may begin anywhere within the body of an answer.
@@ -134,6 +151,49 @@ impl ClientStream {
         }
         let rejection = ready!(self.head.poll_overdue(cx));
         self.give_up(rejection)
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.peeked.is_empty() {
+            let length = self.peeked.len().min(buffer.remaining());
+            buffer.put_slice(&self.peeked.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_http_2 || self.handling.load(Ordering::Relaxed) {
+            return Pin::new(&mut self.transport).poll_read(cx, buffer);
+        }
+        self.poll_read_head(cx, buffer)
+    }
+
+    /// Spoils what Pingora must not take for a request, where it stands: it may still be busy with what came
+    /// before.
+    fn follow(&mut self, received: &mut [u8]) {
+        let legible = if self.is_spoilt {
+            0
+        } else {
+            self.legible(received)
+        };
+        self.is_spoilt |= legible < received.len();
+        let spoilt = received.get_mut(legible..).unwrap_or_default();
+        spoilt.fill(OUT_OF_PLACE);
+    }
+
+    /// How many of the bytes Pingora may read as they are.
+    fn legible(&mut self, received: &[u8]) -> usize {
+        match self.requests.follow(received) {
+            // A filter will refuse it, and can say more about it.
+            Err(Refused {
+                part: Part::Head,
+                rejection: Rejection::RequestFraming,
+                ..
+            }) => received.len(),
+            Err(Refused { passed, .. }) => passed,
+            Ok(()) => received.len(),
+        }
     }
 
     /// Pingora gets to see a client that has left, and closes the connection; on the way out our
@@ -208,15 +268,12 @@ impl AsyncRead for ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.peeked.is_empty() {
-            let length = self.peeked.len().min(buffer.remaining());
-            buffer.put_slice(&self.peeked.split_to(length));
-            return Poll::Ready(Ok(()));
+        let before = buffer.filled().len();
+        ready!(self.poll_receive(cx, buffer))?;
+        if !self.is_http_2 && !self.is_tunnel.load(Ordering::Relaxed) {
+            self.follow(buffer.filled_mut().get_mut(before..).unwrap_or_default());
         }
-        if self.is_http_2 || self.handling.load(Ordering::Relaxed) {
-            return Pin::new(&mut self.transport).poll_read(cx, buffer);
-        }
-        self.poll_read_head(cx, buffer)
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -241,170 +298,4 @@ async fn discard(transport: &mut Stream) {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use pingora::protocols::Peek;
-    use tokio::io::DuplexStream;
-
-    use super::*;
-    use crate::request_head::MAX_HEAD_BYTES;
-
-    #[derive(Debug)]
-    struct Ours;
-
-    impl UnreadRequests for Ours {
-        fn refuse(&self, rejection: Rejection) -> Bytes {
-            format!("our refusal: {rejection}").into()
-        }
-
-        fn was_refused(&self, _: Rejection, _: bool) {}
-    }
-
-    fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
-        connection_with(capacity, Duration::from_secs(3600))
-    }
-
-    fn connection_with(capacity: usize, head_timeout: Duration) -> (ClientStream, DuplexStream) {
-        let (transport, client) = tokio::io::duplex(capacity);
-        let stream = ClientStream::new(Box::new(transport), Arc::new(Ours), head_timeout);
-        (stream, client)
-    }
-
-    async fn received(mut client: DuplexStream) -> String {
-        let mut text = String::new();
-        client.read_to_string(&mut text).await.unwrap();
-        text
-    }
-
-    const PINGORAS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nServer: Pingora\r\n\r\n";
-
-    #[tokio::test]
-    async fn a_refusal_outside_of_any_request_is_replaced() {
-        // A transport that takes three bytes at a time must not lose the rest.
-        let (mut stream, client) = connection(3);
-        let reader = tokio::spawn(received(client));
-        stream.write_all(PINGORAS).await.unwrap();
-        stream.flush().await.unwrap();
-        drop(stream);
-        assert_eq!(reader.await.unwrap(), "our refusal: request_malformed");
-    }
-
-    #[tokio::test]
-    async fn what_a_request_is_answered_passes_even_if_it_looks_the_same() {
-        let (mut stream, client) = connection(1024);
-        stream.set_handling(true);
-        stream.write_all(PINGORAS).await.unwrap();
-        drop(stream);
-        assert_eq!(received(client).await.as_bytes(), PINGORAS);
-    }
-
-    #[tokio::test]
-    async fn http_2_passes_whatever_a_write_begins_with() {
-        let (mut stream, mut client) = connection(1024);
-        client.write_all(HTTP_2_PREFACE).await.unwrap();
-        assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
-        stream.write_all(PINGORAS).await.unwrap();
-        stream.flush().await.unwrap();
-        drop(stream);
-        assert_eq!(received(client).await.as_bytes(), PINGORAS);
-    }
-
-    #[tokio::test]
-    async fn the_connection_lingers_until_the_client_has_read_its_refusal() {
-        let (mut stream, mut client) = connection(1024);
-        stream.write_all(PINGORAS).await.unwrap();
-        let closing = tokio::spawn(async move { Shutdown::shutdown(&mut stream).await });
-        client.write_all(&[0; 100_000]).await.unwrap();
-        assert!(!closing.is_finished());
-        AsyncWriteExt::shutdown(&mut client).await.unwrap();
-        assert_eq!(received(client).await, "our refusal: request_malformed");
-        closing.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_head_that_takes_too_long_looks_like_a_client_that_left_and_is_told_why() {
-        let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
-        client.write_all(b"GET / HT").await.unwrap();
-        let mut read = [0; 16];
-        assert_eq!(stream.read(&mut read).await.unwrap(), 8);
-        assert_eq!(stream.read(&mut read).await.unwrap(), 0);
-        stream.flush().await.unwrap();
-        drop(stream);
-        assert_eq!(received(client).await, "our refusal: request_timeout");
-    }
-
-    #[tokio::test]
-    async fn a_request_that_is_being_handled_may_take_its_time_and_so_may_the_next_one() {
-        let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
-        let mut read = [0; 16];
-        client.write_all(b"GET / HT").await.unwrap();
-        assert_eq!(stream.read(&mut read).await.unwrap(), 8);
-        for handling in [true, false] {
-            stream.set_handling(handling);
-            let patience = Duration::from_millis(50);
-            let waiting = tokio::time::timeout(patience, stream.read(&mut read)).await;
-            assert!(waiting.is_err(), "handling: {handling}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_connection_is_recognised_by_its_first_bytes_and_loses_none_of_them() {
-        for (pieces, is_http_2) in [
-            (&["GET / HTTP/1.0\r\n\r\n"][..], false),
-            (&["P", "OST / HTTP/1.1\r\n"], false),
-            (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], true),
-            (&["PRI * HT", "TP/2.0\r\n\r\nSM\r\n\r\nmore"], true),
-            (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r!"], false),
-            (&["\r"], false),
-            (&[], false),
-        ] {
-            let (mut stream, mut client) = connection(1024);
-            let sent = pieces.concat();
-            let sending = async move {
-                for piece in pieces {
-                    client.write_all(piece.as_bytes()).await.unwrap();
-                    tokio::task::yield_now().await;
-                }
-            };
-            let mut peeked = [0; 24];
-            let (peek, ()) = tokio::join!(stream.try_peek(&mut peeked), sending);
-            assert!(peek.unwrap());
-            assert_eq!(peeked == HTTP_2_PREFACE, is_http_2, "{pieces:?}");
-            let mut read = String::new();
-            stream.read_to_string(&mut read).await.unwrap();
-            assert_eq!(read, sent);
-        }
-    }
-
-    #[tokio::test]
-    async fn half_a_preface_is_a_head_that_takes_too_long() {
-        let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
-        client.write_all(b"PRI * ").await.unwrap();
-        assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
-        stream.flush().await.unwrap();
-        drop(stream);
-        assert_eq!(received(client).await, "our refusal: request_timeout");
-    }
-
-    #[tokio::test]
-    async fn of_a_head_that_is_too_large_no_more_is_read() {
-        let (mut stream, mut client) = connection(2 * MAX_HEAD_BYTES);
-        client
-            .write_all(&vec![b'a'; 2 * MAX_HEAD_BYTES])
-            .await
-            .unwrap();
-        let mut read = vec![0; MAX_HEAD_BYTES + 1];
-        stream.read_exact(&mut read).await.unwrap();
-        assert_eq!(stream.read(&mut read).await.unwrap(), 0);
-        // The client goes on writing while it is told.
-        let answer = tokio::spawn(async move {
-            stream.flush().await.unwrap();
-            drop(stream);
-        });
-        assert_eq!(
-            received(client).await,
-            "our refusal: request_header_too_large"
-        );
-        answer.await.unwrap();
-    }
-}
+mod tests;

@@ -141,12 +141,15 @@ impl AuthProxy {
     }
 }
 
+/// `None` on HTTP/2.
+fn client_stream(session: &Session) -> Option<&ClientStream> {
+    let stream = session.as_downstream().stream()?;
+    (**stream).as_any().downcast_ref()
+}
+
 /// From here to the end of the request, what is written is the request's answer.
 fn set_handling(session: &Session, handling: bool) {
-    let stream = session.as_downstream().stream();
-    if let Some(stream) =
-        stream.and_then(|stream| (**stream).as_any().downcast_ref::<ClientStream>())
-    {
+    if let Some(stream) = client_stream(session) {
         stream.set_handling(handling);
     }
 }
@@ -368,6 +371,9 @@ impl ProxyHttp for AuthProxy {
             self.end_with_token(session, forward, &ctx.marks);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            if let Some(stream) = client_stream(session) {
+                stream.set_tunnel();
+            }
             let offered = &session.req_header().headers;
             let sources = ctx.rules.admission.interceptor.sources();
             token_places::choose_protocol(response, sources, offered)?;

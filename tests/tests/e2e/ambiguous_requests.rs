@@ -118,6 +118,63 @@ fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
     assert_eq!(stack.service.requests().len(), 0);
 }
 
+/// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` would be one more request.
+#[test]
+fn lesson_c24_chunks_that_a_gateway_could_count_differently_are_refused() {
+    let stack = stack();
+    let token = stack.token();
+    for chunks in [
+        "2;\nxx\r\n2f\r\n0\r\n\r\n",
+        "2 \nxx\r\n0\r\n\r\n",
+        "1;a\0b\r\nx\r\n0\r\n\r\n",
+        "1;a\rb\r\nx\r\n0\r\n\r\n",
+        "1;a\x0bb\r\nx\r\n0\r\n\r\n",
+        ";a\r\n\r\n",
+        "\r\n\r\n",
+        "0;\n\r\n\r\n",
+        "1\r\nxyz0\r\n\r\n",
+        "1\r\nx\n0\r\n\r\n",
+        "0\r\n\n",
+        "0\r\nA: \0\r\n\r\n",
+        "0\r\nA: b\nC: d\r\n\r\n",
+        "0x1\r\nx\r\n0\r\n\r\n",
+    ] {
+        for (path, credentials) in [
+            ("list", format!("Authorization: Bearer {token}\r\n")),
+            ("public/x", String::new()),
+        ] {
+            let head = format!(
+                "POST /orders/{path} HTTP/1.1\r\nHost: a\r\n{credentials}Transfer-Encoding: chunked\r\n\r\n"
+            );
+            let next = "GET /orders/public/hidden HTTP/1.1\r\nHost: a\r\n\r\n";
+            let request = format!("{head}{chunks}{next}");
+            let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+            assert_eq!(
+                verdict(&answer),
+                "400 request_framing",
+                "{chunks:?} on {path}"
+            );
+
+            // Also where it comes in pieces, behind another request.
+            let (begin, end) = head.split_at(30);
+            let mut client = RawClient::connect(stack.sidecar.address());
+            let before = "POST /orders/public/y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\n\n\r\n0\r\n\r\n";
+            client.send(format!("{before}{begin}").as_bytes());
+            assert_eq!(client.answer("POST").status(), 200, "{chunks:?}");
+            client.send(format!("{end}{chunks}{next}").as_bytes());
+            let answer = client.answer("POST");
+            assert_eq!(
+                verdict(&answer),
+                "400 request_framing",
+                "{chunks:?} on {path}"
+            );
+            assert!(client.is_at_end(), "{chunks:?} on {path}");
+        }
+    }
+    let paths = stack.service.requests();
+    assert!(!format!("{paths:?}").contains("hidden"), "{paths:?}");
+}
+
 #[test]
 fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service_are_refused() {
     let stack = stack();

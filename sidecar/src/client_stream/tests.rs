@@ -1,0 +1,237 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use pingora::protocols::Peek;
+use tokio::io::DuplexStream;
+
+use super::*;
+use crate::request_head::MAX_HEAD_BYTES;
+
+#[derive(Debug)]
+struct Ours;
+
+impl UnreadRequests for Ours {
+    fn refuse(&self, rejection: Rejection) -> Bytes {
+        format!("our refusal: {rejection}").into()
+    }
+
+    fn was_refused(&self, _: Rejection, _: bool) {}
+}
+
+fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
+    connection_with(capacity, Duration::from_secs(3600))
+}
+
+fn connection_with(capacity: usize, head_timeout: Duration) -> (ClientStream, DuplexStream) {
+    let (transport, client) = tokio::io::duplex(capacity);
+    let stream = ClientStream::new(Box::new(transport), Arc::new(Ours), head_timeout);
+    (stream, client)
+}
+
+async fn received(mut client: DuplexStream) -> String {
+    let mut text = String::new();
+    client.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+const PINGORAS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nServer: Pingora\r\n\r\n";
+
+#[tokio::test]
+async fn a_refusal_outside_of_any_request_is_replaced() {
+    // A transport that takes three bytes at a time must not lose the rest.
+    let (mut stream, client) = connection(3);
+    let reader = tokio::spawn(received(client));
+    stream.write_all(PINGORAS).await.unwrap();
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(reader.await.unwrap(), "our refusal: request_malformed");
+}
+
+#[tokio::test]
+async fn what_a_request_is_answered_passes_even_if_it_looks_the_same() {
+    let (mut stream, client) = connection(1024);
+    stream.set_handling(true);
+    stream.write_all(PINGORAS).await.unwrap();
+    drop(stream);
+    assert_eq!(received(client).await.as_bytes(), PINGORAS);
+}
+
+#[tokio::test]
+async fn http_2_passes_whatever_a_write_begins_with() {
+    let (mut stream, mut client) = connection(1024);
+    client.write_all(HTTP_2_PREFACE).await.unwrap();
+    assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
+    stream.write_all(PINGORAS).await.unwrap();
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(received(client).await.as_bytes(), PINGORAS);
+}
+
+#[tokio::test]
+async fn the_connection_lingers_until_the_client_has_read_its_refusal() {
+    let (mut stream, mut client) = connection(1024);
+    stream.write_all(PINGORAS).await.unwrap();
+    let closing = tokio::spawn(async move { Shutdown::shutdown(&mut stream).await });
+    client.write_all(&[0; 100_000]).await.unwrap();
+    assert!(!closing.is_finished());
+    AsyncWriteExt::shutdown(&mut client).await.unwrap();
+    assert_eq!(received(client).await, "our refusal: request_malformed");
+    closing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_head_that_takes_too_long_looks_like_a_client_that_left_and_is_told_why() {
+    let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+    client.write_all(b"GET / HT").await.unwrap();
+    let mut read = [0; 16];
+    assert_eq!(stream.read(&mut read).await.unwrap(), 8);
+    assert_eq!(stream.read(&mut read).await.unwrap(), 0);
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(received(client).await, "our refusal: request_timeout");
+}
+
+#[tokio::test]
+async fn a_request_that_is_being_handled_may_take_its_time_and_so_may_the_next_one() {
+    let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+    let mut read = [0; 16];
+    client.write_all(b"GET / HT").await.unwrap();
+    assert_eq!(stream.read(&mut read).await.unwrap(), 8);
+    for handling in [true, false] {
+        stream.set_handling(handling);
+        let patience = Duration::from_millis(50);
+        let waiting = tokio::time::timeout(patience, stream.read(&mut read)).await;
+        assert!(waiting.is_err(), "handling: {handling}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_recognised_by_its_first_bytes_and_loses_none_of_them() {
+    for (pieces, is_http_2) in [
+        (&["GET / HTTP/1.0\r\n\r\n"][..], false),
+        (&["P", "OST / HTTP/1.1\r\n"], false),
+        (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], true),
+        (&["PRI * HT", "TP/2.0\r\n\r\nSM\r\n\r\nmore"], true),
+        (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r!"], false),
+        (&["\r"], false),
+        (&[], false),
+    ] {
+        let (mut stream, mut client) = connection(1024);
+        let sent = pieces.concat();
+        let sending = async move {
+            for piece in pieces {
+                client.write_all(piece.as_bytes()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        };
+        let mut peeked = [0; 24];
+        let (peek, ()) = tokio::join!(stream.try_peek(&mut peeked), sending);
+        assert!(peek.unwrap());
+        assert_eq!(peeked == HTTP_2_PREFACE, is_http_2, "{pieces:?}");
+        let mut read = String::new();
+        stream.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, sent);
+    }
+}
+
+#[tokio::test]
+async fn half_a_preface_is_a_head_that_takes_too_long() {
+    let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+    client.write_all(b"PRI * ").await.unwrap();
+    assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(received(client).await, "our refusal: request_timeout");
+}
+
+#[tokio::test]
+async fn of_a_head_that_is_too_large_no_more_is_read() {
+    let (mut stream, mut client) = connection(2 * MAX_HEAD_BYTES);
+    client
+        .write_all(&vec![b'a'; 2 * MAX_HEAD_BYTES])
+        .await
+        .unwrap();
+    let mut read = vec![0; MAX_HEAD_BYTES + 1];
+    stream.read_exact(&mut read).await.unwrap();
+    assert_eq!(stream.read(&mut read).await.unwrap(), 0);
+    // The client goes on writing while it is told.
+    let answer = tokio::spawn(async move {
+        stream.flush().await.unwrap();
+        drop(stream);
+    });
+    assert_eq!(
+        received(client).await,
+        "our refusal: request_header_too_large"
+    );
+    answer.await.unwrap();
+}
+
+/// What Pingora gets to see of bytes that arrive in pieces of `size`.
+async fn seen(sent: &[u8], size: usize, prepare: impl FnOnce(&ClientStream)) -> Vec<u8> {
+    let (mut stream, mut client) = connection(MAX_HEAD_BYTES);
+    prepare(&stream);
+    let sending = async move {
+        for piece in sent.chunks(size) {
+            client.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut read = Vec::new();
+    let (result, ()) = tokio::join!(stream.read_to_end(&mut read), sending);
+    result.unwrap();
+    read
+}
+
+const LENIENT: [(&str, &str); 3] = [
+    (
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+        "\nx\r\n0\r\n\r\n",
+    ),
+    (
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "\r\n\r\n",
+    ),
+    ("", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"),
+];
+
+#[tokio::test]
+async fn what_pingora_would_read_leniently_is_spoilt_and_what_came_before_is_not() {
+    for before in ["", "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        for (begin, lenient) in LENIENT {
+            let sent = format!("{before}{begin}{lenient}GET / HTTP/1.1\r\n\r\n");
+            for size in 1..=sent.len() {
+                let seen = seen(sent.as_bytes(), size, |_| {}).await;
+                let legible = before.len() + begin.len();
+                assert_eq!(
+                    seen.get(..legible),
+                    sent.as_bytes().get(..legible),
+                    "{sent:?}"
+                );
+                let end = before.len() + begin.len() + lenient.len();
+                // Of a request line, what came before its second blank may be seen, and never the head's end.
+                assert!(
+                    seen.get(end - 1..)
+                        .unwrap()
+                        .iter()
+                        .all(|&byte| byte == b'\r'),
+                    "{sent:?} by {size}"
+                );
+                assert_eq!(seen.len(), sent.len());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_filter_judges_and_what_a_tunnel_carries_passes_as_it_is() {
+    let twice = "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
+    for size in 1..=twice.len() {
+        assert_eq!(seen(twice.as_bytes(), size, |_| {}).await, twice.as_bytes());
+    }
+    for (begin, lenient) in LENIENT {
+        let sent = format!("{begin}{lenient}");
+        for size in 1..=sent.len() {
+            let seen = seen(sent.as_bytes(), size, ClientStream::set_tunnel).await;
+            assert_eq!(seen, sent.as_bytes());
+        }
+    }
+}
