@@ -97,7 +97,7 @@ restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside anothe
 	    cargo test $(LOCKED) -p tests --test e2e -- restarts --nocapture
 
 .PHONY: fuzz
-fuzz: cmake ## Fuzz tokens, paths and keys for FUZZ_SECONDS each, 60 unless told otherwise
+fuzz: cmake ## Fuzz tokens, paths, keys and framing for FUZZ_SECONDS each, 60 unless told otherwise
 	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
 
 .PHONY: policy

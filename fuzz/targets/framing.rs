@@ -1,0 +1,103 @@
+//! The bytes of a connection: where its requests begin and end, however they are cut, and compared with the
+//! parser of Pingora. The first byte says where to cut.
+
+#![no_main]
+
+use contract::framing::requests::{Part, Refused, Requests};
+use libfuzzer_sys::fuzz_target;
+
+const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+
+/// Whether the bytes are whole requests, and no part of a body is missing, to a parser that takes more than ours
+/// does; `None` where it takes none, and within a head.
+fn is_whole(mut bytes: &[u8]) -> Option<bool> {
+    while !bytes.is_empty() {
+        let mut fields = [httparse::EMPTY_HEADER; 64];
+        let mut request = httparse::Request::new(&mut fields);
+        let httparse::Status::Complete(head) = request.parse(bytes).ok()? else {
+            let is_blank = bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+            return is_blank.then_some(true);
+        };
+        bytes = bytes.get(head..)?;
+        let mut body = Some(0);
+        for field in request.headers.iter() {
+            if field.name.eq_ignore_ascii_case("content-length") {
+                body = Some(std::str::from_utf8(field.value).ok()?.parse().ok()?);
+            } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
+                body = None;
+            }
+        }
+        let taken = match body {
+            Some(length) => Some(length),
+            None => after_chunks(bytes)?,
+        };
+        match taken.and_then(|taken| bytes.get(taken..)) {
+            Some(rest) => bytes = rest,
+            None => return Some(false),
+        }
+    }
+    Some(true)
+}
+
+/// How long a body in chunks is; `Some(None)` where its end did not come.
+fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
+    let mut at = 0usize;
+    loop {
+        let rest = bytes.get(at..)?;
+        let httparse::Status::Complete((line, size)) = httparse::parse_chunk_size(rest).ok()?
+        else {
+            return Some(None);
+        };
+        if size == 0 {
+            let trailers = bytes.get(at + line - 2..)?;
+            let end = trailers.windows(4).position(|four| four == b"\r\n\r\n");
+            return Some(end.map(|end| at + line - 2 + end + 4));
+        }
+        let Some(next) = usize::try_from(size)
+            .ok()
+            .and_then(|size| at.checked_add(line)?.checked_add(size)?.checked_add(2))
+        else {
+            return Some(None);
+        };
+        if next > bytes.len() {
+            return Some(None);
+        }
+        at = next;
+    }
+}
+
+/// What comes of the bytes in pieces of one size, and how far those go that may be read on.
+fn followed(bytes: &[u8], size: usize) -> (Requests, Result<(), (usize, Part)>) {
+    let mut requests = Requests::default();
+    let mut before = 0;
+    for piece in bytes.chunks(size) {
+        if let Err(Refused { passed, part, .. }) = requests.follow(piece) {
+            return (requests, Err((before + passed, part)));
+        }
+        before += piece.len();
+    }
+    (requests, Ok(()))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&size, bytes)) = data.split_first() else {
+        return;
+    };
+    let (mut requests, whole) = followed(bytes, bytes.len().max(1));
+    match (whole, followed(bytes, usize::from(size).max(1)).1) {
+        (Ok(()), Ok(())) => {}
+        // Part of the head may have been let through before.
+        (Err((_, Part::Head)), Err((_, Part::Head))) => {}
+        (Err(whole), Err(pieces)) => assert_eq!(whole, pieces, "{}", bytes.escape_ascii()),
+        (whole, pieces) => panic!("{whole:?}, {pieces:?}: {}", bytes.escape_ascii()),
+    }
+    if whole.is_ok()
+        && let Some(is_whole) = is_whole(bytes)
+    {
+        let next = requests
+            .follow(REFUSED)
+            .map_err(|refused| (refused.passed, refused.part));
+        let seen = next == Err((0, Part::Head));
+        assert_eq!(seen, is_whole, "{}", bytes.escape_ascii());
+    }
+});
