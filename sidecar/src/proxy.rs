@@ -16,6 +16,7 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 use process::clock::unix_now;
+use process::listener::CLIENT_IDLE;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::{Line, LoggedPath};
@@ -35,10 +36,6 @@ use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
 use crate::upstream::{Sent, Tries, Upstream};
 use crate::{fault, response_head, stream_end, token_places};
-
-/// Longer than the idle time of the usual load balancers (60 s), so that they close first and never
-/// send into a connection that is just being closed.
-pub(crate) const CLIENT_IDLE_SECONDS: u64 = 75;
 
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
 #[derive(Debug)]
@@ -136,7 +133,7 @@ impl AuthProxy {
             session.set_keepalive(None);
         } else if session.get_keepalive().is_some() {
             // Off for `Connection: close` and for HTTP/1.0, and stays so.
-            session.set_keepalive(Some(CLIENT_IDLE_SECONDS));
+            session.set_keepalive(Some(CLIENT_IDLE.as_secs()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use pingora::apps::HttpServerOptions;
 use pingora::protocols::http::v2::server::default_h2_options;
@@ -32,7 +32,7 @@ use crate::keys::source::KeySource;
 use crate::limits::{Limit, descriptors};
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
-use crate::proxy::{AuthProxy, CLIENT_IDLE_SECONDS};
+use crate::proxy::AuthProxy;
 use crate::reload::{Reload, WatchedFiles};
 use crate::reports::Reports;
 use crate::rules::CurrentRules;
@@ -301,7 +301,7 @@ fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthPro
     // Not to proxy it: only so that it is our answer that refuses it.
     options.allow_connect_method_proxying = true;
     options.h2c = true;
-    options.h2_idle_timeout = Some(Duration::from_secs(CLIENT_IDLE_SECONDS));
+    options.h2_idle_timeout = Some(listener::CLIENT_IDLE);
     app.server_options = Some(options);
     let mut http2 = default_h2_options();
     http2.max_header_list_size(LIBRARY_MAX_HEAD_BYTES);

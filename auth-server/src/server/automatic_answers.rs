@@ -8,10 +8,12 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use contract::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use crate::http::rejection_on_the_wire;
 
@@ -29,6 +31,13 @@ pub(super) struct AutomaticAnswers<S, R> {
     replacement: Option<Replacement>,
     requests: Requests,
     held_back: Option<HeldBack>,
+    head_timeout: Duration,
+    /// Runs from the beginning of the connection to its first byte, and from the first byte of a head to its end:
+    /// between two requests a connection may be silent for longer.
+    head_timer: Option<Pin<Box<Sleep>>>,
+    /// Whether a byte came.
+    begun: bool,
+    head_is_overdue: bool,
 }
 
 /// What hyper does not get to see.
@@ -56,18 +65,43 @@ struct Replacement {
 }
 
 impl<S, R> AutomaticAnswers<S, R> {
-    pub(super) fn new(stream: S, report: R) -> Self {
+    pub(super) fn new(stream: S, head_timeout: Duration, report: R) -> Self {
         Self {
             stream,
             report,
             replacement: None,
             requests: Requests::default(),
             held_back: None,
+            head_timeout,
+            head_timer: None,
+            begun: false,
+            head_is_overdue: false,
         }
+    }
+
+    /// Whether the connection failed since half a head came, and then nothing for too long.
+    pub(super) fn has_half_a_head(&self) -> bool {
+        self.head_is_overdue && self.begun
     }
 
     pub(super) fn into_inner(self) -> S {
         self.stream
+    }
+}
+
+impl<S, R> AutomaticAnswers<S, R> {
+    /// Ready when what is expected of the client did not come in time.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.begun && !self.requests.is_within_head() {
+            return Poll::Pending;
+        }
+        let limit = self.head_timeout;
+        let timer = self
+            .head_timer
+            .get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(timer.as_mut().poll(cx));
+        self.head_is_overdue = true;
+        Poll::Ready(())
     }
 }
 
@@ -140,9 +174,20 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
         let this = self.get_mut();
         if this.held_back.is_none() {
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+            if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
+                read?;
+            } else {
+                ready!(this.poll_overdue(cx));
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
             let received = buffer.filled().get(before..).unwrap_or_default();
-            let Err(refused) = this.requests.follow(received) else {
+            let is_first = !this.begun;
+            let followed = this.requests.follow(received);
+            this.begun |= !received.is_empty();
+            if is_first || !this.requests.is_within_head() {
+                this.head_timer = None;
+            }
+            let Err(refused) = followed else {
                 return Poll::Ready(Ok(()));
             };
             buffer.set_filled(before + refused.passed);

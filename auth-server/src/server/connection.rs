@@ -13,6 +13,7 @@ use contract::rejection::Rejection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use process::listener::CLIENT_IDLE;
 use process::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -124,12 +125,13 @@ where
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(request_timeout)
+        // Before the first byte and within a head, the stream below waits for less.
+        .header_read_timeout(CLIENT_IDLE)
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(
-            TokioIo::new(AutomaticAnswers::new(stream, {
+            TokioIo::new(AutomaticAnswers::new(stream, request_timeout, {
                 let reports = reports.clone();
                 move |rejection| reports.refused_unread(rejection, peer)
             })),
@@ -149,10 +151,12 @@ where
         }
     };
     let parts = connection.into_parts();
-    let mut stream = parts.io.into_inner().into_inner();
+    let stream = parts.io.into_inner();
+    let half_a_head = stream.has_half_a_head();
+    let mut stream = stream.into_inner();
     if let Err(error) = ended {
         debug!(%error, "connection ended");
-        if let Some(rejection) = unanswered(&error, &parts.read_buf) {
+        if let Some(rejection) = unanswered(&error, half_a_head) {
             reports.refused_unread(rejection, peer);
             let _ = stream.write_all(&rejection_on_the_wire(rejection)).await;
         }
@@ -160,10 +164,9 @@ where
     Box::pin(linger(stream)).await;
 }
 
-/// What hyper gives up without a word. Half a header: the client waits for an answer; an idle
-/// connection just ends.
-fn unanswered(error: &hyper::Error, unread: &[u8]) -> Option<Rejection> {
-    if error.is_timeout() && !unread.is_empty() {
+/// What hyper gives up without a word, though the client waits for an answer.
+fn unanswered(error: &hyper::Error, half_a_head: bool) -> Option<Rejection> {
+    if half_a_head {
         Some(Rejection::RequestTimeout)
     } else {
         error

@@ -222,6 +222,27 @@ async fn half_a_header_times_out_with_an_answer_and_silence_without_one() {
 }
 
 #[tokio::test]
+async fn between_two_requests_a_client_may_be_silent_for_longer_and_within_the_second_head_it_may_not()
+ {
+    let timeout = Duration::from_millis(50);
+    let server = running(timeout).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        stream.write_all(b"GET /ok HTTP/1.1\r\n\r\n").await.unwrap();
+        while !answers.ends_with(b"fine") {
+            assert_ne!(stream.read_buf(&mut answers).await.unwrap(), 0);
+        }
+        answers.clear();
+        tokio::time::sleep(4 * timeout).await;
+    }
+    stream.write_all(b"GET /ok HT").await.unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.starts_with("HTTP/1.1 408 "), "{rest}");
+}
+
+#[tokio::test]
 async fn whoever_is_still_sending_gets_to_read_the_refusal() {
     let server = running(LONG).await;
     for _ in 0..20 {

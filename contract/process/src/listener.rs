@@ -13,6 +13,9 @@ use crate::exit::Failure;
 const BACKLOG: i32 = 16_384;
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client's connection may be silent between two requests. Longer than the idle time of the usual load
+/// balancers (60 s), so that they close first and never send into a connection that is just being closed.
+pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
 
 /// The value of a flag that says where to listen. Not a name: which address of several would it be?
 ///

@@ -62,6 +62,12 @@ impl Requests {
         }
         followed
     }
+
+    /// Whether a part of a head came, and not yet its end.
+    #[must_use]
+    pub fn is_within_head(&self) -> bool {
+        matches!(&self.0, Place::Head(head) if !head.is_empty())
+    }
 }
 
 impl Place {
