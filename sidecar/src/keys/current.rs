@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
-use contract::keys::{KeyId, KeySet, VerificationKey};
+use contract::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 use contract::rejection::Rejection;
 
 use super::early::EarlyFetch;
@@ -67,19 +67,21 @@ impl FetchTime {
     }
 }
 
-/// What tells one key set from another: which keys, under which names, and whether these count.
+/// What tells one key set from another: which keys, under which names and for what algorithm, and whether the
+/// names count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     are_asked_for: bool,
-    /// Name and thumbprint, sorted.
-    keys: Vec<(KeyId, KeyId)>,
+    /// Name and thumbprint, by which they are sorted, and algorithm: the thumbprint does not cover it (RFC 7638 §3.2).
+    keys: Vec<(KeyId, KeyId, Algorithm)>,
 }
 
 impl Names {
     pub(crate) fn of(keys: &KeySet) -> Self {
-        let name = |key: &VerificationKey| (key.id().clone(), key.thumbprint().clone());
+        let name =
+            |key: &VerificationKey| (key.id().clone(), key.thumbprint().clone(), key.algorithm());
         let mut names: Vec<_> = keys.keys().iter().map(name).collect();
-        names.sort_unstable();
+        names.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
         Self {
             are_asked_for: keys.is_named(),
             keys: names,
@@ -90,7 +92,7 @@ impl Names {
 /// For the log.
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (name, _)) in self.keys.iter().enumerate() {
+        for (position, (name, ..)) in self.keys.iter().enumerate() {
             let separator = if position == 0 { "" } else { " " };
             write!(f, "{separator}{name}")?;
         }
@@ -259,6 +261,30 @@ mod tests {
             assert_eq!(state.generation(), generation, "{letters}");
             assert_eq!(state.keys().keys().len(), letters.trim().len());
             assert_eq!(state.age(at(seconds + 5)), Duration::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn a_key_that_changes_its_algorithm_is_another_one() {
+        let set = |algorithm: &str| {
+            let jwks = serde_json::json!({"keys": [{
+                "kty": "RSA", "kid": "a", "alg": algorithm, "e": "AQAB",
+                "n": "xcXF".repeat(86),
+            }]});
+            let allowed = [Algorithm::RS256, Algorithm::PS256];
+            KeySet::from_jwks(jwks.to_string().as_bytes(), &allowed).unwrap()
+        };
+        let keys = CurrentKeys::default();
+        for (algorithm, change) in [
+            ("RS256", Change::First),
+            ("RS256", Change::Unchanged),
+            ("PS256", Change::Replaced),
+        ] {
+            assert_eq!(
+                keys.install(set(algorithm), Instant::now()),
+                change,
+                "{algorithm}"
+            );
         }
     }
 
