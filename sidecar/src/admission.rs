@@ -209,9 +209,12 @@ impl AdmissionRules {
             Judgement::Preflight { .. } => (None, None),
         };
         Ok(Admission::Forward(Forward {
+            // Nobody holds a place for long by saying that this would be a stream.
+            conversation: user
+                .as_ref()
+                .map_or(Conversation::Exchange, |_| conversation),
             user,
             target: target.replacement()?,
-            conversation,
             body: request.has_body(),
             ends_at: ends_at
                 .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),

@@ -23,7 +23,10 @@ impl Conversation {
     pub(crate) fn asked_for(method: &Method, version: Version, headers: &HeaderMap) -> Self {
         if asks_for_websocket(method, version, headers) {
             Self::WebSocket
-        } else if has_media_type(headers, &header::CONTENT_TYPE, is_grpc) {
+        } else if *method == Method::POST
+            && version == Version::HTTP_2
+            && has_media_type(headers, &header::CONTENT_TYPE, is_grpc)
+        {
             Self::Grpc
         } else if has_media_type(headers, &header::ACCEPT, is_event_stream) {
             Self::Events

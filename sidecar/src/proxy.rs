@@ -94,6 +94,11 @@ impl AuthProxy {
         })
     }
 
+    /// Bounds how long the service may be silent where the connection to it does not.
+    fn expect_answer(&self, session: &Session, marks: &Marks) {
+        stream_end::expect_answer(self.upstream.read_timeout(), || told_of(session, marks));
+    }
+
     /// Has a stream end when its token does.
     fn end_with_token(&self, session: &Session, forward: &Forward, marks: &Marks) {
         let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
@@ -113,9 +118,31 @@ impl AuthProxy {
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
         session.set_ignore_info_resp(is_http_1_0);
-        if forward.conversation == Conversation::Grpc {
+        match forward.conversation {
+            Conversation::Exchange | Conversation::WebSocket => {}
             // It may send for ever before it is answered.
+            Conversation::Grpc => self.end_with_token(session, forward, marks),
+            Conversation::Events => {
+                self.end_with_token(session, forward, marks);
+                self.expect_answer(session, marks);
+            }
+        }
+    }
+
+    /// Now it is known what becomes of the request.
+    fn answer_begins(
+        &self,
+        session: &Session,
+        answer: &ResponseHeader,
+        forward: &Forward,
+        marks: &Marks,
+    ) {
+        let conversation = forward.conversation;
+        if conversation.becomes_stream(answer.status, &answer.headers) {
             self.end_with_token(session, forward, marks);
+            stream_end::answer_may_be_silent();
+        } else if conversation == Conversation::Events && !answer.status.is_informational() {
+            stream_end::outlive_token();
         }
     }
 
@@ -354,18 +381,28 @@ impl ProxyHttp for AuthProxy {
         Ok(())
     }
 
+    fn upstream_response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<Option<Duration>> {
+        let asked_for_events = |forward: &Forward| forward.conversation == Conversation::Events;
+        if ctx.forward.as_ref().is_some_and(asked_for_events) {
+            stream_end::answer_goes_on(self.upstream.read_timeout());
+        }
+        Ok(None)
+    }
+
     async fn response_filter(
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if let Some(forward) = &ctx.forward
-            && forward
-                .conversation
-                .becomes_stream(response.status, &response.headers)
-        {
-            self.end_with_token(session, forward, &ctx.marks);
+        if let Some(forward) = &ctx.forward {
+            self.answer_begins(session, response, forward, &ctx.marks);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             if let Some(stream) = client_stream(session) {

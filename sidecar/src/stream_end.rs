@@ -39,6 +39,8 @@ struct Ends {
     token: Cell<Option<Instant>>,
     /// The next part of its body has to come by then; moved on by each that does.
     body: Cell<Option<Instant>>,
+    /// The next part of its answer has to come by then.
+    answer: Cell<Option<Instant>>,
     request: OnceCell<Request>,
 }
 
@@ -67,13 +69,16 @@ impl fmt::Debug for Request {
 enum Over {
     Token,
     Body,
+    Answer,
 }
 
 impl Ends {
     fn first(&self) -> Option<(Instant, Over)> {
         let token = self.token.get().map(|end| (end, Over::Token));
         let body = self.body.get().map(|end| (end, Over::Body));
-        token.into_iter().chain(body).min_by_key(|(end, _)| *end)
+        let answer = self.answer.get().map(|end| (end, Over::Answer));
+        let ends = [token, body, answer].into_iter().flatten();
+        ends.min_by_key(|(end, _)| *end)
     }
 }
 
@@ -89,13 +94,42 @@ pub(crate) fn expect_body(within: Option<Duration>, request: impl FnOnce() -> Re
     set(|ends| &ends.body, within, request);
 }
 
+/// Has the request at hand end if no more of its answer comes `within` this time. For what may become a stream:
+/// for others Pingora has a time-out, which can be answered.
+pub(crate) fn expect_answer(within: Option<Duration>, request: impl FnOnce() -> Request) {
+    set(|ends| &ends.answer, within, request);
+}
+
+/// A part of an answer came that is expected; the next one has to come `within` this time.
+pub(crate) fn answer_goes_on(within: Option<Duration>) {
+    let _ = ENDS.try_with(|ends| {
+        if ends.answer.get().is_some() {
+            ends.answer.set(deadline(within));
+        }
+    });
+}
+
+/// What was expected is a stream.
+pub(crate) fn answer_may_be_silent() {
+    let _ = ENDS.try_with(|ends| ends.answer.set(None));
+}
+
+/// What might have become a stream is none.
+pub(crate) fn outlive_token() {
+    let _ = ENDS.try_with(|ends| ends.token.set(None));
+}
+
+/// Far ahead is as good as never, and must not overflow.
+fn deadline(within: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(within?)
+}
+
 fn set(
     end: impl FnOnce(&Ends) -> &Cell<Option<Instant>>,
     within: Option<Duration>,
     request: impl FnOnce() -> Request,
 ) {
-    // Far ahead is as good as never, and must not overflow.
-    let at = within.and_then(|within| Instant::now().checked_add(within));
+    let at = deadline(within);
     // Outside of any request there is nothing to end.
     let _ = ENDS.try_with(|ends| {
         end(ends).set(at);
@@ -155,6 +189,10 @@ impl TimedRequests {
             Over::Body => (
                 Outcome::Refused(Rejection::RequestTimeout),
                 "the body did not come",
+            ),
+            Over::Answer => (
+                Outcome::Refused(Rejection::UpstreamTimeout),
+                "the answer to a request for events did not come",
             ),
         };
         let request = request.as_ref();
@@ -264,6 +302,33 @@ mod tests {
         assert_eq!(in_time(work).await, Ok(()));
         // Outside of any request.
         end_in(Duration::from_secs(1), never_asked);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_expected_has_to_go_on_until_it_turns_out_a_stream() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let answer = |pause: Duration| async move {
+            expect_answer(Some(2 * SECOND), || request("/events"));
+            tokio::time::sleep(SECOND).await;
+            answer_goes_on(Some(2 * SECOND));
+            tokio::time::sleep(pause).await;
+            answer_may_be_silent();
+            answer_goes_on(Some(SECOND));
+            tokio::time::sleep(100 * SECOND).await;
+        };
+        assert_eq!(in_time(answer(SECOND)).await, Ok(()));
+        let silent = in_time(answer(3 * SECOND)).await;
+        assert_eq!(over(silent), Some(Over::Answer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_stream_outlives_the_token() {
+        let work = async {
+            end_in(Duration::from_secs(1), || request("/"));
+            outlive_token();
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        };
+        assert_eq!(in_time(work).await, Ok(()));
     }
 
     #[test]

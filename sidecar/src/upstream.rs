@@ -131,6 +131,11 @@ impl Upstream {
         Some(Box::new(prototype.clone()))
     }
 
+    /// How long the service may be silent where what it says is no stream.
+    pub(crate) const fn read_timeout(&self) -> Option<Duration> {
+        self.settings.timeouts.read
+    }
+
     /// Takes note that `peer` could not be reached: the next address is tried, and the name is
     /// resolved anew.
     pub(crate) fn unreachable(&self, peer: &HttpPeer) {

@@ -98,6 +98,10 @@ impl State {
             match target.rsplit('/').next().unwrap_or_default() {
                 "events" => return self.events(&mut reader, &mut connection),
                 "websocket" => return self.tunnel(&mut reader, &mut connection, &head),
+                "silent" => {
+                    self.until_left(&mut reader);
+                    return Ok(());
+                }
                 "download" => self.download(&mut connection)?,
                 "endless" => return self.endless(&mut connection),
                 "early" => self.early_hints(&mut connection)?,

@@ -228,7 +228,10 @@ fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
     };
     for method in [Method::TRACE, Method::CONNECT] {
         for (wire, refused) in [
-            (Wire::Http1(b"\r\n"), Rejection::MethodNotAllowed),
+            (
+                Wire::Http1(b"TRACE / HTTP/1.1\r\n\r\n"),
+                Rejection::MethodNotAllowed,
+            ),
             (stream, Rejection::MethodNotAllowed),
             (Wire::Http1(ambiguous), Rejection::RequestFraming),
         ] {

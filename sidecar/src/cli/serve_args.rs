@@ -320,7 +320,7 @@ pub(crate) struct ServeArgs {
     pub(crate) upstream_connect_timeout: u64,
 
     /// Seconds the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
-    /// and requests that accept text/event-stream are exempt
+    /// calls and event streams are exempt where the request brought a token
     #[arg(
         long,
         env = "POSTERN_UPSTREAM_READ_TIMEOUT",
@@ -334,7 +334,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..60), value_name = "SECONDS")]
     pub(crate) request_header_timeout: u64,
 
-    /// Seconds a client may be silent within the body of its request; 0 for ever. WebSockets are exempt
+    /// Seconds a client may be silent within the body of its request; 0 for ever. WebSockets,
+    /// and gRPC calls that brought a token, are exempt
     #[arg(
         long,
         env = "POSTERN_REQUEST_BODY_TIMEOUT",

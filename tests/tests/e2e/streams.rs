@@ -142,6 +142,78 @@ fn a_grpc_call_ends_with_the_token_and_the_connection_goes_on() {
     }
 }
 
+const ASKS_FOR_EVENTS: &str = "Accept: text/event-stream\r\n";
+
+#[test]
+fn who_brings_no_token_gets_no_time_by_asking_for_a_stream() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let flags = ["--pass", "/public/**", "--upstream-read-timeout", "1"];
+    let sidecar = in_front_of(&stack, &service.url(), &flags);
+    let get = |path: &str| {
+        let mut client = RawClient::connect(sidecar.address());
+        let head =
+            format!("GET /orders/public/{path} HTTP/1.1\r\nHost: a\r\n{ASKS_FOR_EVENTS}\r\n");
+        client.send(head.as_bytes());
+        client
+    };
+    let answer = get("silent").answer("GET");
+    assert_eq!(verdict(&answer), "504 upstream_timeout");
+    let mut events = get("events");
+    events.text_until("data: first");
+    assert!(events.is_at_end());
+
+    let flags = ["--pass", "/public/**", "--request-body-timeout", "1"];
+    let sidecar = in_front_of(&stack, &service.url(), &flags);
+    let client = H2Client::connect(sidecar.address());
+    let fields = [("content-type", "application/grpc")];
+    let mut call = client.open(client.request("POST", "/orders/public/upload", &fields));
+    call.write(b"x").unwrap();
+    assert!(call.head().is_err(), "reset");
+}
+
+#[test]
+fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let flags = ["--upstream-read-timeout", "1", "--access-log", "all"];
+    let sidecar = in_front_of(&stack, &service.url(), &flags);
+    let get = |token: &str, path: &str| {
+        let mut client = RawClient::connect(sidecar.address());
+        client.send(&request(path, token, ASKS_FOR_EVENTS));
+        client
+    };
+    let mut events = get(&short_token(&stack), "events");
+    events.text_until("data: first");
+    assert!(events.is_at_end());
+    wait_for_an_ended_stream(&sidecar);
+
+    let token = stack.token();
+    assert!(get(&token, "silent").is_at_end());
+    let mut download = get(&token, "download");
+    download.text_until("half");
+    assert!(download.is_at_end());
+    let given_up = || {
+        let output = sidecar.process().stderr();
+        let lines = output
+            .lines()
+            .filter(|line| line.contains("reason=\"upstream_timeout\""));
+        lines.count()
+    };
+    wait::until("both to be logged", || (given_up() == 2).then_some(()));
+}
+
+#[test]
+fn a_request_for_events_that_nobody_answers_ends_with_the_token() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &["--upstream-read-timeout", "0"]);
+    let mut client = RawClient::connect(sidecar.address());
+    client.send(&request("silent", &short_token(&stack), ASKS_FOR_EVENTS));
+    assert!(client.is_at_end());
+    wait_for_an_ended_stream(&sidecar);
+}
+
 #[test]
 fn streams_may_outlive_their_token_where_that_is_asked_for() {
     let stack = stack();
