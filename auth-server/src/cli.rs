@@ -27,8 +27,8 @@ use self::store::StoreArgs;
 use self::token::TokenCommand;
 use self::user::UserCommand;
 use crate::config::rotation::RotateEvery;
-use crate::http::client_address::parse_network;
 use crate::users::UsersLocation;
+use process::client_address::{IpNet, parse_network};
 
 /// Issues signed access tokens (JWT) and hands out the key that verifies them
 #[derive(Debug, Parser)]
@@ -179,7 +179,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',',
           value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
-    pub(crate) trusted_proxy: Vec<ipnet::IpNet>,
+    pub(crate) trusted_proxy: Vec<IpNet>,
     /// Where the server registers itself: none, or nacos://[USER@]HOST[:PORT][,HOST…]
     #[arg(
         long,

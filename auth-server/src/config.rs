@@ -21,7 +21,6 @@ use process::tls::ServerCertificate;
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
 use crate::cli::{ConsoleSwitch, ServeArgs};
-use crate::http::client_address::TrustedProxies;
 use crate::http::console::Console;
 use crate::http::jwks;
 use crate::http::static_files::StaticFiles;
@@ -31,6 +30,7 @@ use crate::registry::RegistryConfig;
 use crate::token_issuer::TokenIssuer;
 use crate::users::UsersLocation;
 use crate::users::file::FileUsers;
+use process::client_address::TrustedProxies;
 
 /// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];

@@ -1,5 +1,7 @@
 //! What may be told about one request when it is over, in the log and on the status page.
 
+use std::net::IpAddr;
+
 use contract::trace::{RequestId, TraceId};
 use http::Method;
 pub(crate) use process::access_log::{AccessLog, LoggedPath};
@@ -12,6 +14,8 @@ use crate::outcome::Outcome;
 pub(crate) struct Line<'a> {
     /// Method and target, where a request could be read at all.
     pub(crate) request: Option<(&'a Method, &'a [u8])>,
+    /// Who asked, through the proxies that are trusted.
+    pub(crate) client: Option<IpAddr>,
     /// Of the answer, if there was one.
     pub(crate) status: Option<u16>,
     /// What made the service, or the way to it, fail.
@@ -41,7 +45,7 @@ impl<'a> Line<'a> {
             status: self.status,
             method: self.method(),
             path: self.path(),
-            client: None,
+            client: self.client,
             request_id: self.request_id.as_ref().map(|id| id as _),
             trace_id: self.trace_id.as_ref().map(|id| id as _),
             cause: self.cause.as_deref(),

@@ -3,6 +3,7 @@
 //! is said of another request than the proxy would see.
 
 use std::io::Cursor;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -70,12 +71,12 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
 struct Told(OnceLock<Rejection>);
 
 impl UnreadRequests for Told {
-    fn refuse(&self, rejection: Rejection) -> Bytes {
+    fn refuse(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
         let _ = self.0.set(rejection);
         Bytes::new()
     }
 
-    fn was_refused(&self, _: Rejection, _: bool) {}
+    fn was_refused(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
 }
 
 /// What comes of it without waiting: of bytes that are all there, everything.

@@ -11,6 +11,7 @@ mod transport;
 
 use std::future::poll_fn;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,10 +43,10 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Says what is sent to a client whose request never became one, and takes note of it.
 pub(crate) trait UnreadRequests: std::fmt::Debug + Send + Sync {
     /// The whole answer, head and body.
-    fn refuse(&self, rejection: Rejection) -> Bytes;
+    fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes;
 
     /// It has been answered already, in another way, or reset without an answer.
-    fn was_refused(&self, rejection: Rejection, was_answered: bool);
+    fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool);
 }
 
 /// Wraps the transport.
@@ -200,20 +201,26 @@ impl ClientStream {
     /// refusal is sent, if there is one.
     fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
         if self.refusal.is_none() {
-            self.refusal = rejection.map(|rejection| self.unread.refuse(rejection));
+            self.refusal = rejection.map(|rejection| self.refuse(rejection));
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn refuse(&self, rejection: Rejection) -> Bytes {
+        self.unread.refuse(rejection, client_of(&self.transport))
     }
 
     fn report_refusals(&mut self, written: &[u8]) {
         let Self {
             bare_refusals,
             unread,
+            transport,
             ..
         } = self;
         bare_refusals.in_written(written, |refusal| {
             let was_answered = refusal == BareRefusal::Answer;
-            unread.was_refused(Rejection::RequestMalformed, was_answered);
+            let client = client_of(transport);
+            unread.was_refused(Rejection::RequestMalformed, client, was_answered);
         });
     }
 
@@ -240,7 +247,7 @@ impl AsyncWrite for ClientStream {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.is_own_refusal(data) {
-            self.refusal = Some(self.unread.refuse(self.head.why_refused()));
+            self.refusal = Some(self.refuse(self.head.why_refused()));
             return Poll::Ready(Ok(data.len()));
         }
         ready!(self.poll_send_refusal(cx))?;
@@ -290,6 +297,11 @@ impl Shutdown for ClientStream {
             let _ = tokio::time::timeout(LINGER, discard(&mut self.transport)).await;
         }
     }
+}
+
+fn client_of(transport: &Stream) -> Option<IpAddr> {
+    let digest = transport.get_socket_digest()?;
+    digest.peer_addr()?.as_inet().map(SocketAddr::ip)
 }
 
 async fn discard(transport: &mut Stream) {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::signing_type::SigningType;
+use process::client_address::TrustedProxies;
 use process::exit::Failure;
 
 use crate::access_log::AccessLog;
@@ -66,6 +67,7 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) stop: StopTimes,
     pub(crate) access_log: AccessLog,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) marking: Marking,
 }
 
@@ -115,6 +117,7 @@ impl Config {
                 drain_limit: Duration::from_secs(args.drain_limit),
             },
             access_log: args.access_log,
+            trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
             marking: args.marks.marking(),
             key_source,
         })

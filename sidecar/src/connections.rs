@@ -1,5 +1,6 @@
 //! Every connection of a client: counts it, wraps its transport, then leaves it to the proxy.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,13 +95,14 @@ impl ServerApp for ClientConnections {
 struct Refusals(Reports);
 
 impl UnreadRequests for Refusals {
-    fn refuse(&self, rejection: Rejection) -> Bytes {
-        self.was_refused(rejection, true);
+    fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes {
+        self.was_refused(rejection, client, true);
         answer::to_no_request(rejection)
     }
 
-    fn was_refused(&self, rejection: Rejection, was_answered: bool) {
+    fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {
         let line = || Line {
+            client,
             status: was_answered.then(|| rejection.status().as_u16()),
             ..Line::default()
         };

@@ -1,7 +1,7 @@
 //! The phases of one request. Each delegates: what to do with the request is decided in
 //! [`crate::admission`], what to say about it in [`crate::answer`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,9 @@ impl AuthProxy {
 
     /// Bounds how long the service may be silent where the connection to it does not.
     fn expect_answer(&self, session: &Session, marks: &Marks) {
-        stream_end::expect_answer(self.upstream.read_timeout(), || told_of(session, marks));
+        stream_end::expect_answer(self.upstream.read_timeout(), || {
+            self.told_of(session, marks)
+        });
     }
 
     /// Has a stream end when its token does.
@@ -105,7 +107,7 @@ impl AuthProxy {
             return;
         };
         let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        stream_end::end_in(Duration::from_secs(left), || told_of(session, marks));
+        stream_end::end_in(Duration::from_secs(left), || self.told_of(session, marks));
     }
 
     /// Prepares a connection for what was just admitted.
@@ -113,7 +115,7 @@ impl AuthProxy {
         let may_be_silent = forward.conversation == Conversation::WebSocket;
         session.set_read_timeout(self.request_body_timeout.filter(|_| !may_be_silent));
         if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
-            stream_end::expect_body(self.request_body_timeout, || told_of(session, marks));
+            stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
         }
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
@@ -143,6 +145,25 @@ impl AuthProxy {
             stream_end::answer_may_be_silent();
         } else if conversation == Conversation::Events && !answer.status.is_informational() {
             stream_end::outlive_token();
+        }
+    }
+
+    /// Who asked, as far as it is known.
+    fn told_client(&self, session: &Session) -> Option<IpAddr> {
+        let peer = client_of(session).address?;
+        let proxies = &self.reports.trusted_proxies;
+        Some(proxies.client(peer, &session.req_header().headers))
+    }
+
+    /// For the line about a request that is given up.
+    fn told_of(&self, session: &Session, marks: &Marks) -> stream_end::Request {
+        let request = session.req_header();
+        stream_end::Request {
+            method: request.method.clone(),
+            target: request.raw_path().to_vec(),
+            client: self.told_client(session),
+            request_id: marks.request_id().cloned(),
+            trace_id: marks.trace_id(&request.headers),
         }
     }
 
@@ -194,17 +215,6 @@ fn client_of(session: &Session) -> Client {
         tls: session
             .digest()
             .is_some_and(|digest| digest.ssl_digest.is_some()),
-    }
-}
-
-/// For the line about a request that is given up.
-fn told_of(session: &Session, marks: &Marks) -> stream_end::Request {
-    let request = session.req_header();
-    stream_end::Request {
-        method: request.method.clone(),
-        target: request.raw_path().to_vec(),
-        request_id: marks.request_id().cloned(),
-        trace_id: marks.trace_id(&request.headers),
     }
 }
 
@@ -360,7 +370,7 @@ impl ProxyHttp for AuthProxy {
         let is_call = |forward: &Forward| forward.conversation == Conversation::Grpc;
         if session.is_http2() && !ctx.forward.as_ref().is_some_and(is_call) {
             let within = self.request_body_timeout.filter(|_| !end_of_stream);
-            stream_end::expect_body(within, || told_of(session, &ctx.marks));
+            stream_end::expect_body(within, || self.told_of(session, &ctx.marks));
         }
         Ok(())
     }
@@ -451,6 +461,7 @@ impl ProxyHttp for AuthProxy {
         let request = session.req_header();
         self.reports.request_ended(ctx.outcome, || Line {
             request: Some((&request.method, request.raw_path())),
+            client: self.told_client(session),
             status: session.response_written().map(|head| head.status.as_u16()),
             cause: error.map(fault::cause_of),
             request_id: ctx.marks.request_id().cloned(),

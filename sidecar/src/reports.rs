@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use process::client_address::TrustedProxies;
+
 use crate::access_log::{AccessLog, Line};
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
@@ -14,6 +16,7 @@ use crate::status::refusals::RecentRefusals;
 pub(crate) struct Reports {
     pub(crate) metrics: Metrics,
     pub(crate) access_log: AccessLog,
+    pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) refusals: Arc<RecentRefusals>,
 }
 

@@ -140,6 +140,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
     let reports = Reports {
         metrics: metrics.clone(),
         access_log: config.access_log,
+        trusted_proxies: Arc::new(config.trusted_proxies.clone()),
         refusals: Arc::default(),
     };
     let shared = Shared {

@@ -7,6 +7,7 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -49,6 +50,7 @@ struct Ends {
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) target: Vec<u8>,
+    pub(crate) client: Option<IpAddr>,
     pub(crate) request_id: Option<RequestId>,
     pub(crate) trace_id: Option<TraceId>,
 }
@@ -198,6 +200,7 @@ impl TimedRequests {
         let request = request.as_ref();
         self.reports.request_ended(outcome, || Line {
             request: request.map(|request| (&request.method, &*request.target)),
+            client: request.and_then(|request| request.client),
             cause: Some(cause.to_owned()),
             request_id: request.and_then(|request| request.request_id.clone()),
             trace_id: request.and_then(|request| request.trace_id),
@@ -245,6 +248,7 @@ mod tests {
         Request {
             method: Method::GET,
             target: target.into(),
+            client: None,
             request_id: None,
             trace_id: None,
         }

@@ -10,6 +10,7 @@
 )]
 
 mod e2e {
+    mod access_lines;
     mod ambiguous_requests;
     mod attack_tokens;
     mod auth_server_paths;

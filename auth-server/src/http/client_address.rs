@@ -1,144 +1,21 @@
-//! Who is at the other end: the peer of the connection, or behind proxies that were named as
-//! trusted, whom they say they speak for.
+//! Who asked, for limits and logs; never a permission.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use http::{Extensions, HeaderMap};
-use ipnet::IpNet;
+use process::client_address::TrustedProxies;
 
 /// The connection's own other end, put into each request by the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-const FORWARDED_FOR: &str = "x-forwarded-for";
-
-/// The networks of the trusted proxies; without any, no header field is believed.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TrustedProxies(Vec<IpNet>);
-
-impl TrustedProxies {
-    pub(crate) fn new(networks: Vec<IpNet>) -> Self {
-        Self(networks)
-    }
-
-    /// The client of a request, for limits and logs; never a permission.
-    pub(crate) fn client_of(&self, extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
-        let peer = extensions.get::<Peer>();
-        let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        self.client(peer.map_or(unknown, |peer| peer.0), headers)
-    }
-
-    /// The right-most address that is not a trusted proxy's: what stands further left was written by
-    /// somebody whom nobody vouches for.
-    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let mut client = peer.to_canonical();
-        for hop in hops_from_the_right(headers) {
-            if !self.trusts(client) {
-                break;
-            }
-            match parse(hop) {
-                Some(address) => client = address,
-                None => break,
-            }
-        }
-        client
-    }
-
-    fn trusts(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(&address))
-    }
-}
-
-fn hops_from_the_right(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let fields: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-    // A field that is no text breaks the chain: what is left of it is not believed.
-    fields
-        .into_iter()
-        .rev()
-        .flat_map(|field| field.to_str().unwrap_or("?").rsplit(','))
-}
-
-/// An address as proxies write it, with or without a port.
-fn parse(hop: &str) -> Option<IpAddr> {
-    let hop = hop.trim();
-    let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']'));
-    let address = bare.unwrap_or(hop).parse().ok();
-    address
-        .or_else(|| hop.parse().ok().map(|socket: SocketAddr| socket.ip()))
-        .map(|address| address.to_canonical())
-}
-
-/// A network as `--trusted-proxy` has it: a CIDR prefix or one address.
-pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
-    text.parse::<IpNet>()
-        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| "expected a network such as 10.0.0.0/8, or an address".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use http::{HeaderName, HeaderValue};
-
-    use super::*;
-
-    fn client(peer: &str, fields: &[&str]) -> String {
-        let networks = ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"];
-        let trusted = networks.map(|network| parse_network(network).unwrap());
-        let name = HeaderName::from_static(FORWARDED_FOR);
-        let headers = fields
-            .iter()
-            .map(|field| {
-                (
-                    name.clone(),
-                    HeaderValue::from_bytes(field.as_bytes()).unwrap(),
-                )
-            })
-            .collect();
-        let proxies = TrustedProxies::new(trusted.to_vec());
-        proxies.client(peer.parse().unwrap(), &headers).to_string()
-    }
-
-    #[test]
-    fn only_trusted_proxies_are_believed_and_only_as_far_as_they_vouch() {
-        for (peer, fields, expected) in [
-            ("203.0.113.9", &[][..], "203.0.113.9"),
-            ("203.0.113.9", &["1.1.1.1"], "203.0.113.9"),
-            ("10.0.0.1", &[], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
-            ("::ffff:10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
-            ("192.0.2.7", &["203.0.113.9"], "203.0.113.9"),
-            // What the client itself wrote stands further left.
-            ("10.0.0.1", &["1.1.1.1, 203.0.113.9"], "203.0.113.9"),
-            ("10.0.0.1", &["1.1.1.1", "203.0.113.9"], "203.0.113.9"),
-            (
-                "10.0.0.1",
-                &["1.1.1.1, 203.0.113.9, 10.2.3.4"],
-                "203.0.113.9",
-            ),
-            (
-                "10.0.0.1",
-                &["203.0.113.9", "10.2.3.4 ,2001:db8::5"],
-                "203.0.113.9",
-            ),
-            ("10.0.0.1", &["10.9.9.9, 10.2.3.4"], "10.9.9.9"),
-            ("10.0.0.1", &["203.0.113.9:4711"], "203.0.113.9"),
-            ("10.0.0.1", &["[2001:db9::1]:4711"], "2001:db9::1"),
-            ("10.0.0.1", &["[2001:db9::1]"], "2001:db9::1"),
-            // What cannot be read ends the chain at who handed it on.
-            ("10.0.0.1", &["203.0.113.9, unknown"], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.9, unknown, 10.2.3.4"], "10.2.3.4"),
-            ("10.0.0.1", &["203.0.113.9,"], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.9", "gr\u{f6}\u{df}e"], "10.0.0.1"),
-        ] {
-            assert_eq!(client(peer, fields), expected, "{peer} {fields:?}");
-        }
-    }
-
-    #[test]
-    fn a_network_is_a_prefix_or_an_address() {
-        for text in ["", "10.0.0.0/33", "proxy", "10.0.0.1-10.0.0.9"] {
-            assert!(parse_network(text).is_err(), "{text}");
-        }
-    }
+/// The client of a request.
+pub(crate) fn client_of(
+    proxies: &TrustedProxies,
+    extensions: &Extensions,
+    headers: &HeaderMap,
+) -> IpAddr {
+    let peer = extensions.get::<Peer>();
+    let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    proxies.client(peer.map_or(unknown, |peer| peer.0), headers)
 }

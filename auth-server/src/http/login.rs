@@ -15,7 +15,7 @@ use process::clock::unix_now;
 use tracing::error;
 
 use super::answer::Refusal;
-use super::client_address::TrustedProxies;
+use super::client_address::client_of;
 use super::{answer, body};
 use crate::attempts::{AddressLimit, TooSoon};
 use crate::audit::{self, LoginEvent};
@@ -25,6 +25,7 @@ use crate::random;
 use crate::token_issuer::TokenIssuer;
 use crate::users::User;
 use crate::users::authenticator::{Authenticator, NotAuthenticated};
+use process::client_address::TrustedProxies;
 
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 
@@ -43,9 +44,7 @@ pub(crate) struct Login {
 
 pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let client = login
-        .trusted_proxies
-        .client_of(&parts.extensions, &parts.headers);
+    let client = client_of(&login.trusted_proxies, &parts.extensions, &parts.headers);
     let parsed = body::read(body, login.body_timeout)
         .await
         .and_then(|body| parse(&parts.headers, &body));

@@ -12,9 +12,10 @@ use contract::trace::{REQUEST_ID, RequestId, TraceId};
 use http::{HeaderMap, Method, Uri};
 use process::access_log::{AccessLog, Entry, LoggedPath, short};
 
-use super::client_address::TrustedProxies;
+use super::client_address::client_of;
 use crate::metrics::Metrics;
 use crate::random;
+use process::client_address::TrustedProxies;
 
 /// Clones report to the same places.
 #[derive(Debug, Clone)]
@@ -105,9 +106,7 @@ pub(super) async fn report(
     let asked = Asked {
         method: request.method().clone(),
         uri: request.uri().clone(),
-        client: reports
-            .trusted_proxies
-            .client_of(request.extensions(), headers),
+        client: client_of(&reports.trusted_proxies, request.extensions(), headers),
         request_id: reports.request_id(headers),
         trace_id: TraceId::received(headers),
     };

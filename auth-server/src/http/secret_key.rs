@@ -15,12 +15,13 @@ use http::{HeaderMap, HeaderValue, Uri};
 
 use super::answer;
 use super::answer::Refusal;
-use super::client_address::TrustedProxies;
+use super::client_address::client_of;
 use crate::applications::registrations::{Denied, Registrations};
 use crate::audit;
 use crate::keys::current::CurrentKey;
 use crate::keys::published::PublishedKeys;
 use crate::metrics::{Metrics, OK};
+use process::client_address::TrustedProxies;
 
 pub(crate) const SECRET_KEY_PATH: &str = "/client/user/secret/key";
 
@@ -46,9 +47,11 @@ pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Req
     let code = outcome
         .as_ref()
         .map_or_else(|refusal| refusal.rejection.reason(), |_| OK);
-    let client = state
-        .trusted_proxies
-        .client_of(request.extensions(), request.headers());
+    let client = client_of(
+        &state.trusted_proxies,
+        request.extensions(),
+        request.headers(),
+    );
     state.record(app_id.unwrap_or_default(), client, code);
     match outcome {
         Ok(keys) => state.answer_with(&keys),

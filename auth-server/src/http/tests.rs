@@ -15,7 +15,6 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::client_address::TrustedProxies;
 use super::console::Console;
 use super::*;
 use crate::applications::Applications;
@@ -27,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::token_issuer::TokenIssuer;
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
+use process::client_address::TrustedProxies;
 
 mod jwks;
 mod limits;

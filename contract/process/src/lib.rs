@@ -7,6 +7,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod admin_client;
+pub mod client_address;
 pub mod clock;
 pub mod command_line;
 pub mod exit;

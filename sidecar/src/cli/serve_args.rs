@@ -11,7 +11,8 @@ use clap::builder::ArgPredicate;
 use clap::{ArgAction, ArgGroup, Args};
 use contract::signing_type::SigningType;
 use http::uri::Authority;
-use process::command_line::shown::{displayed_if_any, word};
+use process::client_address::{IpNet, parse_network};
+use process::command_line::shown::{displayed_if_any, each_displayed, word};
 use process::listener::ip_address_and_port;
 use process::telemetry::LogArgs;
 use process::tls::TlsArgs;
@@ -395,6 +396,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
+
+    /// Network of proxies whose X-Forwarded-For is believed when a log line names the client, such as
+    /// 10.0.0.0/8; repeatable
+    #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
+    #[serde(serialize_with = "each_displayed")]
+    pub(crate) trusted_proxy: Vec<IpNet>,
 
     #[command(flatten)]
     #[serde(flatten)]

@@ -10,11 +10,11 @@ use crate::request_head::MAX_HEAD_BYTES;
 struct Ours;
 
 impl UnreadRequests for Ours {
-    fn refuse(&self, rejection: Rejection) -> Bytes {
+    fn refuse(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
         format!("our refusal: {rejection}").into()
     }
 
-    fn was_refused(&self, _: Rejection, _: bool) {}
+    fn was_refused(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
 }
 
 fn connection(capacity: usize) -> (ClientStream, DuplexStream) {

@@ -223,7 +223,7 @@ fn refusals(refusals: &[RefusalSnapshot]) -> Markup {
                 table {
                     thead { tr {
                         th scope="col" { "Time (UTC)" } th scope="col" { "Reason" } th scope="col" { "Status" }
-                        th scope="col" { "Method" } th scope="col" { "Path" } th scope="col" { "More" }
+                        th scope="col" { "Method" } th scope="col" { "Path" } th scope="col" { "Client" } th scope="col" { "More" }
                     } }
                     tbody { @for refused in refusals { (refusal(refused)) } }
                 }
@@ -240,6 +240,7 @@ fn refusal(refused: &RefusalSnapshot) -> Markup {
             td { (refused.status.map(|status| status.to_string()).unwrap_or_default()) }
             td { (refused.method.as_deref().unwrap_or("–")) }
             td.path { (refused.path.as_deref().unwrap_or("–")) }
+            td { (refused.client.as_deref().unwrap_or("–")) }
             td.more {
                 @if let Some(cause) = &refused.cause { (cause) " " }
                 @if let Some(id) = &refused.request_id { "request " code { (id) } " " }

@@ -2,6 +2,7 @@
 //! takes to put one in.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -25,6 +26,7 @@ pub(crate) struct RefusedRequest {
     /// Absent, like the path, where there was no request to read.
     pub(crate) method: Option<String>,
     pub(crate) path: Option<String>,
+    pub(crate) client: Option<IpAddr>,
     pub(crate) cause: Option<String>,
     pub(crate) request_id: Option<String>,
     pub(crate) trace_id: Option<String>,
@@ -38,6 +40,7 @@ impl RecentRefusals {
             status: line.status,
             method: line.method().map(ToOwned::to_owned),
             path: line.path().map(|path| path.to_string()),
+            client: line.client,
             cause: line.cause.clone(),
             request_id: line.request_id.as_ref().map(ToString::to_string),
             trace_id: line.trace_id.map(|id| id.to_string()),
