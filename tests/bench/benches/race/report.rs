@@ -30,10 +30,10 @@ pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settin
     text.push_str(
         "Each figure is the median of the rounds, the lowest and the highest behind it.\n\n",
     );
-    target_table(&mut text, &targets(results), settings);
     cpu_table(&mut text, results);
     latency_table(&mut text, results);
     memory_table(&mut text, results);
+    target_table(&mut text, &targets(results), settings);
     text
 }
 
@@ -62,7 +62,6 @@ fn target_table(text: &mut String, targets: &[Target], settings: &Settings) {
             "| {work} | {against} | ≤ {limit}{unit} | {reached} | {verdict} | {floor} |"
         );
     }
-    text.push('\n');
 }
 
 fn cpu_table(text: &mut String, results: &Results) {
@@ -142,6 +141,7 @@ fn memory_table(text: &mut String, results: &Results) {
             cell(after, 1)
         );
     }
+    text.push('\n');
 }
 
 /// CPU per request of everybody.
