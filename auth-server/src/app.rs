@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use contract::signing_type::SigningType;
+use process::background::{Background, Ends, background};
 use process::exit::Failure;
 use process::health::{Condition, Health};
 use process::signals::{HangUps, Termination, Terminations};
@@ -16,7 +17,6 @@ use tracing::{error, info, warn};
 
 use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
-use crate::background::{Background, Ends, background};
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http::Routes;
@@ -238,7 +238,7 @@ fn serve_admin(
 /// background that has ended this server goes the same way, so that no request fails for it.
 async fn end_of_service(
     mut terminations: Terminations,
-    mut ends: Ends,
+    ends: Ends,
     registration: Registration,
     serving: Condition,
     lame_duck: Duration,
@@ -246,7 +246,7 @@ async fn end_of_service(
     serving.met();
     let (reason, gradually) = tokio::select! {
         signal = terminations.next() => (Ok(()), signal == Termination::Requested),
-        failure = ends.next() => (Err(failure), true),
+        failure = ends.first() => (Err(failure), true),
     };
     if let Err(failure) = &reason {
         error!(%failure, "this server stops, to be started again");

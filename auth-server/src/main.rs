@@ -5,7 +5,6 @@ mod app;
 mod applications;
 mod attempts;
 mod audit;
-mod background;
 mod cli;
 mod commands;
 mod config;

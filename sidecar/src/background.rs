@@ -1,13 +1,16 @@
 //! What runs beside the proxy, each on a thread of its own: the admin port, the key refresh, the look
-//! after the certificate.
+//! after the certificate. That of other rooms is started here too, so that its end is heard of.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::net::TcpListener;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::Router;
 use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
+use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
+use process::background::{BY_ITSELF, Background};
 use process::health::Health;
 use process::tls::ServerCertificate;
 use process::{admin, tls};
@@ -16,6 +19,44 @@ use prometheus_client::registry::Registry;
 use crate::keys::refresh::{Refresher, Schedule};
 use crate::metrics::Metrics;
 use crate::status::{self, Status};
+
+/// Work that goes on to the end of the process. What fails and can be tried again is tried again.
+#[async_trait]
+pub(crate) trait Work: Send + Sync + 'static {
+    /// Never done; where it cannot go on, why.
+    async fn run(&self) -> Result<Infallible, String>;
+}
+
+/// A service for Pingora, which drops a task that panics without a word.
+pub(crate) fn watched<W: Work>(
+    name: &'static str,
+    work: W,
+    background: &Background,
+) -> GenBackgroundService<Watched<W>> {
+    let watched = Watched {
+        name,
+        work: Arc::new(work),
+        background: background.clone(),
+    };
+    background_service(name, watched)
+}
+
+/// Work whose end is told.
+#[derive(Debug)]
+pub(crate) struct Watched<W> {
+    name: &'static str,
+    work: Arc<W>,
+    background: Background,
+}
+
+#[async_trait]
+impl<W: Work> BackgroundService for Watched<W> {
+    async fn start(&self, _shutdown: ShutdownWatch) {
+        let work = Arc::clone(&self.work);
+        let working = async move { work.run().await.map(|never| match never {}) };
+        let _ = self.background.until_told(self.name, working).await;
+    }
+}
 
 /// Probes, metrics and the status page. They go on being answered while the proxy drains.
 #[derive(Debug)]
@@ -29,29 +70,29 @@ pub(crate) struct AdminPort {
     pub(crate) status: Arc<Status>,
 }
 
-#[async_trait]
-impl BackgroundService for AdminPort {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        let ended = async move {
-            let _ = shutdown.changed().await;
-        };
-        // Both sockets are open, and readiness has conditions of its own.
-        self.health.set_started();
+impl AdminPort {
+    async fn serve(&self) -> std::io::Result<()> {
+        let listener = self.listener.try_clone()?;
         let (health, metrics) = (self.health.clone(), Arc::clone(&self.metrics));
         let commands = self
             .commands
             .clone()
             .merge(status::routes(Arc::clone(&self.status)));
-        let serving = async {
-            let listener = self.listener.try_clone()?;
-            admin::serve(listener, health, metrics, commands, ended).await
-        };
-        let served = tokio::select! {
-            served = serving => served,
-            () = self.status.hour.follow() => Ok(()),
-        };
-        if let Err(error) = served {
-            tracing::error!(%error, "the admin port is not served");
+        admin::serve(listener, health, metrics, commands, pending()).await
+    }
+}
+
+#[async_trait]
+impl Work for AdminPort {
+    async fn run(&self) -> Result<Infallible, String> {
+        // Both sockets are open, and readiness has conditions of its own.
+        self.health.set_started();
+        tokio::select! {
+            served = self.serve() => Err(match served {
+                Ok(()) => BY_ITSELF.to_owned(),
+                Err(error) => error.to_string(),
+            }),
+            never = self.status.hour.follow() => match never {},
         }
     }
 }
@@ -61,18 +102,16 @@ impl BackgroundService for AdminPort {
 pub(crate) struct CertificateFollower(pub(crate) Arc<ServerCertificate>, pub(crate) Metrics);
 
 #[async_trait]
-impl BackgroundService for CertificateFollower {
-    async fn start(&self, _shutdown: ShutdownWatch) {
+impl Work for CertificateFollower {
+    async fn run(&self) -> Result<Infallible, String> {
         let (shown, metrics) = (Arc::clone(&self.0), self.1.clone());
         metrics.tls.seen(shown.not_after(), None);
         let told = Arc::clone(&shown);
         let following = tls::follow(shown, move |seen| {
             metrics.tls.seen(told.not_after(), Some(seen));
         });
-        match following {
-            Ok(following) => following.await,
-            Err(error) => tracing::error!(%error, "the TLS certificate is not followed"),
-        }
+        following.map_err(|error| error.to_string())?.await;
+        Err(BY_ITSELF.to_owned())
     }
 }
 
@@ -84,10 +123,10 @@ pub(crate) struct KeyRefresh {
 }
 
 #[async_trait]
-impl BackgroundService for KeyRefresh {
-    async fn start(&self, _shutdown: ShutdownWatch) {
-        if let Err(error) = Arc::clone(&self.refresher).run(&self.schedule).await {
-            tracing::error!(%error, "the verification key is not refreshed any more");
-        }
+impl Work for KeyRefresh {
+    async fn run(&self) -> Result<Infallible, String> {
+        let refresher = Arc::clone(&self.refresher);
+        let ran = refresher.run(&self.schedule).await;
+        ran.map_err(|error| error.to_string())
     }
 }

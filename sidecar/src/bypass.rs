@@ -4,15 +4,15 @@
 //! A look from inside cannot prove that nobody else gets through. It finds the one mistake that is made
 //! again and again: a service that binds every address.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use process::health::Condition;
 use tokio::net::TcpStream;
 
+use crate::background::Work;
 use crate::metrics::Metrics;
 use crate::upstream::{Place, UpstreamAddress};
 
@@ -70,8 +70,8 @@ impl BypassCheck {
 }
 
 #[async_trait]
-impl BackgroundService for BypassCheck {
-    async fn start(&self, _shutdown: ShutdownWatch) {
+impl Work for BypassCheck {
+    async fn run(&self) -> Result<Infallible, String> {
         let mut before = None;
         loop {
             let answers = self.answers().await;

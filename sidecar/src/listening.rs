@@ -13,6 +13,7 @@ use pingora::apps::ServerApp;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
+use process::background::{BY_ITSELF, Background};
 use process::listener::announce;
 
 /// The lines on standard output that say where the process listens.
@@ -55,13 +56,20 @@ async fn tick() {
     }
 }
 
-/// Wraps Pingora's listening service.
+/// Wraps Pingora's listening service, whose end nobody else would hear of.
 pub(crate) struct BoundService<A> {
+    name: &'static str,
+    background: Background,
+    /// Taken at the start.
+    bound: Option<Bound<A>>,
+}
+
+struct Bound<A> {
     service: ListeningService<A>,
     /// The key of Pingora's table of inherited sockets, which is where it looks first.
     address: String,
-    /// Both are taken at the start.
-    socket: Option<(TcpListener, ShutdownWatch)>,
+    listener: TcpListener,
+    stop: ShutdownWatch,
 }
 
 impl<A> BoundService<A> {
@@ -70,19 +78,43 @@ impl<A> BoundService<A> {
     /// # Errors
     /// When the listener has no address.
     pub(crate) fn new(
-        name: &str,
+        name: &'static str,
         app: A,
         listener: TcpListener,
         stop: ShutdownWatch,
+        background: Background,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?.to_string();
         let mut service = ListeningService::new(name.to_owned(), app);
         service.add_tcp(&address);
         Ok(Self {
-            service,
-            address,
-            socket: Some((listener, stop)),
+            name,
+            background,
+            bound: Some(Bound {
+                service,
+                address,
+                listener,
+                stop,
+            }),
         })
+    }
+}
+
+impl<A: ServerApp + Send + Sync + 'static> Bound<A> {
+    /// Over once it was told to stop.
+    async fn serve(mut self, fds: ListenFds, listeners_per_fd: usize) -> Result<(), String> {
+        let socket = self.listener.into_raw_fd();
+        fds.lock().add(self.address, socket);
+        let stop = self.stop.clone();
+        let serving = self
+            .service
+            .start_service(Some(fds), stop, listeners_per_fd);
+        tokio::select! {
+            () = serving => (),
+            () = tick() => (),
+        }
+        let was_told = *self.stop.borrow();
+        was_told.then_some(()).ok_or_else(|| BY_ITSELF.to_owned())
     }
 }
 
@@ -94,18 +126,94 @@ impl<A: ServerApp + Send + Sync + 'static> Service for BoundService<A> {
         _: ShutdownWatch,
         listeners_per_fd: usize,
     ) {
-        let (Some(fds), Some((listener, stop))) = (fds, self.socket.take()) else {
-            tracing::error!("Pingora started the proxy twice, or without a table of sockets");
-            return;
+        let bound = self.bound.take();
+        let serving = async move {
+            let (Some(fds), Some(bound)) = (fds, bound) else {
+                let why = "Pingora started it twice, or without a table of sockets";
+                return Err(why.to_owned());
+            };
+            bound.serve(fds, listeners_per_fd).await
         };
-        fds.lock().add(self.address.clone(), listener.into_raw_fd());
-        tokio::select! {
-            () = self.service.start_service(Some(fds), stop, listeners_per_fd) => (),
-            () = tick() => (),
-        }
+        let _ = self.background.until_told(self.name, serving).await;
     }
 
     fn name(&self) -> &str {
-        Service::name(&self.service)
+        self.name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread;
+
+    use pingora::protocols::Stream;
+    use pingora::server::configuration::ServerConf;
+    use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+    use process::background::{Ends, background};
+    use tokio::sync::watch;
+
+    use super::*;
+
+    struct Silent;
+
+    #[async_trait]
+    impl ServerApp for Silent {
+        async fn process_new(self: &Arc<Self>, _: Stream, _: &ShutdownWatch) -> Option<Stream> {
+            None
+        }
+    }
+
+    /// Ends the server once some work has ended, and says which.
+    struct UntilAnEnd {
+        told_to_stop: Option<watch::Sender<bool>>,
+        background: Background,
+        ends: Ends,
+        sink: Sender<String>,
+    }
+
+    #[async_trait]
+    impl ShutdownSignalWatch for UntilAnEnd {
+        async fn recv(&self) -> ShutdownSignal {
+            if let Some(stop) = &self.told_to_stop {
+                stop.send_replace(true);
+                stop.closed().await;
+                self.background.forever("the last", async {});
+            }
+            let _ = self.sink.send(self.ends.first().await.to_string());
+            ShutdownSignal::FastShutdown
+        }
+    }
+
+    /// What is told of a proxy that is told to stop, or whose accepting ends otherwise.
+    fn end_of_proxy(is_told: bool) -> String {
+        let listener = process::listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let stop = watch::Sender::new(false);
+        let (background, ends) = background();
+        let watched = (stop.subscribe(), background.clone());
+        let proxy = BoundService::new("proxy", Silent, listener, watched.0, watched.1);
+        let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
+        server.add_service(proxy.unwrap());
+        let (sink, told) = channel();
+        let shutdown_signal = Box::new(UntilAnEnd {
+            // Pingora's loop is over, too, when nobody is left to tell it anything.
+            told_to_stop: is_told.then_some(stop),
+            background,
+            ends,
+            sink,
+        });
+        thread::spawn(move || server.run(RunArgs { shutdown_signal }));
+        told.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+
+    #[test]
+    fn a_proxy_that_accepts_no_more_although_nobody_told_it_to_is_heard_of() {
+        assert_eq!(end_of_proxy(false), "proxy has ended: it stopped by itself");
+        assert_eq!(
+            end_of_proxy(true),
+            "the last has ended: it stopped by itself"
+        );
     }
 }

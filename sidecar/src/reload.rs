@@ -7,12 +7,11 @@
 mod watched;
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use process::command_line;
 use process::exit::Failure;
 use process::looks::{Looks, Occasion};
@@ -20,6 +19,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
+use crate::background::Work;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::client_tls::ClientTls;
 use crate::config::Config;
@@ -50,30 +50,26 @@ pub(crate) fn watch(args: &ServeArgs) -> WatchedFiles {
 }
 
 #[async_trait]
-impl BackgroundService for Reload {
-    async fn start(&self, _shutdown: ShutdownWatch) {
-        match Looks::begin() {
-            Ok(mut looks) => {
-                let mut effective = self.start.clone();
-                let mut watched = self.watched.clone();
-                loop {
-                    let occasion = looks.next().await;
-                    match occasion {
-                        Occasion::Interval if !watched.have_changed().await => continue,
-                        Occasion::Interval => {}
-                        Occasion::HangUp => tracing::info!("SIGHUP received"),
-                    }
-                    // Before they are read: what changes meanwhile is seen at the next look.
-                    watched.take_note().await;
-                    self.reload(&mut effective).await;
-                    if matches!(occasion, Occasion::HangUp) {
-                        // Whoever changed it waits for what is said of it.
-                        self.refresher.reread_file().await;
-                    }
-                    watched.also(files_of(&effective)).await;
-                }
+impl Work for Reload {
+    async fn run(&self) -> Result<Infallible, String> {
+        let mut looks = Looks::begin().map_err(|error| error.to_string())?;
+        let mut effective = self.start.clone();
+        let mut watched = self.watched.clone();
+        loop {
+            let occasion = looks.next().await;
+            match occasion {
+                Occasion::Interval if !watched.have_changed().await => continue,
+                Occasion::Interval => {}
+                Occasion::HangUp => tracing::info!("SIGHUP received"),
             }
-            Err(error) => tracing::error!(%error, "the configuration is not followed"),
+            // Before they are read: what changes meanwhile is seen at the next look.
+            watched.take_note().await;
+            self.reload(&mut effective).await;
+            if matches!(occasion, Occasion::HangUp) {
+                // Whoever changed it waits for what is said of it.
+                self.refresher.reread_file().await;
+            }
+            watched.also(files_of(&effective)).await;
         }
     }
 }

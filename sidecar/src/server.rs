@@ -9,14 +9,14 @@ use pingora::protocols::http::v2::server::default_h2_options;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
-use pingora::services::background::background_service;
+use process::background::{Background, Ends, background};
 use process::exit::Failure;
 use process::health::Health;
 use process::listener;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use crate::background::{AdminPort, CertificateFollower, KeyRefresh};
+use crate::background::{AdminPort, CertificateFollower, KeyRefresh, watched};
 use crate::bypass::BypassCheck;
 use crate::cli::ServeArgs;
 use crate::client_tls::ClientTls;
@@ -38,7 +38,7 @@ use crate::reports::Reports;
 use crate::rules::CurrentRules;
 use crate::status::Status;
 use crate::status::hour::LastHour;
-use crate::stop::{Draining, GracefulStop};
+use crate::stop::{Draining, Fault, GracefulStop};
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
 /// What the parts of the program share.
@@ -53,21 +53,20 @@ struct Shared {
     connections: watch::Sender<bool>,
 }
 
-/// Serves until a signal ends it. `config` is what `args` say, `watched` their files as they were before.
+/// Serves until a signal ends it. `config` is what `args` say, `files` are theirs as they were before.
 ///
 /// # Errors
-/// What stops a start: an address that cannot be bound or resolved.
-pub(crate) fn serve(
-    config: Config,
-    args: &ServeArgs,
-    watched: WatchedFiles,
-) -> Result<(), Failure> {
+/// What stops a start: an address that cannot be bound or resolved. After that only a fault of the program
+/// itself: work that goes on beside the proxy and has ended.
+pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Result<(), Failure> {
     let public = listener::bind(config.listen)?;
     let admin = listener::bind(config.admin_listen)?;
     let (shared, registry) = shared(&config);
     let announcement = announcement(&public, &admin)
         .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
-    let stop = graceful_stop(announcement, &config, &shared);
+    let (background, ends) = background();
+    let stop = graceful_stop(announcement, &config, &shared, ends);
+    let fault = stop.fault.clone();
     let drain = Drain::by_command(&stop);
     let refresh = key_refresh(&config, &shared)?;
     let status = Arc::new(status(&shared));
@@ -76,58 +75,51 @@ pub(crate) fn serve(
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     let upstream = upstream(&config)?;
     if let Some(names) = UpstreamNames::of(&upstream) {
-        server.add_service(background_service("upstream names", names));
+        server.add_service(watched("name lookup", names, &background));
     }
     let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
     let tls = tls.map(Arc::new);
-    server.add_service(background_service(
-        "reload",
-        Reload {
-            start: args.clone(),
-            watched,
-            rules: Arc::clone(&shared.rules),
-            upstream: Arc::clone(&upstream),
-            client_tls: tls.clone(),
-            refresher: Arc::clone(&refresh.refresher),
-            metrics: shared.metrics.clone(),
-        },
-    ));
+    let reload = Reload {
+        start: args.clone(),
+        watched: files,
+        rules: Arc::clone(&shared.rules),
+        upstream: Arc::clone(&upstream),
+        client_tls: tls.clone(),
+        refresher: Arc::clone(&refresh.refresher),
+        metrics: shared.metrics.clone(),
+    };
+    server.add_service(watched("reload", reload, &background));
     if let Some(settings) = &config.tls {
-        server.add_service(background_service(
-            "certificate",
-            CertificateFollower(Arc::clone(&settings.certificate), shared.metrics.clone()),
-        ));
+        let certificate = Arc::clone(&settings.certificate);
+        let follower = CertificateFollower(certificate, shared.metrics.clone());
+        server.add_service(watched("certificate look", follower, &background));
     }
     if let Some((target, refused)) = config.bypass {
         let condition = || shared.health.condition("bypass", "not looked yet");
-        server.add_service(background_service(
-            "bypass",
-            BypassCheck {
-                target,
-                metrics: shared.metrics.clone(),
-                ready: refused.then(condition),
-            },
-        ));
+        let check = BypassCheck {
+            target,
+            metrics: shared.metrics.clone(),
+            ready: refused.then(condition),
+        };
+        server.add_service(watched("bypass check", check, &background));
     }
     let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
-    server.add_service(public_service(clients, public, &shared)?);
-    server.add_service(background_service("key refresh", refresh));
-    server.add_service(background_service(
-        "admin",
-        AdminPort {
-            listener: admin,
-            health: shared.health.clone(),
-            metrics: Arc::new(registry),
-            commands: drain.routes().merge(explainer.routes()),
-            status,
-        },
-    ));
+    server.add_service(public_service(clients, public, &shared, &background)?);
+    server.add_service(watched("key refresh", refresh, &background));
+    let admin = AdminPort {
+        listener: admin,
+        health: shared.health.clone(),
+        metrics: Arc::new(registry),
+        commands: drain.routes().merge(explainer.routes()),
+        status,
+    };
+    server.add_service(watched("admin port", admin, &background));
     // The stop alone holds the sender from here on: it waits for the receivers to go.
     drop(shared);
     server.run(RunArgs {
         shutdown_signal: Box::new(stop),
     });
-    Ok(())
+    fault.outcome()
 }
 
 fn shared(config: &Config) -> (Shared, Registry) {
@@ -181,7 +173,12 @@ fn announcement(public: &TcpListener, admin: &TcpListener) -> std::io::Result<An
     ]))
 }
 
-fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -> GracefulStop {
+fn graceful_stop(
+    announcement: Announcement,
+    config: &Config,
+    shared: &Shared,
+    ends: Ends,
+) -> GracefulStop {
     let serving = shared.health.condition("serving", "starting");
     serving.met();
     GracefulStop {
@@ -191,6 +188,8 @@ fn graceful_stop(announcement: Announcement, config: &Config, shared: &Shared) -
         serving,
         connections: shared.connections.clone(),
         metrics: shared.metrics.clone(),
+        ends,
+        fault: Fault::default(),
     }
 }
 
@@ -315,7 +314,9 @@ fn public_service(
     clients: ClientConnections,
     listener: TcpListener,
     shared: &Shared,
+    background: &Background,
 ) -> Result<BoundService<ClientConnections>, Failure> {
-    BoundService::new("proxy", clients, listener, shared.connections.subscribe())
+    let stop = shared.connections.subscribe();
+    BoundService::new("proxy", clients, listener, stop, background.clone())
         .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))
 }

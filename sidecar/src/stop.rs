@@ -1,5 +1,6 @@
 //! The end of the process: not ready, keep accepting for a while, stop accepting, let what is in
-//! flight finish, exit.
+//! flight finish, exit. A signal asks for it, or the end of work that was to go on: whoever goes on without
+//! its reload or its key refresh looks healthy, and is to be started anew.
 //!
 //! Pingora's own graceful stop closes the listeners at once and then sleeps whatever happens.
 
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
+use process::background::Ends;
+use process::exit::Failure;
 use process::health::Condition;
 use process::signals::{Termination, terminated};
 use tokio::sync::watch;
@@ -54,9 +57,30 @@ pub(crate) struct GracefulStop {
     /// last connection is closed.
     pub(crate) connections: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
+    pub(crate) ends: Ends,
+    /// Why, where it was no signal.
+    pub(crate) fault: Fault,
+}
+
+/// What a process that stops by itself says last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fault(Arc<OnceLock<Failure>>);
+
+impl Fault {
+    /// How the process has ended.
+    pub(crate) fn outcome(&self) -> Result<(), Failure> {
+        self.0.get().cloned().map_or(Ok(()), Err)
+    }
 }
 
 impl GracefulStop {
+    /// What is in flight has nothing to do with it, and whoever routes here has to notice.
+    fn stops_by_itself(&self, failure: Failure) -> Duration {
+        tracing::error!(%failure, "this sidecar stops, to be started again");
+        let _ = self.fault.0.set(failure);
+        self.times.lame_duck
+    }
+
     async fn drain(&self, lame_duck: Duration) {
         self.serving.unmet("stopping");
         // What a `drain` command has waited already is not waited again.
@@ -79,17 +103,24 @@ impl ShutdownSignalWatch for GracefulStop {
         let mut signal = pin!(terminated());
         // The first poll installs the handlers. Not before them may anybody learn the addresses:
         // who does may end the process the next moment.
-        let first = match poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx))).await {
-            Poll::Ready(first) => first,
-            Poll::Pending => {
-                self.announcement.tell();
-                signal.await
+        let at_once = poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx))).await;
+        let first = async {
+            match at_once {
+                Poll::Ready(first) => first,
+                Poll::Pending => {
+                    self.announcement.tell();
+                    signal.await
+                }
             }
         };
-        let lame_duck = match first {
-            Termination::Requested => self.times.lame_duck,
-            // Nobody routes to what is run at a terminal.
-            Termination::Interrupted => Duration::ZERO,
+        let lame_duck = tokio::select! {
+            biased;
+            first = first => match first {
+                Termination::Requested => self.times.lame_duck,
+                // Nobody routes to what is run at a terminal.
+                Termination::Interrupted => Duration::ZERO,
+            },
+            failure = self.ends.first() => self.stops_by_itself(failure),
         };
         tokio::select! {
             () = self.drain(lame_duck) => {}
@@ -101,9 +132,18 @@ impl ShutdownSignalWatch for GracefulStop {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::panic, reason = "work that panics is what this is about")]
+    use std::convert::Infallible;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use pingora::server::configuration::ServerConf;
+    use pingora::server::{RunArgs, Server};
+    use process::background::background;
     use process::health::Health;
 
     use super::*;
+    use crate::background::{Work, watched};
 
     fn stop(lame_duck: Duration, drain_limit: Duration) -> (GracefulStop, Health) {
         let health = Health::new();
@@ -120,6 +160,8 @@ mod tests {
             serving,
             connections: watch::Sender::new(false),
             metrics: Metrics::new(Arc::default()).0,
+            ends: background().1,
+            fault: Fault::default(),
         };
         (stop, health)
     }
@@ -160,5 +202,39 @@ mod tests {
         let connection = stop.connections.subscribe();
         stop.drain(stop.times.lame_duck).await;
         assert!(*connection.borrow());
+    }
+
+    struct Defective;
+
+    #[async_trait]
+    impl Work for Defective {
+        async fn run(&self) -> Result<Infallible, String> {
+            tokio::task::yield_now().await;
+            panic!("oh")
+        }
+    }
+
+    #[test]
+    fn work_that_panics_is_the_end_of_the_server_and_its_fault() {
+        let (background, ends) = background();
+        let (stop, health) = stop(Duration::ZERO, LONG);
+        let stop = GracefulStop { ends, ..stop };
+        let fault = stop.fault.clone();
+        let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
+        server.add_service(watched("reload", Defective, &background));
+        let (sink, ended) = channel();
+        thread::spawn(move || {
+            server.run(RunArgs {
+                shutdown_signal: Box::new(stop),
+            });
+            let _ = sink.send(());
+        });
+        assert!(ended.recv_timeout(Duration::from_secs(30)).is_ok());
+        assert!(!health.is_ready());
+        let failure = fault.outcome().err();
+        assert_eq!(failure.as_ref().map(Failure::code), Some(70));
+        let line = failure.map(|failure| failure.to_string());
+        let line = line.unwrap_or_default();
+        assert!(line.starts_with("reload has ended: "), "{line}");
     }
 }

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use process::background::Background;
 use service_registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::audit;
-use crate::background::Background;
 use crate::keys::current::CurrentKey;
 use crate::metrics::Metrics;
 

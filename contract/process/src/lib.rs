@@ -1,12 +1,13 @@
 //! What both programs do alike as processes: command line and configuration file, secret files,
-//! files of our own, TLS certificates, logs, health, admin port, listeners, signals, looks at
-//! files and reading those of others, what a command prints, exit codes.
+//! files of our own, TLS certificates, logs, health, admin port, listeners, signals, work in
+//! the background, looks at files and reading those of others, what a command prints, exit codes.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 
 pub mod access_log;
 pub mod admin;
 pub mod admin_client;
+pub mod background;
 pub mod client_address;
 pub mod clock;
 pub mod command_line;

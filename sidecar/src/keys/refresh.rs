@@ -3,13 +3,14 @@
 //!
 //! A failure is logged and tried again at the next tick; the last good key stays (contract §7).
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex as BriefMutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use contract::keys::KeySet;
 use contract::rejection::Rejection;
 use process::health::Condition;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
 use super::cache::{KeyCache, KeyCacheSettings};
@@ -43,7 +44,7 @@ impl Schedule {
 #[derive(Debug)]
 pub(crate) struct Refresher {
     /// Locked for the duration of a fetch: there is one at a time.
-    source: Mutex<KeySource>,
+    source: Arc<Mutex<KeySource>>,
     /// Held while keys are installed: what was decided here is what is trusted.
     previous: BriefMutex<PreviousKeys>,
     /// A former key has an end that was not known before.
@@ -64,7 +65,7 @@ impl Refresher {
         ready: Condition,
     ) -> Self {
         Self {
-            source: Mutex::new(source),
+            source: Arc::new(Mutex::new(source)),
             previous: BriefMutex::new(PreviousKeys::new(previous_key_grace)),
             end_is_known: Notify::new(),
             keys,
@@ -90,10 +91,10 @@ impl Refresher {
     }
 
     /// Looks at the file of keys without waiting for the tick, where the keys come from a file.
-    pub(crate) async fn reread_file(&self) {
-        let mut source = self.source.lock().await;
+    pub(crate) async fn reread_file(self: &Arc<Self>) {
+        let source = Arc::clone(&self.source).lock_owned().await;
         if matches!(*source, KeySource::File(_)) {
-            self.fetch_from(&mut source, Purpose::Tick).await;
+            self.fetch_from(source, Purpose::Tick).await;
         }
     }
 
@@ -126,7 +127,10 @@ impl Refresher {
     ///
     /// # Errors
     /// When the scheduler cannot be started.
-    pub(crate) async fn run(self: Arc<Self>, schedule: &Schedule) -> Result<(), JobSchedulerError> {
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        schedule: &Schedule,
+    ) -> Result<Infallible, JobSchedulerError> {
         let scheduler = JobScheduler::new().await?;
         let refresher = Arc::clone(&self);
         let job = Job::new_async(schedule.0.as_str(), move |_, _| {
@@ -147,26 +151,28 @@ impl Refresher {
                 self.end_previous_keys().await;
             }
         };
-        let ((), ()) = tokio::join!(early, ends);
-        Ok(())
+        tokio::select! {
+            never = early => never,
+            never = ends => never,
+        }
     }
 
     /// One tick. It is left out while the former one is still at work.
-    async fn refresh(&self) {
-        let Ok(mut source) = self.source.try_lock() else {
+    async fn refresh(self: &Arc<Self>) {
+        let Ok(source) = Arc::clone(&self.source).try_lock_owned() else {
             tracing::debug!("the former fetch of the verification key is still under way");
             return;
         };
-        self.fetch_from(&mut source, Purpose::Tick).await;
+        self.fetch_from(source, Purpose::Tick).await;
     }
 
     /// Waits until a request needs newer keys, and fetches them. After a tick that is under way:
     /// it may have asked before there was anything new.
-    async fn refresh_early(&self) {
+    async fn refresh_early(self: &Arc<Self>) {
         let early_fetch = self.keys.early_fetch();
         early_fetch.asked_for().await;
-        let mut source = self.source.lock().await;
-        self.fetch_from(&mut source, Purpose::UnknownKey).await;
+        let source = Arc::clone(&self.source).lock_owned().await;
+        self.fetch_from(source, Purpose::UnknownKey).await;
         early_fetch.ended();
     }
 
@@ -190,7 +196,17 @@ impl Refresher {
         self.previous.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn fetch_from(&self, source: &mut KeySource, purpose: Purpose) {
+    /// A task of its own: one that panics is a fetch that failed, and neither the end of the schedule nor
+    /// of the last good key.
+    async fn fetch_from(self: &Arc<Self>, source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
+        let (asked, fetching) = (source.asked(), Arc::clone(self));
+        let fetched = tokio::spawn(async move { fetching.fetch(source, purpose).await });
+        if fetched.await.is_err() {
+            self.failed(&asked, &FetchError::Panicked);
+        }
+    }
+
+    async fn fetch(&self, mut source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
         match source.fetch(purpose).await {
             Ok(Fetched::Keys(keys)) => self.fetched(keys),
             Ok(Fetched::StillFresh) => self.metrics.key_refreshed(RefreshResult::Unchanged),
@@ -293,14 +309,14 @@ mod tests {
     }
 
     /// An auth server that answers the n-th fetch with the n-th of these envelopes.
-    fn refresher(envelopes: Vec<String>) -> (Refresher, Arc<CurrentKeys>, Health) {
+    fn refresher(envelopes: Vec<String>) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
         refresher_with(Duration::ZERO, envelopes)
     }
 
     fn refresher_with(
         grace: Duration,
         envelopes: Vec<String>,
-    ) -> (Refresher, Arc<CurrentKeys>, Health) {
+    ) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let auth_server = format!("http://{}/auth", listener.local_addr().unwrap());
         thread::spawn(move || {
@@ -330,7 +346,7 @@ mod tests {
         let ready = health.condition("verification_key", "not fetched yet");
         let metrics = Metrics::new(Arc::clone(&keys)).0;
         let refresher = Refresher::new(source, grace, Arc::clone(&keys), metrics, ready);
-        (refresher, keys, health)
+        (Arc::new(refresher), keys, health)
     }
 
     fn envelope(success: bool, letter: &str) -> String {
@@ -366,6 +382,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_fetch_that_panics_has_failed_and_the_next_one_may_succeed() {
+        let (refresher, keys, health) = refresher(vec![envelope(true, "a")]);
+        // The library panics where a connection is to be made on a runtime without one.
+        let deaf = tokio::runtime::Builder::new_current_thread().build();
+        deaf.unwrap().block_on(refresher.refresh());
+        let conditions = serde_json::to_string(&health.conditions()).unwrap();
+        assert!(conditions.contains("panicked"), "{conditions}");
+        let sound = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        sound.unwrap().block_on(refresher.refresh());
+        assert_eq!(generation(&keys), Some(1));
+    }
+
     #[tokio::test]
     async fn there_is_one_fetch_at_a_time() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a")]);
@@ -381,7 +412,7 @@ mod tests {
     async fn the_first_fetch_does_not_wait_for_the_schedule() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a")]);
         let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
-        let run = tokio::spawn(async move { Arc::new(refresher).run(&yearly).await });
+        let run = tokio::spawn(async move { refresher.run(&yearly).await });
         while generation(&keys).is_none() {
             tokio::task::yield_now().await;
         }
@@ -392,7 +423,7 @@ mod tests {
     async fn the_schedule_fetches_again() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
         let every_second = Schedule::new("* * * * * *").unwrap();
-        let run = tokio::spawn(async move { Arc::new(refresher).run(&every_second).await });
+        let run = tokio::spawn(async move { refresher.run(&every_second).await });
         while generation(&keys) != Some(2) {
             tokio::task::yield_now().await;
         }
@@ -403,7 +434,7 @@ mod tests {
     async fn a_request_that_asks_does_not_wait_for_the_schedule() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
         let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
-        let run = tokio::spawn(async move { Arc::new(refresher).run(&yearly).await });
+        let run = tokio::spawn(async move { refresher.run(&yearly).await });
         while generation(&keys).is_none() {
             tokio::task::yield_now().await;
         }

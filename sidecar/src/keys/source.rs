@@ -7,14 +7,14 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::{Algorithm, KeyError, KeySet};
 use contract::signing_type::SigningType;
 use process::exit::Failure;
-use tokio::task::{JoinError, spawn_blocking};
+use process::looks::aside;
 
 use super::answer::AnswerError;
 use super::cache::{KeyCacheSettings, Origin};
 use super::contract_endpoint::{Application, ContractEndpoint, EndpointSettings};
 use super::jwks::{JwksError, jws};
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
-use super::key_file::{KeyFile, KeyFileError};
+use super::key_file::KeyFile;
 use super::transport::TransportError;
 use crate::discovery::DiscoveryError;
 
@@ -123,10 +123,11 @@ pub(crate) enum FetchError {
     JwksTransport(TransportError),
     #[error(transparent)]
     Jwks(#[from] JwksError),
-    #[error(transparent)]
-    File(#[from] KeyFileError),
-    #[error(transparent)]
-    Ended(#[from] JoinError),
+    #[error("{0}")]
+    File(String),
+    /// Its own words are in the log, and readiness shows this one to anybody.
+    #[error("the fetch has panicked, which is a defect of this program")]
+    Panicked,
 }
 
 /// What a fetch is for.
@@ -204,8 +205,8 @@ impl KeySource {
             Self::JwksUrl(url) => url.fetch(purpose).await,
             Self::File(file) => {
                 let file = file.clone();
-                let keys = spawn_blocking(move || file.read()).await??;
-                Ok(Fetched::Keys(keys))
+                let read = aside(move || file.read()).await;
+                read.map(Fetched::Keys).map_err(FetchError::File)
             }
         }
     }

@@ -2,6 +2,7 @@
 //! at once a minute, so the requests pay nothing for it.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -47,7 +48,7 @@ impl LastHour {
     }
 
     /// Ends a minute every 60 seconds, for as long as it is polled.
-    pub(crate) async fn follow(&self) {
+    pub(crate) async fn follow(&self) -> Infallible {
         let mut minutes = tokio::time::interval(MINUTE);
         minutes.tick().await;
         loop {

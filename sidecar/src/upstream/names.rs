@@ -1,16 +1,16 @@
 //! Resolves the service's name again and again: a service that is started anew may have another
 //! address.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 
 use super::{Place, Upstream};
+use crate::background::Work;
 use crate::discovery::resolver::LOOKUP_TIMEOUT;
 
 /// What Envoy and others take: short enough to follow a restart, long enough for a resolver's cache.
@@ -65,8 +65,8 @@ impl UpstreamNames {
 }
 
 #[async_trait]
-impl BackgroundService for UpstreamNames {
-    async fn start(&self, _shutdown: ShutdownWatch) {
+impl Work for UpstreamNames {
+    async fn run(&self) -> Result<Infallible, String> {
         let mut known = self.upstream.addresses();
         loop {
             self.take_over(&mut known, self.look().await);

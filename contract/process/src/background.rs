@@ -1,0 +1,129 @@
+//! The work that goes on as long as a program serves, and who hears of its end: a program whose keys are no
+//! longer followed looks healthy and trusts what was revoked, so it has to stop and be started again.
+//!
+//! What fails and is tried again is no end. What panics is, and what returns although nobody told it to.
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::exit::Failure;
+
+/// Why, where there is nothing else to say.
+pub const BY_ITSELF: &str = "it stopped by itself";
+
+/// Starts tasks that nobody waits for; clones tell the same [`Ends`].
+#[derive(Debug, Clone)]
+pub struct Background(watch::Sender<Option<Failure>>);
+
+/// Hears of the first task that ended although nobody told it to.
+#[derive(Debug, Clone)]
+pub struct Ends(watch::Receiver<Option<Failure>>);
+
+/// The two halves.
+#[must_use]
+pub fn background() -> (Background, Ends) {
+    let (tell, told) = watch::channel(None);
+    (Background(tell), Ends(told))
+}
+
+impl Background {
+    /// Work without an end, on the runtime of whoever calls.
+    pub fn forever(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        self.until_told(what, async {
+            work.await;
+            Err(BY_ITSELF.to_owned())
+        })
+    }
+
+    /// Work that is over, with `Ok`, once it was told to stop; whoever tells it may wait for that.
+    pub fn until_told(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Result<(), String>> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let background = self.clone();
+        let working = tokio::spawn(work);
+        tokio::spawn(async move {
+            let cause = match working.await {
+                Ok(Ok(())) => return,
+                Ok(Err(cause)) => cause,
+                // The panic itself is in the log already; its text is for whoever reads the last line only.
+                Err(error) => error.to_string(),
+            };
+            background.ended(format!("{what} has ended: {cause}"));
+        })
+    }
+
+    /// What follows the first end may be for want of what ended first.
+    fn ended(&self, line: String) {
+        self.0.send_if_modified(|first| {
+            if first.is_some() {
+                return false;
+            }
+            *first = Some(Failure::Software(line));
+            true
+        });
+    }
+}
+
+impl Ends {
+    /// Which work it was, and why; pending for as long as all goes well.
+    pub async fn first(&self) -> Failure {
+        let mut told = self.0.clone();
+        let first = told.wait_for(Option::is_some).await;
+        let first = first.ok().and_then(|first| first.clone());
+        match first {
+            Some(failure) => failure,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::panic, reason = "a task that panics is what this is about")]
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn told(ends: &Ends) -> String {
+        let first = tokio::time::timeout(Duration::from_secs(30), ends.first()).await;
+        first.map_or_else(|_| String::new(), |failure| failure.to_string())
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_or_stops_by_itself_is_told_with_its_name() {
+        let (background, ends) = background();
+        background.forever("the upkeep", async { panic!("oh") });
+        let line = told(&ends).await;
+        let is_named = line.starts_with("the upkeep has ended: ");
+        assert!(is_named && line.contains("oh"), "{line}");
+
+        let (background, ends) = self::background();
+        background.forever("the follower", async {});
+        let line = "the follower has ended: it stopped by itself";
+        assert_eq!(told(&ends).await, line);
+
+        let (background, ends) = self::background();
+        background.until_told("the port", async { Err("no socket".to_owned()) });
+        assert_eq!(told(&ends).await, "the port has ended: no socket");
+        // Whoever asks again, or later, hears of the same.
+        let later = background.forever("the follower", async {});
+        assert!(later.await.is_ok());
+        assert_eq!(told(&ends.clone()).await, "the port has ended: no socket");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_work_that_was_told_to_stop_is_no_news() {
+        let (background, ends) = background();
+        let working = background.until_told("the port", async { Ok(()) });
+        assert!(working.await.is_ok());
+        background.forever("the last", async {});
+        let line = told(&ends).await;
+        assert!(line.starts_with("the last "), "{line}");
+    }
+}
