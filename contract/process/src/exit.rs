@@ -46,7 +46,8 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            tell(format!("error: {}", one_line(&failure.to_string())));
+            let line = format!("error: {}", one_line(&failure.to_string()));
+            tell(std::io::stderr(), line, PATIENCE);
             ExitCode::from(failure.code())
         }
     }
@@ -54,15 +55,15 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
 
 /// On a thread that is not waited for for ever: where nobody reads standard error, a program that cannot go
 /// on still has to end.
-fn tell(line: String) {
+fn tell(mut out: impl Write + Send + 'static, line: String, patience: Duration) {
     let (done, told) = channel();
     let telling = thread::Builder::new().spawn(move || {
         // A closed standard error must not turn the exit code into a panic's.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = writeln!(out, "{line}");
         let _ = done.send(());
     });
     if telling.is_ok() {
-        let _ = told.recv_timeout(PATIENCE);
+        let _ = told.recv_timeout(patience);
     }
 }
 
@@ -72,8 +73,54 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::io::{PipeReader, PipeWriter, Read, pipe};
+    use std::sync::mpsc::Receiver;
+
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// A pipe that holds no byte more.
+    fn full_pipe() -> (PipeReader, PipeWriter) {
+        let (reader, mut writer) = pipe().unwrap();
+        let filling = writer.try_clone().unwrap();
+        rustix::io::ioctl_fionbio(&filling, true).unwrap();
+        while writer.write(&[b'x'; 4096]).is_ok() {}
+        rustix::io::ioctl_fionbio(&filling, false).unwrap();
+        (reader, writer)
+    }
+
+    /// Hears of the end of the telling.
+    fn telling(out: impl Write + Send + 'static, patience: Duration) -> Receiver<()> {
+        let (done, told) = channel();
+        thread::spawn(move || {
+            tell(out, "error: why".to_owned(), patience);
+            let _ = done.send(());
+        });
+        told
+    }
+
+    #[test]
+    fn the_last_line_is_told_before_the_end_where_somebody_reads() {
+        let (mut reader, writer) = full_pipe();
+        let told = telling(writer, LONG);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with("xerror: why\n"), "{}", text.len());
+        assert_eq!(told.recv_timeout(LONG), Ok(()));
+    }
+
+    #[test]
+    fn nobody_who_reads_and_nobody_who_listens_is_waited_for() {
+        let (_unread, writer) = full_pipe();
+        let told = telling(writer, Duration::from_millis(20));
+        assert_eq!(told.recv_timeout(LONG), Ok(()));
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        assert_eq!(telling(writer, LONG).recv_timeout(LONG), Ok(()));
+    }
 
     #[test]
     fn each_kind_of_failure_has_its_sysexits_code() {

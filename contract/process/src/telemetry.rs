@@ -155,7 +155,11 @@ fn is_capped(target: &str) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, and one of them is about that"
+)]
 mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
@@ -218,6 +222,25 @@ mod tests {
             lines.contains("one") && !lines.contains("two") && lines.contains("three"),
             "{lines}"
         );
+    }
+
+    #[test]
+    fn a_panic_is_a_line_of_the_log_that_says_where_and_why() {
+        let of_the_library = std::panic::take_hook();
+        std::panic::set_hook(Box::new(tell_of_panic));
+        let lines = logged("info", || {
+            let spoken = std::panic::catch_unwind(|| panic!("no {}", "way"));
+            let silent = std::panic::catch_unwind(|| std::panic::panic_any(7));
+            assert!(spoken.is_err() && silent.is_err());
+        });
+        std::panic::set_hook(of_the_library);
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for line in &lines {
+            let says_where = line.contains(concat!("at=\"", file!(), ":"));
+            assert!(line.contains("ERROR") && says_where, "{line}");
+        }
+        assert!(lines[0].contains("cause=\"no way\""), "{}", lines[0]);
     }
 
     #[test]
