@@ -18,11 +18,20 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zeroize::{Zeroize, Zeroizing};
 
-/// For the first look at a path: its share may have to wake up, or a program has yet to fetch what it
-/// writes into the pipe.
-const PATIENCE_AT_FIRST: Duration = Duration::from_secs(5);
-/// A share that is well answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a look may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// For the first look at a path: its share may have to wake up, or a program has yet to fetch what it
+    /// writes into the pipe.
+    at_first: Duration,
+    /// A share that is well answers in milliseconds.
+    later: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    at_first: Duration::from_secs(5),
+    later: Duration::from_secs(1),
+};
 /// A thread that waits for a pipe gives up by itself, a little earlier than it is given up.
 const TO_GIVE_UP: Duration = Duration::from_millis(100);
 
@@ -77,7 +86,11 @@ impl FileContent {
 /// # Errors
 /// [`Unread`]; [`Unread::Late`] at once where the former read of this path still hangs.
 pub fn read(path: &Path, max_bytes: u64) -> Result<FileContent, Unread> {
-    in_time(path, move |path, deadline| {
+    read_within(PATIENCE, path, max_bytes)
+}
+
+fn read_within(patience: Patience, path: &Path, max_bytes: u64) -> Result<FileContent, Unread> {
+    in_time(patience, path, move |path, deadline| {
         read_until(deadline, path, max_bytes)
     })
 }
@@ -108,42 +121,99 @@ pub fn text_of(input: impl Read, max_bytes: u64) -> Result<Zeroizing<String>, Un
 /// # Errors
 /// As [`read`].
 pub fn metadata(path: &Path) -> Result<Metadata, Unread> {
-    in_time(path, |path, _| Ok(fs::metadata(path)?))
+    in_time(PATIENCE, path, |path, _| Ok(fs::metadata(path)?))
 }
 
-/// The outcome of `look`, on a thread of its own that is left behind where it takes too long.
+/// The same of several files, in one look. One that hangs hides nothing of the others.
+#[must_use]
+pub fn metadata_of(paths: &[PathBuf]) -> Vec<Result<Metadata, Unread>> {
+    each_in_time(PATIENCE, paths, |path, _| Ok(fs::metadata(path)?))
+}
+
+/// As [`each_in_time`], for one path.
 fn in_time<T: Send + 'static>(
+    patience: Patience,
     path: &Path,
-    look: impl FnOnce(&Path, Instant) -> Result<T, Unread> + Send + 'static,
+    look: impl Fn(&Path, Instant) -> Result<T, Unread> + Clone + Send + 'static,
 ) -> Result<T, Unread> {
-    let patience = patience_for(path)?;
-    let deadline = Instant::now() + patience;
-    let (sink, outcome) = sync_channel(1);
-    let looked_at = path.to_owned();
-    let thread = Builder::new().name("file".to_owned()).spawn(move || {
-        let _ = sink.send(look(&looked_at, deadline));
-    })?;
-    match outcome.recv_timeout(patience + TO_GIVE_UP) {
-        Ok(outcome) => outcome,
-        Err(RecvTimeoutError::Timeout) => {
-            leave_behind(path, thread);
-            Err(Unread::Late)
+    let mut outcomes = each_in_time(patience, &[path.to_owned()], look);
+    outcomes.pop().unwrap_or(Err(Unread::Late))
+}
+
+/// A path, and how long a look at it may take; where the former one still hangs there is none.
+type Due = (PathBuf, Option<Duration>);
+
+/// The outcome of `look` at each of the paths, one after the other on a thread of its own. Where one takes
+/// too long, the thread is left behind with it, and another one goes on.
+fn each_in_time<T: Send + 'static>(
+    patience: Patience,
+    paths: &[PathBuf],
+    look: impl Fn(&Path, Instant) -> Result<T, Unread> + Clone + Send + 'static,
+) -> Vec<Result<T, Unread>> {
+    let with_patience = |path: &PathBuf| (path.clone(), patience_for(path, patience));
+    let mut due: Vec<Due> = paths.iter().map(with_patience).collect();
+    let mut outcomes = Vec::with_capacity(due.len());
+    while due.iter().any(|(_, patience)| patience.is_some()) {
+        let looked = on_one_thread(&due, look.clone());
+        due.drain(..looked.len());
+        outcomes.extend(looked);
+    }
+    outcomes.extend(due.iter().map(|_| Err(Unread::Late)));
+    outcomes
+}
+
+/// The outcomes up to the first path that takes too long, and with it; one at the least.
+fn on_one_thread<T: Send + 'static>(
+    due: &[Due],
+    look: impl Fn(&Path, Instant) -> Result<T, Unread> + Send + 'static,
+) -> Vec<Result<T, Unread>> {
+    let (sink, told) = sync_channel(due.len());
+    let looked_at = due.to_vec();
+    let begun = Builder::new().name("file".to_owned()).spawn(move || {
+        for (path, patience) in looked_at {
+            let outcome = match patience {
+                Some(patience) => look(&path, Instant::now() + patience),
+                None => Err(Unread::Late),
+            };
+            if sink.send(outcome).is_err() {
+                // Left behind: another thread is at the rest already.
+                return;
+            }
         }
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(io::Error::other("the thread that reads it came to an end").into())
+    });
+    let thread = match begun {
+        Ok(thread) => thread,
+        Err(error) => return vec![Err(error.into())],
+    };
+    let mut outcomes = Vec::with_capacity(due.len());
+    for (path, patience) in due {
+        let outcome = told.recv_timeout(patience.unwrap_or_default() + TO_GIVE_UP);
+        match outcome {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(RecvTimeoutError::Timeout) => {
+                leave_behind(path, thread);
+                outcomes.push(Err(Unread::Late));
+                break;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let ended = io::Error::other("the thread that reads it came to an end");
+                outcomes.push(Err(ended.into()));
+                break;
+            }
         }
     }
+    outcomes
 }
 
-fn patience_for(path: &Path) -> Result<Duration, Unread> {
+fn patience_for(path: &Path, patience: Patience) -> Option<Duration> {
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
     match looked_at.get(path) {
         None => {
             looked_at.insert(path.to_owned(), None);
-            Ok(PATIENCE_AT_FIRST)
+            Some(patience.at_first)
         }
-        Some(Some(thread)) if !thread.is_finished() => Err(Unread::Late),
-        Some(_) => Ok(PATIENCE),
+        Some(Some(thread)) if !thread.is_finished() => None,
+        Some(_) => Some(patience.later),
     }
 }
 
@@ -220,9 +290,16 @@ fn wait_for(file: &File, deadline: Instant) -> Result<(), Unread> {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::process::Command;
+    use std::sync::Arc;
     use std::sync::mpsc::{Sender, channel};
+    use std::thread;
 
     use super::*;
+
+    const BRIEF: Patience = Patience {
+        at_first: Duration::from_millis(300),
+        later: Duration::from_millis(300),
+    };
 
     fn pipe() -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
@@ -267,12 +344,12 @@ mod tests {
     fn a_pipe_is_read_until_its_writer_is_done() {
         let (_home, path) = pipe();
         let writer = path.clone();
-        let writing = std::thread::spawn(move || {
+        let writing = thread::spawn(move || {
             use std::io::Write;
             let mut pipe = OpenOptions::new().write(true).open(writer).unwrap();
             pipe.write_all(b"one").unwrap();
             // The reader is at the end of what there is for now.
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             pipe.write_all(b"two").unwrap();
         });
         assert_eq!(text(&path), "onetwo");
@@ -283,14 +360,15 @@ mod tests {
     fn a_pipe_that_nobody_writes_to_is_given_up_until_a_file_takes_its_place() {
         let (_home, path) = pipe();
         for _ in 0..2 {
-            assert!(matches!(read(&path, 8), Err(Unread::Late)));
+            let read = read_within(BRIEF, &path, 8);
+            assert!(matches!(read, Err(Unread::Late)), "{read:?}");
         }
         fs::remove_file(&path).unwrap();
         fs::write(&path, "whole").unwrap();
         // The thread that gave up the pipe may not be quite done.
         let whole = loop {
             match read_text(&path, 8) {
-                Err(Unread::Late) => std::thread::yield_now(),
+                Err(Unread::Late) => thread::yield_now(),
                 read => break read.unwrap(),
             }
         };
@@ -302,12 +380,15 @@ mod tests {
         begun: Sender<()>,
     ) -> (
         Sender<()>,
-        impl FnOnce(&Path, Instant) -> Result<(), Unread>,
+        impl Fn(&Path, Instant) -> Result<(), Unread> + Clone,
     ) {
         let (end, ended) = channel();
-        let look = move |_: &Path, _: Instant| {
-            let _ = begun.send(());
-            let _ = ended.recv();
+        let ended = Arc::new(Mutex::new(ended));
+        let look = move |path: &Path, _: Instant| {
+            if path.ends_with("that hangs") {
+                let _ = begun.send(());
+                let _ = ended.lock().unwrap().recv();
+            }
             Ok(())
         };
         (end, look)
@@ -318,13 +399,41 @@ mod tests {
         let path = Path::new("/a share/that hangs");
         let (sink, begun) = channel();
         let (end, look) = hanging(sink.clone());
-        assert!(matches!(in_time(path, look), Err(Unread::Late)));
+        assert!(matches!(in_time(BRIEF, path, look), Err(Unread::Late)));
         let (_end, look) = hanging(sink);
-        assert!(matches!(in_time(path, look), Err(Unread::Late)));
+        assert!(matches!(in_time(BRIEF, path, look), Err(Unread::Late)));
         assert_eq!(begun.try_iter().count(), 1, "a second thread hangs");
         end.send(()).unwrap();
-        while in_time(path, |_, _| Ok(())).is_err() {
-            std::thread::yield_now();
+        while in_time(BRIEF, path, |_, _| Ok(())).is_err() {
+            thread::yield_now();
+        }
+    }
+    #[test]
+    fn several_paths_are_looked_at_on_one_thread_until_one_hangs() {
+        let one_thread = |paths: &[PathBuf]| {
+            let looked = each_in_time(PATIENCE, paths, |_, _| Ok(thread::current().id()));
+            let threads: Vec<_> = looked.into_iter().map(Result::unwrap).collect();
+            threads.len() == paths.len() && threads.iter().all(|thread| *thread == threads[0])
+        };
+        let paths = ["/some/a", "/some/that hangs", "/some/b", "/some/c"].map(PathBuf::from);
+        assert!(one_thread(&paths));
+
+        let (sink, begun) = channel();
+        let (end, look) = hanging(sink);
+        // The second time nothing waits for it.
+        for _ in 0..2 {
+            let looked = each_in_time(BRIEF, &paths, look.clone());
+            let came: Vec<bool> = looked.iter().map(Result::is_ok).collect();
+            assert_eq!(came, [true, false, true, true]);
+            assert!(matches!(looked[1], Err(Unread::Late)));
+        }
+        assert_eq!(begun.try_iter().count(), 1, "a second thread hangs");
+        drop(end);
+        while !each_in_time(BRIEF, &paths, |_, _| Ok(()))
+            .iter()
+            .all(Result::is_ok)
+        {
+            thread::yield_now();
         }
     }
 }

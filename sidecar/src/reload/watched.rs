@@ -82,8 +82,8 @@ async fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
 }
 
 fn stamps_of(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |file: &PathBuf| Some(Stamp::of(&file_read::metadata(file).ok()?));
-    files.iter().map(stamp).collect()
+    let seen = file_read::metadata_of(files).into_iter();
+    seen.map(|seen| Some(Stamp::of(&seen.ok()?))).collect()
 }
 
 #[cfg(test)]
