@@ -5,8 +5,10 @@
 
 mod places;
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,6 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
+use rustix::net::{RecvFlags, recv};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -69,7 +72,7 @@ pub async fn serve(
                 let places = if ip.is_loopback() { &mut loopback } else { &mut others };
                 places.make_room().await;
                 let served = serve_connection(stream, peer, routes.clone(), &connections, PATIENCE);
-                places.take(ip, served);
+                places.take(ip, served.await);
             }
         }
     }
@@ -78,8 +81,10 @@ pub async fn serve(
     Ok(())
 }
 
-/// One request and its answer: who keeps a connection keeps a place.
-fn serve_connection(
+/// One request and its answer: who keeps a connection keeps a place. Whoever has asked already is answered
+/// when this returns: of a crowd that has to wait until it is accepted, each would lose its place to the next
+/// ones before anybody has looked what it asks.
+async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,
@@ -91,18 +96,33 @@ fn serve_connection(
             in_time(patience, request, next)
         }))
         .layer(axum::Extension(ConnectInfo(peer)));
+    if has_asked(&stream) {
+        // At once: the runtime only has to learn of it.
+        let _ = stream.readable().await;
+    }
     let stream = WriteDeadline::new(stream, patience);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let connection = connections.watch(connection);
+    let mut connection = Box::pin(connections.watch(connection));
+    let at_once = poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await;
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let ended = match at_once {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => connection.await,
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, %peer, "admin port: connection ended");
         }
     })
+}
+
+/// Whether there is something to read.
+fn has_asked(stream: &TcpStream) -> bool {
+    let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    recv(stream, &mut [0], look).is_ok()
 }
 
 fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
@@ -400,7 +420,7 @@ mod tests {
         let (stream, peer) = listener.accept().await.unwrap();
         let connections = GracefulShutdown::new();
         let patience = Duration::from_millis(milliseconds);
-        let served = serve_connection(stream, peer, routes, &connections, patience);
+        let served = serve_connection(stream, peer, routes, &connections, patience).await;
         (client.unwrap(), connections, served)
     }
 
@@ -446,6 +466,38 @@ mod tests {
             .bind(SocketAddr::new(peer.parse().unwrap(), 0))
             .unwrap();
         socket.connect(address).await.unwrap()
+    }
+
+    /// They came while nobody accepted, all from where the probe comes from.
+    async fn probe_before_a_crowd() -> String {
+        let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut probe = connect_from("127.0.0.2", address).await;
+        let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        probe.write_all(request).await.unwrap();
+        let mut crowd = Vec::new();
+        for _ in 0..3 * MAX_CONNECTIONS {
+            crowd.push(connect_from("127.0.0.2", address).await);
+        }
+        let registry = Arc::new(Registry::default());
+        let never = std::future::pending();
+        tokio::spawn(serve(listener, Health::new(), registry, extra(), never));
+        let mut answer = String::new();
+        let read = probe.read_to_string(&mut answer);
+        let _ = tokio::time::timeout(LONG, read).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn whoever_has_asked_is_answered_however_many_come_after_it() {
+        let answer = probe_before_a_crowd().await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn so_it_is_on_several_threads() {
+        let answer = probe_before_a_crowd().await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
     }
 
     #[tokio::test]
