@@ -56,6 +56,9 @@ struct Current {
     clients: Option<Authorities>,
 }
 
+/// What clients are to be held to, once it is taken over.
+pub(crate) struct NextClients(Current);
+
 impl ClientTls {
     /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
     ///
@@ -70,20 +73,24 @@ impl ClientTls {
         })
     }
 
-    /// Reads the authorities of clients again: they count from the next handshake on. Whoever is
-    /// connected stays so. `true` where they are others than before.
+    /// Reads the authorities of clients again; `None` where they are those of before. Nothing has changed
+    /// when this returns.
     ///
     /// # Errors
-    /// As [`ClientTls::new`]; those of before stay.
-    pub(crate) fn now_trusts(&self, client_ca: Option<&Path>) -> Result<bool, Failure> {
+    /// As [`ClientTls::new`].
+    pub(crate) fn judged(&self, client_ca: Option<&Path>) -> Result<Option<NextClients>, Failure> {
         let clients = authorities(client_ca)?;
         if clients == self.current.load().clients {
-            return Ok(false);
+            return Ok(None);
         }
         // With fresh keys for tickets: with an old ticket a client would resume what it is to prove anew.
         let current = Current::new(&self.certificate, clients)?;
-        self.current.store(Arc::new(current));
-        Ok(true)
+        Ok(Some(NextClients(current)))
+    }
+
+    /// They count from the next handshake on. Whoever is connected stays so.
+    pub(crate) fn now_trusts(&self, next: NextClients) {
+        self.current.store(Arc::new(next.0));
     }
 
     /// The connection after its handshake.
@@ -269,5 +276,51 @@ impl GetProxyDigest for TlsTransport {
 impl GetSocketDigest for TlsTransport {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.transport().get_socket_digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A self-signed certificate and its key, as PEM.
+    fn pair() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["a.test".to_owned()]).unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    #[test]
+    fn other_authorities_are_judged_before_anybody_is_held_to_them() {
+        let home = tempfile::tempdir().unwrap();
+        let [cert, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| home.path().join(name));
+        let (certificate, private) = pair();
+        write(&cert, certificate).unwrap();
+        write(&key, private).unwrap();
+        set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        write(&ca, pair().0).unwrap();
+        let tls = ClientTls::new(&ClientTlsSettings {
+            certificate: Arc::new(ServerCertificate::open(cert, key).unwrap()),
+            client_ca: Some(ca.clone()),
+        })
+        .unwrap();
+        assert!(tls.judged(Some(&ca)).unwrap().is_none(), "the same");
+
+        let before = tls.current.load_full();
+        write(&ca, pair().0).unwrap();
+        let next = tls.judged(Some(&ca)).unwrap().unwrap();
+        assert!(tls.judged(None).unwrap().is_some());
+        write(&ca, "none").unwrap();
+        assert!(tls.judged(Some(&ca)).is_err());
+        assert!(Arc::ptr_eq(&before, &tls.current.load()), "judged only");
+
+        tls.now_trusts(next);
+        assert!(tls.current.load().clients != before.clients);
     }
 }

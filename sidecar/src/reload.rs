@@ -21,7 +21,7 @@ use toml::Table;
 pub(crate) use self::watched::WatchedFiles;
 use crate::background::Work;
 use crate::cli::{Cli, Command, ServeArgs};
-use crate::client_tls::ClientTls;
+use crate::client_tls::{ClientTls, NextClients};
 use crate::config::Config;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::SourceSettings;
@@ -103,16 +103,17 @@ impl Reload {
         // What reads files, and what may fail, comes first.
         let reading = spawn_blocking(move || judged(&start, client_tls.as_deref()));
         let ended = |error: JoinError| Failure::Software(error.to_string());
-        let Judged {
-            now,
-            waiting,
-            config,
-        } = reading.await.map_err(ended)??;
-        self.apply(config).await;
-        Ok((now, waiting))
+        let judged = reading.await.map_err(ended)??;
+        self.apply(judged.config, judged.clients).await;
+        Ok((judged.now, judged.waiting))
     }
 
-    async fn apply(&self, config: Config) {
+    /// Nothing in here fails.
+    async fn apply(&self, config: Config, clients: Option<NextClients>) {
+        if let (Some(tls), Some(clients)) = (&self.client_tls, clients) {
+            tls.now_trusts(clients);
+            tracing::info!("clients are held to other authorities from now on");
+        }
         if self.upstream.now_speaks(config.upstream.tls.clone()) {
             tracing::info!("the service is connected to with other certificates from now on");
         }
@@ -134,6 +135,8 @@ struct Judged {
     now: ServeArgs,
     waiting: Vec<String>,
     config: Config,
+    /// Other authorities than before.
+    clients: Option<NextClients>,
 }
 
 fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, Failure> {
@@ -142,15 +145,12 @@ fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, F
     Config::new(&read)?;
     let now = overlaid(start, &read);
     let config = Config::new(&now)?;
-    if let Some(tls) = client_tls
-        && tls.now_trusts(now.client_ca.as_deref())?
-    {
-        tracing::info!("clients are held to other authorities from now on");
-    }
+    let clients = client_tls.map(|tls| tls.judged(now.client_ca.as_deref()));
     Ok(Judged {
         waiting: differences(&now, &read),
         now,
         config,
+        clients: clients.transpose()?.flatten(),
     })
 }
 
