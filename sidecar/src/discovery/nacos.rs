@@ -105,8 +105,22 @@ impl NacosService {
 
 fn follow(settings: RegistrySettings) -> Lists {
     let (sender, lists) = watch::channel(None);
-    tokio::spawn(Follower { settings, sender }.run());
+    tokio::spawn(begun_again(move || {
+        let (settings, sender) = (settings.clone(), sender.clone());
+        Follower { settings, sender }.run()
+    }));
     lists
+}
+
+/// The end of it would be a panic, which the log tells of; until then and after it the last list is good.
+async fn begun_again<F>(work: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        let _ = tokio::spawn(work()).await;
+        tokio::time::sleep(LONGEST_PAUSE).await;
+    }
 }
 
 struct Follower {
@@ -220,7 +234,11 @@ async fn look_up(authority: &str) -> Result<SocketAddr, DiscoveryError> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    #![expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking, and one of them is about that"
+    )]
     use service_registry::RegistryAddress;
 
     use super::*;
@@ -229,6 +247,20 @@ mod tests {
         Listed {
             weight,
             ..Listed::new(host, 9000)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_that_panics_is_begun_again() {
+        let (sender, mut begun) = watch::channel(0);
+        let following = begun_again(move || {
+            sender.send_modify(|times| *times += 1);
+            async { panic!("oh") }
+        });
+        let begun = begun.wait_for(|times| *times == 3);
+        tokio::select! {
+            () = following => unreachable!("it has no end"),
+            three_times = begun => assert!(three_times.is_ok()),
         }
     }
 
