@@ -79,7 +79,7 @@ mod tests {
     fn there_are_no_more_places_than_descriptors_for_them() {
         for (configured, descriptors, expected) in [
             (16_384, Some(20_000), 16_384),
-            (16_384, Some(1024), 960),
+            (16_384, Some(1024), 928),
             (16_384, Some(10), 1),
             (16_384, None, 16_384),
             (1, Some(1024), 1),
