@@ -266,7 +266,10 @@ fn a_service_that_answers_on_the_pods_address_is_reported_and_can_cost_readiness
         let possible = "\npostern_sidecar_bypass_possible 1\n";
         metrics.text().contains(possible).then_some(())
     });
-    assert!(sidecar.process().output().contains("needs no token"));
+    wait::until("its line", || {
+        let output = sidecar.process().output();
+        output.contains("needs no token").then_some(())
+    });
     let strict = plan().flags(["--refuse-bypass"]).start();
     wait::until("the warning", || {
         let output = strict.process().output();
