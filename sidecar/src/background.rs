@@ -16,7 +16,8 @@ use process::tls::ServerCertificate;
 use process::{admin, tls};
 use prometheus_client::registry::Registry;
 
-use crate::keys::refresh::{Refresher, Schedule};
+use crate::keys::refresh::Refresher;
+use crate::keys::schedule::Schedule;
 use crate::metrics::Metrics;
 use crate::status::{self, Status};
 
@@ -126,7 +127,6 @@ pub(crate) struct KeyRefresh {
 impl Work for KeyRefresh {
     async fn run(&self) -> Result<Infallible, String> {
         let refresher = Arc::clone(&self.refresher);
-        let ran = refresher.run(&self.schedule).await;
-        ran.map_err(|error| error.to_string())
+        match refresher.run(&self.schedule).await {}
     }
 }

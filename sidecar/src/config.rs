@@ -12,7 +12,7 @@ use crate::access_log::AccessLog;
 use crate::cli::ServeArgs;
 use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
-use crate::keys::refresh::Schedule;
+use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::marks::Marking;
 use crate::rules::Rules;

@@ -11,6 +11,7 @@ pub(crate) mod key_file;
 mod link;
 mod previous;
 pub(crate) mod refresh;
+pub(crate) mod schedule;
 pub(crate) mod source;
 pub(crate) mod tls;
 mod transport;

@@ -11,40 +11,26 @@ use contract::keys::KeySet;
 use contract::rejection::Rejection;
 use process::health::Condition;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
-use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
 use super::cache::{KeyCache, KeyCacheSettings};
 use super::contract_endpoint::Application;
 use super::current::{Change, CurrentKeys, FetchTime, Names};
 use super::previous::PreviousKeys;
+use super::schedule::Schedule;
 use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::metrics::{Metrics, RefreshResult};
 
 /// What readiness says then.
 const TOO_OLD: &str = "too old: --max-key-age is over";
-
-/// When to fetch: a cron expression with seconds, in UTC.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Schedule(String);
-
-/// The expression is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is not a cron expression of six fields, seconds first")]
-pub(crate) struct ScheduleError;
-
-impl Schedule {
-    pub(crate) fn new(expression: &str) -> Result<Self, ScheduleError> {
-        // The scheduler's own parser decides, on a job that never runs.
-        Job::new(expression, |_, _| {}).map_err(|_| ScheduleError)?;
-        Ok(Self(expression.to_owned()))
-    }
-}
+/// Nobody can be verified until then.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Keeps [`CurrentKeys`] fresh.
 #[derive(Debug)]
 pub(crate) struct Refresher {
     /// Locked for the duration of a fetch: there is one at a time.
     source: Arc<Mutex<KeySource>>,
+    asks_again_soon: bool,
     /// Held while keys are installed: what was decided here is what is trusted.
     previous: BriefMutex<PreviousKeys>,
     /// A former key has an end that was not known before.
@@ -65,6 +51,7 @@ impl Refresher {
         ready: Condition,
     ) -> Self {
         Self {
+            asks_again_soon: !matches!(source, KeySource::AuthServer(_)),
             source: Arc::new(Mutex::new(source)),
             previous: BriefMutex::new(PreviousKeys::new(previous_key_grace)),
             end_is_known: Notify::new(),
@@ -122,25 +109,14 @@ impl Refresher {
         }
     }
 
-    /// Fetches now, then on schedule, until the runtime ends. The schedule does not wait for the
-    /// first fetch.
-    ///
-    /// # Errors
-    /// When the scheduler cannot be started.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        schedule: &Schedule,
-    ) -> Result<Infallible, JobSchedulerError> {
-        let scheduler = JobScheduler::new().await?;
-        let refresher = Arc::clone(&self);
-        let job = Job::new_async(schedule.0.as_str(), move |_, _| {
-            let refresher = Arc::clone(&refresher);
-            Box::pin(async move { refresher.refresh().await })
-        })?;
-        scheduler.add(job).await?;
-        scheduler.start().await?;
-        self.refresh().await;
-        // The scheduler's tasks end with it, and it is never dropped.
+    /// Fetches now, then on schedule, until the runtime ends.
+    pub(crate) async fn run(self: Arc<Self>, schedule: &Schedule) -> Infallible {
+        let ticks = async {
+            loop {
+                self.refresh().await;
+                self.wait(schedule).await;
+            }
+        };
         let early = async {
             loop {
                 self.refresh_early().await;
@@ -152,8 +128,25 @@ impl Refresher {
             }
         };
         tokio::select! {
+            never = ticks => never,
             never = early => never,
             never = ends => never,
+        }
+    }
+
+    /// Until the next tick. Without a key at all, a source of which the contract does not say when to ask it again
+    /// is asked soon.
+    async fn wait(&self, schedule: &Schedule) {
+        let soon = async {
+            if self.asks_again_soon && self.keys.load().is_none() {
+                tokio::time::sleep(SOON).await;
+            } else {
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            () = schedule.next() => {}
+            () = soon => {}
         }
     }
 
@@ -294,20 +287,6 @@ mod tests {
     use super::super::tls::TlsFiles;
     use super::*;
 
-    #[test]
-    fn the_schedule_has_six_fields_seconds_first() {
-        for expression in ["0 * * * * *", "* * * * * *", "*/5 * * * * *"] {
-            assert!(Schedule::new(expression).is_ok(), "{expression}");
-        }
-        for expression in ["", "* * * * *", "60 * * * * *", "hourly", "0 * * * * * * *"] {
-            assert_eq!(
-                Schedule::new(expression),
-                Err(ScheduleError),
-                "{expression}"
-            );
-        }
-    }
-
     /// An auth server that answers the n-th fetch with the n-th of these envelopes.
     fn refresher(envelopes: Vec<String>) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
         refresher_with(Duration::ZERO, envelopes)
@@ -408,14 +387,22 @@ mod tests {
         assert_eq!(generation(&keys), Some(1));
     }
 
+    async fn until(keys: &CurrentKeys, expected: u64) {
+        let reached = async {
+            while generation(keys) != Some(expected) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(30), reached);
+        in_time.await.unwrap();
+    }
+
     #[tokio::test]
     async fn the_first_fetch_does_not_wait_for_the_schedule() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a")]);
         let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
         let run = tokio::spawn(async move { refresher.run(&yearly).await });
-        while generation(&keys).is_none() {
-            tokio::task::yield_now().await;
-        }
+        until(&keys, 1).await;
         run.abort();
     }
 
@@ -424,9 +411,7 @@ mod tests {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
         let every_second = Schedule::new("* * * * * *").unwrap();
         let run = tokio::spawn(async move { refresher.run(&every_second).await });
-        while generation(&keys) != Some(2) {
-            tokio::task::yield_now().await;
-        }
+        until(&keys, 2).await;
         run.abort();
     }
 
@@ -435,9 +420,7 @@ mod tests {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
         let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
         let run = tokio::spawn(async move { refresher.run(&yearly).await });
-        while generation(&keys).is_none() {
-            tokio::task::yield_now().await;
-        }
+        until(&keys, 1).await;
         keys.early_fetch().wait(Instant::now()).await;
         assert_eq!(generation(&keys), Some(2));
         run.abort();
