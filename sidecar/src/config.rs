@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use contract::signing_type::SigningType;
 use process::client_address::TrustedProxies;
+use process::clock::unix_now;
 use process::exit::Failure;
 
 use crate::access_log::AccessLog;
@@ -18,7 +19,7 @@ use crate::marks::Marking;
 use crate::rules::Rules;
 use crate::status::Protected;
 use crate::stop::StopTimes;
-use crate::upstream::UpstreamSettings;
+use crate::upstream::{UpstreamSettings, UpstreamTls};
 use crate::verified_tokens::TokenCache;
 
 mod key_source;
@@ -40,7 +41,7 @@ pub(crate) struct Config {
     pub(crate) admin_listen: SocketAddr,
     /// `None`: the port speaks plainly.
     pub(crate) tls: Option<ClientTlsSettings>,
-    /// About the lists of open paths.
+    /// About the lists of open paths, and certificates that have expired.
     second_thoughts: Vec<String>,
     /// Where the service is looked for on the pod's address, and whether it must not be found there.
     pub(crate) bypass: Option<(SocketAddr, bool)>,
@@ -78,6 +79,9 @@ impl Config {
         let key_source = key_source::settings(args)?;
         let upstream = upstream_address(&args.service)?;
         refuse_own_address(args, &upstream)?;
+        let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
+        let mut second_thoughts = open_paths::second_thoughts(&args.rules)?;
+        second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
             admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,
             service_head: service_head(&args.rules),
@@ -86,13 +90,13 @@ impl Config {
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
-            tls: client_tls(args)?,
-            second_thoughts: open_paths::second_thoughts(&args.rules)?,
+            tls,
+            second_thoughts,
             bypass: bypass(args, &upstream),
             rules,
             upstream: UpstreamSettings {
                 timeouts: upstream_timeouts(args),
-                tls: upstream_tls(args, &upstream)?,
+                tls: upstream_tls,
                 address: upstream,
             },
             end_streams: args.end_streams,
@@ -180,6 +184,17 @@ fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
     // To be told by `check` too.
     settings.as_ref().map(ClientTls::new).transpose()?;
     Ok(settings)
+}
+
+/// Those that are shown here; the one for the server of the keys is judged by who asks that.
+fn expired(
+    tls: Option<&ClientTlsSettings>,
+    upstream: Option<&UpstreamTls>,
+    now: i64,
+) -> impl Iterator<Item = String> {
+    let shown = tls.and_then(|tls| tls.certificate.expired(now));
+    let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
+    shown.into_iter().chain(to_the_service)
 }
 
 fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {

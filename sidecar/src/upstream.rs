@@ -22,7 +22,7 @@ use crate::conversation::Conversation;
 pub(crate) use address::{Place, Protocol, UpstreamAddress};
 pub(crate) use names::UpstreamNames;
 pub(crate) use retry::{MAX_TRIES, Sent, Tries};
-pub(crate) use tls::{TlsFiles, UpstreamTls};
+pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 
 /// Below the 5 s after which Node closes an idle connection: of the common servers it is the
 /// quickest, and a POST on a connection that is just being closed fails.

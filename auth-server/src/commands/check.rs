@@ -1,7 +1,6 @@
 //! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
 //! `serve` would start.
 
-use process::clock::unix_now;
 use process::exit::Failure;
 use toml::Table;
 
@@ -17,16 +16,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     })?;
     let warnings: String = warnings(args, &config)
         .into_iter()
-        .chain(expired_certificate(&config))
         .map(|warning| format!("# warning: {warning}\n"))
         .collect();
     print((warnings + &settings.to_string()).trim_end())
-}
-
-/// `serve` is told by what follows the files.
-fn expired_certificate(config: &Config) -> Option<String> {
-    let certificate = config.certificate.as_ref()?;
-    certificate.second_thought(unix_now())
 }
 
 /// One key per setting, under the name of its flag.

@@ -1,5 +1,7 @@
 //! What works but deserves a second thought: `serve` logs it, `check` prints it.
 
+use process::clock::unix_now;
+
 use super::{Config, rotation};
 use crate::cli::ServeArgs;
 
@@ -11,6 +13,8 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
         open_registry(config),
         builtin_users(config),
         open_port(args, config),
+        expired_certificate(config),
+        config.store.expired_certificate(unix_now()),
     ]
     .into_iter()
     .flatten()
@@ -61,4 +65,8 @@ fn open_port(args: &ServeArgs, config: &Config) -> Option<String> {
             args.listen
         )
     })
+}
+
+fn expired_certificate(config: &Config) -> Option<String> {
+    config.certificate.as_ref()?.expired(unix_now())
 }

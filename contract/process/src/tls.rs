@@ -18,7 +18,7 @@ use rustls::version::{TLS12, TLS13};
 use serde::Serialize;
 
 pub use self::certificate::{
-    CertificateFault, CertificateFiles, ServerCertificate, read_bounded, trusted,
+    CertificateFault, CertificateFiles, ServerCertificate, expired, read_bounded, trusted,
 };
 pub use self::following::{Seen, follow};
 pub use self::metrics::CertificateMetrics;
@@ -52,7 +52,7 @@ pub struct TlsArgs {
 impl TlsArgs {
     /// The configured certificate, read and found right; `None` where the port is to speak plainly.
     ///
-    /// An expired one is no failure: it would keep a server down that is about to get a fresh one.
+    /// An expired one is no failure: [`expired`] is what is said of it.
     ///
     /// # Errors
     /// [`Failure::Config`] naming the flag and the file.

@@ -10,7 +10,9 @@ use crate::address_text::without_credentials;
 use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::ServiceArgs;
-use crate::upstream::{Place, Protocol, TlsFiles, UpstreamAddress, UpstreamTimeouts, UpstreamTls};
+use crate::upstream::{
+    Place, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
+};
 
 /// # Errors
 /// As [`super::Config::new`].
@@ -59,7 +61,10 @@ pub(super) fn upstream_tls(
     };
     UpstreamTls::load(&files)
         .map(Some)
-        .map_err(|error| refused("upstream", &args.service.upstream, error))
+        .map_err(|error| match error {
+            TlsFilesError::ServerName(_) => refused("upstream", &args.service.upstream, error),
+            TlsFilesError::File { .. } => Failure::Config(error.to_string()),
+        })
 }
 
 fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use process::tls::{CertificateFault, CertificateFiles, read_bounded};
+use process::tls::{CertificateFault, CertificateFiles, expired, read_bounded};
 use reqwest::{Certificate, ClientBuilder, Identity, tls};
 use zeroize::Zeroizing;
 
@@ -67,12 +67,12 @@ impl TlsFiles {
         })
     }
 
-    /// What is wrong at `now` (seconds since 1970) with the certificate that is shown: the server refuses it.
-    pub(crate) fn expired(&self, material: &TlsMaterial, now: i64) -> Option<TlsFileError> {
+    /// What is said of a certificate that has ended by `now`, in seconds since 1970.
+    pub(crate) fn expired(&self, material: &TlsMaterial, now: i64) -> Option<String> {
         let (certificate, _) = self.identity.as_ref()?;
         let shown = material.identity.as_ref()?;
-        let why = "the certificate has expired";
-        (shown.not_after < now).then(|| refused(CERTIFICATE, certificate, why))
+        let flag = format!("--{CERTIFICATE}");
+        expired(&flag, certificate, shown.not_after, now)
     }
 
     /// A client that trusts and shows what `material` holds.

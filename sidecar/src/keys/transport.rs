@@ -142,8 +142,7 @@ impl Transport {
 
     /// What works but deserves a second thought.
     pub(crate) fn second_thought(&self) -> Option<String> {
-        let expired = self.files.expired(&self.material, unix_now())?;
-        Some(format!("{expired}: a server that asks for one refuses it"))
+        self.files.expired(&self.material, unix_now())
     }
 
     /// The URL of a path on `instance`.
@@ -224,7 +223,7 @@ impl Transport {
             .expired(&material, unix_now())
             .filter(|_| is_another)
         {
-            return Err(expired.to_string());
+            return Err(expired);
         }
         self.client = client(&self.scheme, &self.addresses, &self.files, &material)
             .map_err(|error| error.to_string())?;

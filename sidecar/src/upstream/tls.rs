@@ -1,7 +1,7 @@
 //! TLS towards the service: whom to trust, whom to be.
 //!
-//! Everything is checked here first: Pingora panics on a certificate that it cannot parse, and
-//! verifies nothing where the server name is empty.
+//! Everything is checked first, by what reads the files: Pingora panics on a certificate that it cannot
+//! parse, and verifies nothing where the server name is empty.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,14 @@ use std::sync::Arc;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use process::file_read;
-use process::tls::read_bounded;
-use rustls::pki_types::pem::PemObject;
+use process::tls::{CertificateFault, CertificateFiles, expired, trusted};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
 
-/// A private key in PEM takes 2 KiB.
-const MAX_KEY_BYTES: u64 = 64 * 1024;
+const CA: &str = "--upstream-ca";
+const CERTIFICATE: &str = "--upstream-client-cert";
+const KEY: &str = "--upstream-client-key";
 
 /// The files and the name that the flags give.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +35,16 @@ pub(crate) struct TlsFiles {
 pub(crate) struct UpstreamTls {
     server_name: String,
     ca: Option<Arc<CaType>>,
-    client: Option<Arc<CertKey>>,
+    client: Option<Identity>,
+}
+
+/// What the service is shown if it asks.
+#[derive(Clone)]
+struct Identity {
+    pair: Arc<CertKey>,
+    file: PathBuf,
+    /// In seconds since 1970.
+    not_after: i64,
 }
 
 /// By name and certificates: a private key belongs to its certificate.
@@ -59,16 +66,15 @@ fn all_of<'c>(certificates: impl Iterator<Item = &'c WrappedX509>) -> Vec<&'c [u
 pub(crate) enum TlsFilesError {
     #[error("'{0}' is not the name of a server")]
     ServerName(String),
-    #[error("{}: {why}", path.display())]
-    File { path: PathBuf, why: String },
+    #[error("{flag}: {why}")]
+    File { flag: &'static str, why: String },
 }
 
 impl TlsFilesError {
-    fn file(path: &Path, why: impl fmt::Display) -> Self {
-        Self::File {
-            path: path.to_owned(),
-            why: why.to_string(),
-        }
+    /// `why` names the file.
+    fn file(flag: &'static str, why: impl fmt::Display) -> Self {
+        let why = why.to_string();
+        Self::File { flag, why }
     }
 }
 
@@ -77,7 +83,7 @@ impl UpstreamTls {
     ///
     /// # Errors
     /// [`TlsFilesError`] for a file that cannot be read, holds no certificate, or a key that does not
-    /// belong to its certificate.
+    /// belong to its certificate or that others can read.
     pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsFilesError> {
         if ServerName::try_from(files.server_name.as_str()).is_err() {
             return Err(TlsFilesError::ServerName(files.server_name.clone()));
@@ -93,12 +99,18 @@ impl UpstreamTls {
         })
     }
 
+    /// What is said of a certificate of ours that has ended by `now`, in seconds since 1970.
+    pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
+        let client = self.client.as_ref()?;
+        expired(CERTIFICATE, &client.file, client.not_after, now)
+    }
+
     fn authorities(&self) -> Option<Vec<&[u8]>> {
         Some(all_of(self.ca.as_deref()?.iter()))
     }
 
     fn chain(&self) -> Option<Vec<&[u8]>> {
-        let client = self.client.as_deref()?;
+        let client = &self.client.as_ref()?.pair;
         let intermediates = client.intermediates().into_iter();
         Some(all_of(std::iter::once(client.leaf()).chain(intermediates)))
     }
@@ -107,7 +119,7 @@ impl UpstreamTls {
     pub(crate) fn apply_to(&self, peer: &mut HttpPeer) {
         peer.sni.clone_from(&self.server_name);
         peer.options.ca.clone_from(&self.ca);
-        peer.client_cert_key.clone_from(&self.client);
+        peer.client_cert_key = self.client.as_ref().map(|shown| Arc::clone(&shown.pair));
         peer.options.verify_cert = true;
         peer.options.verify_hostname = true;
     }
@@ -122,12 +134,14 @@ impl fmt::Debug for UpstreamTls {
 }
 
 fn authorities(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
-    let certificates = certificates(path)?;
+    let pem = trusted(path).map_err(|fault| TlsFilesError::file(CA, fault))?;
+    let unusable =
+        |why: &dyn fmt::Display| TlsFilesError::file(CA, format!("{}: {why}", path.display()));
+    let certificates = certificates(&pem).map_err(|error| unusable(&error))?;
     let mut roots = RootCertStore::empty();
     for certificate in &certificates {
-        roots
-            .add(certificate.clone())
-            .map_err(|error| TlsFilesError::file(path, error))?;
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| unusable(&error))?;
     }
     let parsed: Vec<WrappedX509> = certificates
         .into_iter()
@@ -136,32 +150,26 @@ fn authorities(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
     Ok(parsed.into())
 }
 
-fn client_identity(certificate: &Path, key: &Path) -> Result<Arc<CertKey>, TlsFilesError> {
-    let chain = certificates(certificate)?;
-    let pem = file_read::read(key, MAX_KEY_BYTES).map_err(|why| TlsFilesError::file(key, why))?;
-    let private = PrivateKeyDer::from_pem_slice(&pem.bytes)
-        .map_err(|error| TlsFilesError::file(key, error))?;
-    // Also compares the key with the certificate.
-    ClientConfig::builder()
-        .with_root_certificates(RootCertStore::empty())
-        .with_client_auth_cert(chain.clone(), private.clone_key())
-        .map_err(|error| TlsFilesError::file(key, error))?;
+fn client_identity(file: &Path, key: &Path) -> Result<Identity, TlsFilesError> {
+    let files = CertificateFiles::read(file, key).map_err(|fault| {
+        let flag = match fault {
+            CertificateFault::Certificate { .. } => CERTIFICATE,
+            CertificateFault::KeyFile(_) | CertificateFault::Key { .. } => KEY,
+        };
+        TlsFilesError::file(flag, fault)
+    })?;
+    let chain =
+        certificates(&files.chain).map_err(|error| TlsFilesError::file(CERTIFICATE, error))?;
+    let private = PrivateKeyDer::from_pem_slice(files.key.as_bytes())
+        .map_err(|error| TlsFilesError::file(KEY, error))?;
     let chain = chain.iter().map(|link| link.to_vec()).collect();
-    Ok(Arc::new(CertKey::new(chain, private.secret_der().to_vec())))
+    Ok(Identity {
+        pair: Arc::new(CertKey::new(chain, private.secret_der().to_vec())),
+        file: file.to_owned(),
+        not_after: files.not_after,
+    })
 }
 
-/// At least one certificate, each of them one that Pingora can parse.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFilesError> {
-    let unusable = |why: &dyn fmt::Display| TlsFilesError::file(path, why);
-    let pem = read_bounded(path).map_err(|why| unusable(&why))?;
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| unusable(&error))?;
-    if certificates.is_empty() {
-        return Err(unusable(&"holds no certificate"));
-    }
-    for certificate in &certificates {
-        X509Certificate::from_der(certificate).map_err(|error| unusable(&error))?;
-    }
-    Ok(certificates)
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    CertificateDer::pem_slice_iter(pem).collect()
 }

@@ -1,7 +1,9 @@
 //! `sidecar check`: what a configuration withstands, and what deserves a second thought.
 
+use tests::certificates::Authority;
 use tests::process::Finished;
 use tests::programs::Program;
+use tests::sidecar::SidecarPlan;
 
 use super::command_line::{CONFIG, SIDECAR, run};
 
@@ -109,5 +111,42 @@ fn a_pattern_that_changes_its_meaning_when_decoded_is_refused_before_any_attack(
             );
             assert_eq!(end.stdout, "");
         }
+    }
+}
+
+#[test]
+fn certificates_that_have_expired_are_named_by_check_and_at_the_start_alike() {
+    let authority = Authority::new();
+    let expired = authority.issue_expired_client();
+    let (cert, key) = (
+        expired.cert.to_str().unwrap(),
+        expired.key.to_str().unwrap(),
+    );
+    let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
+    let shown = [
+        ("--tls-cert", "--tls-key"),
+        ("--upstream-client-cert", "--upstream-client-key"),
+        ("--auth-client-cert", "--auth-client-key"),
+    ];
+    let flags = shown
+        .map(|(of_cert, of_key)| [of_cert, cert, of_key, key])
+        .concat();
+
+    let source = ["--auth-server", auth_server, "--upstream", service];
+    let end = run(
+        Program::Sidecar,
+        &[&["check"], &SIDECAR[3..], &source, &flags].concat(),
+    );
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let sidecar = SidecarPlan::to(service, auth_server).flags(flags).start();
+    for (flag, _) in shown {
+        let told = |line: &str| {
+            line.contains(flag) && line.contains(cert) && line.contains("certificate has expired")
+        };
+        let log = sidecar.process().output();
+        assert_eq!(log.lines().filter(|line| told(line)).count(), 1, "{log}");
+        let warned = |line: &str| line.starts_with("# warning: ") && told(line);
+        let count = end.stdout.lines().filter(|line| warned(line)).count();
+        assert_eq!(count, 1, "{flag}: {}", end.stdout);
     }
 }

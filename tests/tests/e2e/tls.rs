@@ -230,6 +230,33 @@ fn what_cannot_be_served_with_stops_start_and_check_with_one_line() {
 }
 
 #[test]
+fn certificates_that_have_expired_are_named_by_check_and_at_the_start_alike() {
+    let authority = Authority::new();
+    let expired = authority.issue_expired_client();
+    let (cert, key) = (
+        expired.cert.to_str().unwrap(),
+        expired.key.to_str().unwrap(),
+    );
+    let store = "rediss://127.0.0.1:1";
+    let of_store = ["--store-client-cert", cert, "--store-client-key", key];
+
+    let check = CommandLine::new(Program::AuthServer.path())
+        .arguments(["check", "--store", store])
+        .arguments(expired.flags())
+        .arguments(of_store)
+        .run();
+    assert_eq!(check.code, Some(0), "{}", check.stderr);
+    let server = AuthServerPlan::new().store(store).flags(of_store);
+    let server = server.tls(&authority, &expired).start();
+    for flag in ["--tls-cert", "--store-client-cert"] {
+        let line = format!("{flag} {cert}: the certificate has expired");
+        for said in [&check.stdout, &server.process().output()] {
+            assert_eq!(said.matches(&line).count(), 1, "{flag}: {said}");
+        }
+    }
+}
+
+#[test]
 fn the_end_is_graceful_over_tls() {
     let authority = Authority::new();
     let plan = AuthServerPlan::new().flags(["--lame-duck", "0"]);

@@ -181,6 +181,37 @@ fn an_https_service_may_ask_who_the_sidecar_is() {
 }
 
 #[test]
+fn the_key_that_is_for_the_service_is_for_nobody_else() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let stack = stack();
+    let authority = Authority::new();
+    let (ours, other) = (authority.issue("sidecar"), authority.issue("other"));
+    let text = |path: &PathBuf| path.display().to_string();
+    let start = |key: &PathBuf| {
+        SidecarPlan::to("https://localhost:1", &stack.auth_server.url())
+            .flags(["--upstream-client-cert", &text(&ours.cert)])
+            .flags(["--upstream-client-key", &text(key)])
+            .fails()
+    };
+    std::fs::set_permissions(&ours.key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    for (key, complaint) in [
+        (&ours.key, "is open to others: allow its owner only"),
+        (&other.key, "does not belong to the first certificate"),
+        (&ours.cert, "holds no private key"),
+    ] {
+        std::fs::set_permissions(&ours.cert, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let end = start(key);
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        let line = end.stderr.lines().last().unwrap_or_default();
+        assert!(
+            line.contains("--upstream-client-key: ") && line.contains(complaint),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn flags_about_tls_without_it_and_half_an_identity_stop_the_start() {
     let stack = stack();
     for (upstream, flags, complaint) in [

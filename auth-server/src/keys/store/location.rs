@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use process::tls;
+
 use super::encrypted::EncryptedStore;
 use super::encryption::KeyEncryption;
 use super::file::FileStore;
 use super::redis::RedisStore;
-use super::redis::access::StoreAccess;
+use super::redis::access::{CLIENT_CERTIFICATE, StoreAccess};
 use super::{KeyStore, StoreError};
 
 /// A store that was named but not touched yet.
@@ -16,6 +18,8 @@ use super::{KeyStore, StoreError};
 pub(crate) struct StoreLocation {
     place: Place,
     encryption: Arc<KeyEncryption>,
+    /// The file of the certificate that the store is shown, and when it ends.
+    certificate: Option<(PathBuf, i64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -47,6 +51,7 @@ impl StoreLocation {
         encryption: KeyEncryption,
     ) -> Result<Self, InvalidLocation> {
         Ok(Self {
+            certificate: access.certificate(),
             place: Place::parse(text, access)?,
             encryption: Arc::new(encryption),
         })
@@ -95,6 +100,12 @@ impl StoreLocation {
             Place::File(_) => false,
             Place::Redis(store) => store.is_in_clear(),
         }
+    }
+
+    /// What is said of a certificate that has ended by `now`, in seconds since 1970.
+    pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
+        let (file, not_after) = self.certificate.as_ref()?;
+        tls::expired(CLIENT_CERTIFICATE, file, *not_after, now)
     }
 
     fn encrypted(&self, store: Arc<dyn KeyStore>) -> Arc<dyn KeyStore> {

@@ -118,16 +118,10 @@ impl ServerCertificate {
         Ok(true)
     }
 
-    /// What deserves one, at `now` in seconds since 1970: who has read the file accepts what has expired,
-    /// its clients do not.
+    /// As [`expired`], of what `--tls-cert` names.
     #[must_use]
-    pub fn second_thought(&self, now: i64) -> Option<String> {
-        (self.not_after() < now).then(|| {
-            format!(
-                "{}: the certificate has expired: clients refuse it",
-                self.cert.display()
-            )
-        })
+    pub fn expired(&self, now: i64) -> Option<String> {
+        expired("--tls-cert", &self.cert, self.not_after(), now)
     }
 }
 
@@ -203,6 +197,16 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
         ),
         other => format!("no usable private key: {other}"),
     }
+}
+
+/// What is said of a certificate that has ended by `now`; both times are in seconds since 1970. It is no
+/// fault of a configuration: it would keep a program down that is about to get a fresh one.
+#[must_use]
+pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<String> {
+    (not_after < now).then(|| {
+        let file = cert.display();
+        format!("{flag} {file}: the certificate has expired: whoever is shown it refuses it")
+    })
 }
 
 /// A file of certificates to trust: what stands in it, once it was found to be PEM of at least one
@@ -345,6 +349,17 @@ pub(super) mod tests {
         std::fs::set_permissions(files.key(), Permissions::from_mode(0o644)).unwrap();
         let line = files.open().unwrap_err().to_string();
         assert!(line.contains("is open to others"), "{line}");
+    }
+
+    #[test]
+    fn one_that_has_ended_is_read_and_spoken_of() {
+        let (cert, key) = pair(2020);
+        let files = Files::with(&cert, &key);
+        let certificate = files.open().unwrap();
+        assert_eq!(certificate.expired(certificate.not_after()), None);
+        let line = certificate.expired(NOW).unwrap();
+        let start = format!("--tls-cert {}: the certificate has", files.cert().display());
+        assert!(line.starts_with(&start), "{line}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::certificate::ServerCertificate;
 use crate::clock::unix_now;
@@ -28,9 +28,6 @@ pub fn follow(
     tell: impl Fn(Seen) + Send + 'static,
 ) -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut looks = Looks::begin()?;
-    if let Some(warning) = certificate.second_thought(unix_now()) {
-        warn!("{warning}");
-    }
     Ok(async move {
         let mut failures = Failures::default();
         loop {

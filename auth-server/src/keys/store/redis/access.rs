@@ -8,6 +8,9 @@ use process::secret_file;
 use process::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 
+/// The flag of the certificate that the store is shown.
+pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
+
 /// What stood in the files.
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct StoreAccess {
@@ -66,6 +69,12 @@ impl StoreAccess {
         })
     }
 
+    /// The file of the certificate that is shown, and when it ends, in seconds since 1970.
+    pub(in super::super) fn certificate(&self) -> Option<(PathBuf, i64)> {
+        let (file, _) = self.files.client.as_ref()?;
+        Some((file.clone(), self.client.as_ref()?.not_after))
+    }
+
     pub(in super::super) fn is_for_redis(&self) -> bool {
         let passwords = self.password.is_some() || self.sentinel_password.is_some();
         let certificates = self.ca.is_some() || self.client.is_some();
@@ -105,7 +114,7 @@ fn client_certificate(files: &AccessFiles) -> Result<Option<ClientCertificate>, 
         let flag = if error.path() == key {
             "--store-client-key"
         } else {
-            "--store-client-cert"
+            CLIENT_CERTIFICATE
         };
         fault(flag, &error)
     })?;
