@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use contract::explanation::Explanation;
 use http::HeaderName;
 use process::admin_client;
+use process::command_line;
 use process::exit::Failure;
 use process::file_read;
 use process::output;
@@ -20,6 +21,7 @@ use process::output;
 pub(crate) use self::explainer::Explainer;
 use self::explainer::{JSON, MAX_BODY_BYTES, PATH};
 use self::question::Question;
+use crate::cli::Cli;
 use crate::cli::explain_args::ExplainArgs;
 
 const ONE_ANSWER: Duration = Duration::from_secs(5);
@@ -32,6 +34,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     if args.method != "CONNECT" {
         require_target(&args.target)?;
     }
+    refuse_useless(args)?;
     let question = Question {
         method: args.method.clone(),
         target: args.target.clone(),
@@ -54,6 +57,26 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
         explanation.to_string()
     };
     output::print(&text)
+}
+
+/// A running sidecar is judged by its own settings, and where nobody is asked, nobody's address counts: what
+/// was typed all the same was meant otherwise. Variables and the file are there for `serve`.
+fn refuse_useless(args: &ExplainArgs) -> Result<(), Failure> {
+    let is_address = |flag: &String| flag == "--admin-listen";
+    let mut typed = command_line::typed::<Cli>().into_iter();
+    if offline::is_asked_for(args) {
+        return typed.find(is_address).map_or(Ok(()), |flag| {
+            let line = format!("{flag}: with a file of keys no sidecar is asked");
+            Err(Failure::Usage(line))
+        });
+    }
+    typed.find(|flag| !is_address(flag)).map_or(Ok(()), |flag| {
+        let line = format!(
+            "{flag}: a running sidecar is judged by its own settings; to judge by these, name a file of keys: \
+             --key-file, --jwks-file or --public-key-file"
+        );
+        Err(Failure::Usage(line))
+    })
 }
 
 /// What no client would send as a target is a slip of the command line (RFC 9112 §3.2).

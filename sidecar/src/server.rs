@@ -163,6 +163,7 @@ fn explainer(config: &Config, shared: &Shared) -> Explainer {
         rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
         marking: config.marking,
+        to_http_2: config.upstream.address.speaks_http_2(),
     }
 }
 

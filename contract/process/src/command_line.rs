@@ -64,6 +64,37 @@ pub fn config_file<C: Parser>() -> Option<PathBuf> {
     file_of(&given).cloned()
 }
 
+/// The flags of settings that stand on the command line itself: what the environment or the file says is
+/// meant for whoever reads it, what is typed is meant for this command.
+#[must_use]
+pub fn typed<C: Parser>() -> BTreeSet<String> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    all_settings(&command::<C>())
+        .into_iter()
+        .filter_map(Arg::get_long)
+        .filter(|flag| is_typed(flag, &arguments))
+        .map(|flag| format!("--{flag}"))
+        .collect()
+}
+
+fn is_typed(flag: &str, arguments: &[OsString]) -> bool {
+    let flag = format!("--{flag}");
+    let is_it = |argument: &OsString| {
+        let text = argument.to_string_lossy();
+        let name = text.split_once('=').map_or(&*text, |(name, _)| name);
+        name == flag
+    };
+    before_operands(arguments).iter().any(is_it)
+}
+
+/// What comes before a `--`, after which everything is an operand.
+fn before_operands(arguments: &[OsString]) -> &[OsString] {
+    let end = arguments.iter().position(|argument| argument == "--");
+    arguments
+        .get(..end.unwrap_or(arguments.len()))
+        .unwrap_or_default()
+}
+
 /// Why there are no settings.
 #[derive(Debug)]
 enum Stop {
@@ -87,11 +118,7 @@ fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
         Some(path) => FromFile::resolve(&command, &given, ConfigFile::read(path)?)?,
         None => FromFile::default(),
     };
-    // Before a `--`, after which everything is an operand.
-    let end = arguments
-        .iter()
-        .position(|argument| argument == "--")
-        .unwrap_or(arguments.len());
+    let end = before_operands(&arguments).len();
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
     let refused = |error| refusal(&command, &from_file, error);

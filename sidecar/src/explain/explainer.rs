@@ -44,6 +44,8 @@ pub(crate) struct Explainer {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) marking: Marking,
+    /// Whether the service speaks HTTP/2 for certain; over TLS it is asked, and may.
+    pub(crate) to_http_2: bool,
 }
 
 impl Explainer {
@@ -119,6 +121,9 @@ impl Explainer {
         rules: &Rules,
     ) -> pingora::Result<Vec<String>> {
         let mut head = without_hop_by_hop(request, forward)?;
+        if self.to_http_2 {
+            head.set_version(Version::HTTP_2);
+        }
         let marks = self.marking.of(&head.headers);
         rules.service_head.prepare(
             &mut head,

@@ -24,6 +24,11 @@ use crate::keys::key_file::{Format, KeyFile};
 use crate::rules::{CurrentRules, Rules};
 use crate::status::Protected;
 
+/// Whether a file of keys is named.
+pub(super) const fn is_asked_for(args: &ExplainArgs) -> bool {
+    args.key_file.is_some() || args.jwks_file.is_some() || args.public_key_file.is_some()
+}
+
 /// The judge of these settings with the keys of a file; `None` where no file is named.
 pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure> {
     let (keys, mapping) = match (&args.key_file, &args.jwks_file, &args.public_key_file) {
@@ -43,6 +48,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
         })),
         keys: Arc::new(current),
         marking: args.marks.marking(),
+        to_http_2: upstream.speaks_http_2(),
     }))
 }
 

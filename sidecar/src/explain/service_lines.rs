@@ -1,5 +1,6 @@
 //! The head that the service would get, line by line, without what is secret in it.
 
+use http::Version;
 use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
 
@@ -40,32 +41,58 @@ const HOP_BY_HOP: [HeaderName; 10] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// What it adds after that.
+/// What it adds after that; HTTP/2 has frames for it.
 pub(super) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> pingora::Result<()> {
+    if request.version == Version::HTTP_2 {
+        return Ok(());
+    }
     if forward.body && !request.headers.contains_key(header::CONTENT_LENGTH) {
         request.insert_header(header::TRANSFER_ENCODING, "chunked")?;
     }
     Ok(())
 }
 
-/// The request line and the fields, the token left out, also the one in the cookie of this name.
+/// The request line and the fields, or the pseudo-fields of HTTP/2 and the others, the token left out, also
+/// the one in the cookie of this name.
 pub(super) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
     let mut wire = Vec::new();
     head.header_to_h1_wire(&mut wire);
-    let target = String::from_utf8_lossy(head.raw_path()).into_owned();
+    let to_http_2 = head.version == Version::HTTP_2;
     let fields = String::from_utf8_lossy(&wire).into_owned();
-    let fields = fields.lines().map(|line| {
+    let fields = fields.lines().filter_map(|line| {
         let (name, value) = line.split_once(": ").unwrap_or((line, ""));
-        match name.to_ascii_lowercase().as_str() {
+        let lower = name.to_ascii_lowercase();
+        let name = if to_http_2 { lower.as_str() } else { name };
+        Some(match lower.as_str() {
+            "host" if to_http_2 => return None,
             "authorization" => format!("{name}: {}", without_token(value)),
             "cookie" => format!("{name}: {}", without_cookie(value, token_cookie)),
-            _ => line.to_owned(),
-        }
+            _ => format!("{name}: {value}"),
+        })
     });
-    std::iter::once(format!("{} {target} HTTP/1.1", head.method))
+    beginning_of(head)
+        .into_iter()
         .chain(fields)
         .map(|line| without_tokens(&line))
         .collect()
+}
+
+fn beginning_of(head: &RequestHeader) -> Vec<String> {
+    let (method, target) = (&head.method, String::from_utf8_lossy(head.raw_path()));
+    if head.version != Version::HTTP_2 {
+        return vec![format!("{method} {target} HTTP/1.1")];
+    }
+    let host = head.headers.get(header::HOST);
+    let host = host.map_or_else(Default::default, |host| {
+        String::from_utf8_lossy(host.as_bytes())
+    });
+    // Of a service that is known to speak it, which is one without TLS.
+    vec![
+        format!(":method: {method}"),
+        ":scheme: http".to_owned(),
+        format!(":authority: {host}"),
+        format!(":path: {target}"),
+    ]
 }
 
 /// Whatever else looks like a JWT, in a query or a field that only the service knows.

@@ -104,7 +104,12 @@ impl Protocol {
 impl UpstreamAddress {
     /// Whether a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
     pub(crate) fn carries_websockets(&self) -> bool {
-        self.protocol != Protocol::H2c
+        !self.speaks_http_2()
+    }
+
+    /// Whether every request goes out as one of HTTP/2.
+    pub(crate) fn speaks_http_2(&self) -> bool {
+        self.protocol == Protocol::H2c
     }
 
     /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, admin_get, file_store};
 use tests::client::Request;
 use tests::clock;
+use tests::h2_service::H2Service;
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::raw_client::exchange;
+use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
 
 /// `sidecar explain`, the headers on its standard input.
@@ -117,6 +119,148 @@ fn explain_holds_a_websocket_to_what_the_service_speaks() {
         let end = explain(&[&file[..], &settings].concat(), &headers);
         assert_eq!(end.code, Some(0), "{}", end.stderr);
         assert!(end.stdout.contains(outcome), "{upstream}\n{}", end.stdout);
+    }
+}
+
+/// Pseudo-fields and fields, in an order of their own.
+fn lines_of(head: &http::Request<()>) -> Vec<String> {
+    let uri = head.uri();
+    let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
+    let mut lines = vec![
+        format!(":method: {}", head.method()),
+        format!(":scheme: {}", part(uri.scheme_str())),
+        format!(
+            ":authority: {}",
+            part(uri.authority().map(|name| name.as_str()))
+        ),
+        format!(
+            ":path: {}",
+            part(uri.path_and_query().map(|path| path.as_str()))
+        ),
+    ];
+    lines.extend(head.headers().iter().map(|(name, value)| {
+        let value = match name.as_str() {
+            "authorization" => "Bearer [as it was sent]",
+            _ => value.to_str().unwrap(),
+        };
+        format!("{name}: {value}")
+    }));
+    lines.sort();
+    lines
+}
+
+#[test]
+fn explain_shows_the_head_that_a_service_of_http_2_gets() {
+    let stack = ForgedStack::start();
+    let service = H2Service::start();
+    let sidecar = SidecarPlan::to(&service.url(), &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa"])
+        .start()
+        .ready();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key.pem");
+    fs::write(&key, stack.forge.trusted().served()).unwrap();
+    let admin = format!("--admin-listen={}", sidecar.admin());
+    let of_file = [
+        format!("--key-file={}", key.display()),
+        "--app-name=orders".to_owned(),
+        "--signing-type=ecdsa".to_owned(),
+        format!("--upstream={}", service.url()),
+    ];
+    for (method, framing, body) in [
+        ("GET", None, ""),
+        ("POST", Some("Transfer-Encoding: chunked"), "0\r\n\r\n"),
+        ("POST", Some("Content-Length: 2"), "ab"),
+    ] {
+        let mut lines: Vec<String> = [
+            "Host: a.example",
+            "X-Mixed: Case",
+            "Cookie: a=1",
+            "TE: trailers",
+            "Connection: keep-alive, x-hop",
+            "X-Hop: 1",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        lines.extend(framing.map(str::to_owned));
+        lines.push(format!("Authorization: Bearer {}", stack.token()));
+        let head = format!("{method} /orders/42?a=b HTTP/1.1\r\n{}", lines.join("\r\n"));
+        let answer = exchange(
+            sidecar.address(),
+            method,
+            format!("{head}\r\n\r\n{body}").as_bytes(),
+        );
+        assert_eq!(answer.status(), 200);
+        let received = lines_of(&service.requests().last().unwrap().head);
+        for judge in [std::slice::from_ref(&admin), &of_file] {
+            let mut arguments = vec!["--json", "-X", method];
+            arguments.extend(judge.iter().map(String::as_str));
+            arguments.push("/orders/42?a=b");
+            let end = explain(&arguments, &lines);
+            assert_eq!(end.code, Some(0), "{}", end.stderr);
+            let explanation: Value = serde_json::from_str(&end.stdout).unwrap();
+            let shown = explanation["head"].as_array().unwrap();
+            let mut shown: Vec<_> = shown.iter().map(|line| line.as_str().unwrap()).collect();
+            shown.sort_unstable();
+            assert_eq!(shown, received, "{}", judge[0]);
+        }
+    }
+}
+
+#[test]
+fn settings_that_would_not_count_are_refused_where_they_were_typed() {
+    let stack = ForgedStack::start();
+    let admin = stack.sidecar.admin().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let (key, config) = (
+        directory.path().join("key.pem"),
+        directory.path().join("a.toml"),
+    );
+    fs::write(&key, stack.forge.trusted().served()).unwrap();
+    fs::write(&config, "pass = ['/a/**']\n").unwrap();
+    let of_file = ["--signing-type=ecdsa", "--key-file", key.to_str().unwrap()];
+    for (arguments, refused) in [
+        (&["--pass", "/a/**"][..], Some("--pass: a running sidecar")),
+        (&["--optional=/a/**"], Some("--optional: a running sidecar")),
+        (
+            &["--upstream=h2c://a:1"],
+            Some("--upstream: a running sidecar"),
+        ),
+        (&["--request-id"], Some("--request-id: a running sidecar")),
+        (
+            &["--signing-type=rsa"],
+            Some("--signing-type: a running sidecar"),
+        ),
+        (&["-X", "POST", "--at", "1"], None),
+        (&["--config", config.to_str().unwrap()], None),
+    ] {
+        let asked = ["--admin-listen", &admin];
+        let end = explain(&[&asked[..], arguments, &["/orders/a/b"]].concat(), &[]);
+        assert_eq!(end.code, Some(refused.map_or(0, |_| 64)), "{}", end.stderr);
+        assert!(
+            end.stderr.contains(refused.unwrap_or_default()),
+            "{}",
+            end.stderr
+        );
+    }
+    let end = explain(
+        &[&of_file[..], &["--admin-listen", &admin, "/"]].concat(),
+        &[],
+    );
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    assert!(
+        end.stderr.contains("--admin-listen: with a file of keys"),
+        "{}",
+        end.stderr
+    );
+    let with_variables = |arguments: &[&str]| {
+        let command = CommandLine::new(Program::Sidecar.path()).arguments(["explain", "/"]);
+        let command = command.environment("POSTERN_PASS", "/a/**");
+        let command = command.environment("POSTERN_ADMIN_LISTEN", admin.as_str());
+        command.arguments(arguments.iter().copied()).run().code
+    };
+    for judge in [&[][..], &of_file] {
+        assert_eq!(with_variables(judge), Some(0), "{judge:?}");
     }
 }
 
