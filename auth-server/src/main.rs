@@ -38,7 +38,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    finish(run())
+    finish(run().map_err(command_line::traced::<Cli>))
 }
 
 fn run() -> Result<(), Failure> {

@@ -4,9 +4,25 @@ use std::net::IpAddr;
 
 use http::uri::Authority;
 
-/// Whether there is no port or one that exists: `Authority` takes any number, and then has none.
-pub(crate) fn has_sound_port(authority: &Authority) -> bool {
-    authority.as_str() == authority.host() || authority.port_u16().is_some_and(|port| port != 0)
+/// A port that nothing can listen on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("port '{0}' is not between 1 and 65535")]
+pub(crate) struct NoPort(String);
+
+/// The port that is written behind the host, which holds no user: `Authority` takes any number, and then has
+/// none.
+///
+/// # Errors
+/// [`NoPort`] for one that does not exist.
+pub(crate) fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
+    let Some(text) = authority.as_str().strip_prefix(authority.host()) else {
+        return Ok(None);
+    };
+    match (text.strip_prefix(':'), authority.port_u16()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(port @ 1..)) => Ok(Some(port)),
+        (Some(text), _) => Err(NoPort(text.to_owned())),
+    }
 }
 
 /// Whether what is sent to this host of a URL stays on this machine.
@@ -45,15 +61,19 @@ mod tests {
 
     #[test]
     fn a_port_has_to_exist() {
-        for (authority, is_sound) in [
-            ("a", true),
-            ("a:1", true),
-            ("[::1]:65535", true),
-            ("a:0", false),
-            ("a:65536", false),
+        let none = |text: &str| Err(NoPort(text.to_owned()));
+        for (authority, port) in [
+            ("a", Ok(None)),
+            ("[::1]", Ok(None)),
+            ("a:1", Ok(Some(1))),
+            ("[::1]:65535", Ok(Some(65535))),
+            ("a:0", none("0")),
+            ("a:65536", none("65536")),
+            ("a:x", none("x")),
+            ("a:", none("")),
         ] {
             let authority = Authority::from_static(authority);
-            assert_eq!(has_sound_port(&authority), is_sound, "{authority}");
+            assert_eq!(port_of(&authority), port, "{authority}");
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) use fixed::FixedAddress;
 pub(crate) use nacos::NacosService;
 pub(crate) use srv::ServiceName;
 
-use crate::address_text::{has_sound_port, is_loopback};
+use crate::address_text::{NoPort, is_loopback, port_of};
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,8 +84,8 @@ pub(crate) enum AuthServerError {
         "a user and a password have no place here: --app-id and --app-secret-file say who asks"
     )]
     Credentials,
-    #[error("a port is a number from 1 to 65535")]
-    Port,
+    #[error(transparent)]
+    Port(#[from] NoPort),
     #[error(
         "{0}:// is not supported; expected http, https, dns, dns+srv or nacos, the last three also \
          with +https"
@@ -210,9 +210,7 @@ impl FromStr for AuthServer {
         if uri.query().is_some() || text.contains('#') {
             return Err(AuthServerError::Malformed);
         }
-        if !has_sound_port(authority) {
-            return Err(AuthServerError::Port);
-        }
+        let port = port_of(authority)?;
         let (finder, spoken) = match scheme {
             "http" => (None, Scheme::HTTP),
             "https" => (None, Scheme::HTTPS),
@@ -225,12 +223,10 @@ impl FromStr for AuthServer {
             None => Location::Fixed(FixedAddress::new(authority)),
             Some("dns") => Location::Dns(DnsName {
                 host: authority.host().to_owned(),
-                port: authority.port_u16().ok_or(AuthServerError::PortMissing)?,
+                port: port.ok_or(AuthServerError::PortMissing)?,
                 name_server: None,
             }),
-            Some("dns+srv") if authority.port().is_some() => {
-                return Err(AuthServerError::PortSurplus);
-            }
+            Some("dns+srv") if port.is_some() => return Err(AuthServerError::PortSurplus),
             Some("dns+srv") => Location::Srv(ServiceName::new(authority.host())),
             Some(_) => return Err(AuthServerError::Scheme(scheme.to_owned())),
         };
@@ -335,7 +331,8 @@ mod tests {
         assert_eq!(of_a_user, AuthServerError::Credentials);
         for scheme in ["http", "dns", "dns+srv"] {
             let refused = refused(&format!("{scheme}://auth:65536/auth"));
-            assert_eq!(refused, AuthServerError::Port, "{scheme}");
+            let why = "port '65536' is not between 1 and 65535";
+            assert_eq!(refused.to_string(), why, "{scheme}");
         }
         for scheme in [
             "ftp",

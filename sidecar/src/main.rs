@@ -66,7 +66,7 @@ use crate::config::Config;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    exit::finish(run())
+    exit::finish(run().map_err(command_line::traced::<Cli>))
 }
 
 fn run() -> Result<(), Failure> {

@@ -101,7 +101,9 @@ impl Reload {
     async fn take_over(&self) -> Result<(ServeArgs, Vec<String>), Failure> {
         let (start, client_tls) = (self.start.clone(), self.client_tls.clone());
         // What reads files, and what may fail, comes first.
-        let reading = spawn_blocking(move || judged(&start, client_tls.as_deref()));
+        let reading = spawn_blocking(move || {
+            judged(&start, client_tls.as_deref()).map_err(command_line::traced::<Cli>)
+        });
         let ended = |error: JoinError| Failure::Software(error.to_string());
         let judged = reading.await.map_err(ended)??;
         self.apply(judged.config, judged.clients).await;

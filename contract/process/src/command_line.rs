@@ -14,11 +14,13 @@ use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
 use self::config_file::ConfigFile;
 use self::from_file::FromFile;
+pub use self::origin::traced;
 use self::refusal::refusal;
 use crate::exit::Failure;
 
 mod config_file;
 mod from_file;
+mod origin;
 mod refusal;
 pub mod shown;
 

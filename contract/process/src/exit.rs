@@ -28,6 +28,17 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The same failure in other words.
+    #[must_use]
+    pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Self::Usage(text) => Self::Usage(words(&text)),
+            Self::Config(text) => Self::Config(words(&text)),
+            Self::Unavailable(text) => Self::Unavailable(words(&text)),
+            Self::Software(text) => Self::Software(words(&text)),
+        }
+    }
+
     /// The exit code scripts and supervisors see.
     #[must_use]
     pub fn code(&self) -> u8 {

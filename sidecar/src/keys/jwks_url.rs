@@ -14,7 +14,7 @@ use super::jwks::{self, KnownSet, jws};
 use super::source::{FetchError, Fetched, Purpose};
 use super::tls::TlsFiles;
 use super::transport::{Question, Transport};
-use crate::address_text::{has_sound_port, is_loopback};
+use crate::address_text::{NoPort, is_loopback, port_of};
 use crate::discovery::Instance;
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
@@ -30,8 +30,12 @@ pub(crate) struct JwksAddress {
 
 /// Why `--jwks-url` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]
-pub(crate) struct JwksAddressError;
+pub(crate) enum JwksAddressError {
+    #[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]
+    Malformed,
+    #[error(transparent)]
+    Port(#[from] NoPort),
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct JwksUrlSettings {
@@ -160,17 +164,17 @@ impl FromStr for JwksAddress {
 
     fn from_str(text: &str) -> Result<Self, JwksAddressError> {
         // A fragment is never sent, and `Uri` would drop it.
-        let uri: Uri = text.parse().map_err(|_| JwksAddressError)?;
+        let uri: Uri = text.parse().map_err(|_| JwksAddressError::Malformed)?;
         let scheme = uri
             .scheme()
             .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
         let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
-            return Err(JwksAddressError);
+            return Err(JwksAddressError::Malformed);
         };
-        let is_plain = !authority.as_str().contains('@') && has_sound_port(authority);
-        if !is_plain || text.contains('#') {
-            return Err(JwksAddressError);
+        if authority.as_str().contains('@') || text.contains('#') {
+            return Err(JwksAddressError::Malformed);
         }
+        port_of(authority)?;
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Ok(Self {
             scheme: scheme.clone(),
@@ -252,9 +256,12 @@ mod tests {
             "https:///keys",
             "https://user:pw@idp/keys",
             "https://idp/keys#top",
-            "https://idp:65536/keys",
         ] {
-            assert_eq!(text.parse::<JwksAddress>(), Err(JwksAddressError), "{text}");
+            let refused = text.parse::<JwksAddress>();
+            assert_eq!(refused, Err(JwksAddressError::Malformed), "{text}");
         }
+        let error = "https://idp:70000/keys".parse::<JwksAddress>();
+        let why = "port '70000' is not between 1 and 65535";
+        assert_eq!(error.unwrap_err().to_string(), why);
     }
 }

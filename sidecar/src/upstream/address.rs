@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use http::Uri;
 
-use crate::address_text::has_sound_port;
+use crate::address_text::{NoPort, port_of};
 use crate::own_address::{is_of_this_host, leads_to};
 
 /// The whole of `--upstream`.
@@ -46,6 +46,8 @@ pub(crate) enum UpstreamAddressError {
     Scheme(String),
     #[error("expected an absolute path after unix:")]
     SocketPath,
+    #[error(transparent)]
+    Port(#[from] NoPort),
 }
 
 impl FromStr for UpstreamAddress {
@@ -69,10 +71,10 @@ impl FromStr for UpstreamAddress {
             return Err(UpstreamAddressError::Malformed);
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        if host.is_empty() || text.contains('#') || !has_sound_port(authority) {
+        if host.is_empty() || text.contains('#') {
             return Err(UpstreamAddressError::Malformed);
         }
-        let port = authority.port_u16().unwrap_or(protocol.default_port());
+        let port = port_of(authority)?.unwrap_or(protocol.default_port());
         let place = Place::Host { host, port };
         Ok(Self { protocol, place })
     }
@@ -177,7 +179,6 @@ mod tests {
             ("http://a:1/path", UpstreamAddressError::Malformed),
             ("http://a:1/?q", UpstreamAddressError::Malformed),
             ("http://a:1/#f", UpstreamAddressError::Malformed),
-            ("http://a:65536", UpstreamAddressError::Malformed),
             ("http://u:p@a:1", UpstreamAddressError::Malformed),
             ("https://:443", UpstreamAddressError::Malformed),
             ("ftp://a:1", UpstreamAddressError::Scheme("ftp".into())),
@@ -188,6 +189,11 @@ mod tests {
             ("h2c+unix:app.sock", UpstreamAddressError::SocketPath),
         ] {
             assert_eq!(text.parse::<UpstreamAddress>(), Err(error), "{text}");
+        }
+        for port in ["65536", "0", "x", ""] {
+            let error = format!("http://a:{port}").parse::<UpstreamAddress>();
+            let why = format!("port '{port}' is not between 1 and 65535");
+            assert_eq!(error.unwrap_err().to_string(), why);
         }
     }
 }

@@ -40,6 +40,78 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
 }
 
 #[test]
+fn a_value_that_is_refused_is_named_with_the_place_it_came_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    let path = file.display().to_string();
+    let no_port = "--upstream 'http://a:70000': port '70000' is not between 1 and 65535";
+    let no_set = "--jwks-url 'https://a:0/keys': port '0' is not between 1 and 65535";
+    for (program, variable, text, arguments, line) in [
+        (
+            Program::Sidecar,
+            ("POSTERN_UPSTREAM", "http://a:70000"),
+            "",
+            &SIDECAR[1..],
+            format!("{no_port}; --upstream comes from POSTERN_UPSTREAM"),
+        ),
+        (
+            Program::Sidecar,
+            ("POSTERN_UPSTREAM", "http://b:70000"),
+            "upstream = 'http://b:70000'",
+            &[&SIDECAR[1..], &["--upstream=http://a:70000"]].concat(),
+            no_port.to_owned(),
+        ),
+        (
+            Program::Sidecar,
+            ("POSTERN_ISSUER", "me"),
+            "upstream = 'http://a:70000'",
+            &SIDECAR[1..],
+            format!("{no_port}; --upstream comes from `upstream` in {path}"),
+        ),
+        (
+            Program::Sidecar,
+            ("POSTERN_JWKS_URL", "https://a:0/keys"),
+            "",
+            &["--issuer=a", "--audience=b"],
+            format!("{no_set}; --jwks-url comes from POSTERN_JWKS_URL"),
+        ),
+        (
+            Program::Sidecar,
+            ("POSTERN_LEEWAY", "x"),
+            "",
+            &SIDECAR[1..],
+            "invalid value 'x' for '--leeway <SECONDS>': expected a whole number; \
+             --leeway comes from POSTERN_LEEWAY; see --help"
+                .to_owned(),
+        ),
+        (
+            Program::AuthServer,
+            ("POSTERN_ISSUER", "me"),
+            "leeway = -1",
+            &[],
+            format!("{path}: invalid value '-1' for '--leeway <SECONDS>': -1 is not in 0..=300"),
+        ),
+        (
+            Program::AuthServer,
+            ("POSTERN_STORE", "file:"),
+            "",
+            &[],
+            "--store: file: needs a directory, such as file:./data; --store comes from POSTERN_STORE"
+                .to_owned(),
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let end = CommandLine::new(program.path())
+            .arguments(["check", "--config", &path])
+            .arguments(arguments.iter().copied())
+            .environment(variable.0, variable.1)
+            .run();
+        assert!(matches!(end.code, Some(64 | CONFIG)), "{}", end.stderr);
+        assert_eq!(end.stderr, format!("error: {line}\n"));
+    }
+}
+
+#[test]
 fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
     let check = |flags: &[&str]| run(Program::AuthServer, &[&["check"], flags].concat()).stdout;
     let warned = |text: &str| {

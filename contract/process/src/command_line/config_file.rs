@@ -49,6 +49,10 @@ impl ConfigFile {
         self.values.keys().map(String::as_str)
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn into_path(self) -> PathBuf {
         self.path
     }

@@ -4,6 +4,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::from_file::FromFile;
+use super::origin::SEE_HELP;
 use super::{Stop, all_settings};
 use crate::exit::Failure;
 
@@ -18,7 +19,7 @@ pub(super) fn refusal(command: &Command, from_file: &FromFile, error: clap::Erro
             Stop::Failure(if from_file.is_named_in(&line) {
                 Failure::Config(format!("{}: {line}", from_file.path.display()))
             } else {
-                Failure::Usage(format!("{line}; see --help"))
+                Failure::Usage(format!("{line}{SEE_HELP}"))
             })
         }
     }

@@ -269,3 +269,77 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
     let unknown = unknown_variables(&command::<Program>(), names.into_iter());
     assert_eq!(unknown, BTreeSet::from(["POSTERN_NMAE".to_owned()]));
 }
+
+/// What is told of `text` where the command line is `arguments`, the variable of `--from-env` alone is set, and
+/// the file says `file`; its path is left out.
+fn told(text: &str, arguments: &[&str], file: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prog.toml");
+    std::fs::write(&path, file).unwrap();
+    let directory = format!("{}/", directory.path().display());
+    let text = text.replace("prog.toml", &path.display().to_string());
+    let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+    let command = command::<Program>();
+    let sources = origin::Sources {
+        arguments: &arguments,
+        is_set: &|variable| variable == "CARGO_PKG_NAME",
+        file: Some(&ConfigFile::read(&path).unwrap()),
+    };
+    let told = sources.told_of(&all_settings(&command), &text);
+    told.replace(&directory, "")
+}
+
+#[test]
+fn a_failure_says_which_settings_come_from_elsewhere_than_the_command_line() {
+    for (text, arguments, file, addition) in [
+        // A variable, the file, the command line, which outrank each other.
+        (
+            "--from-env 'x': no",
+            &[][..],
+            "",
+            "; --from-env comes from CARGO_PKG_NAME",
+        ),
+        (
+            "--from-env 'x': no",
+            &[],
+            "from-env = 'y'",
+            "; --from-env comes from CARGO_PKG_NAME",
+        ),
+        (
+            "--name 'x': no",
+            &[],
+            "name = 'x'",
+            "; --name comes from `name` in prog.toml",
+        ),
+        ("--name 'x': no", &["--name", "x"], "name = 'y'", ""),
+        ("--from-env 'x': no", &["--from-env=x"], "", ""),
+        (
+            "--name 'x': no",
+            &["--", "--name"],
+            "name = 'x'",
+            "; --name comes from `name` in prog.toml",
+        ),
+        // A default, another word, a name that goes on.
+        ("--name 'x': no", &[], "", ""),
+        ("name: no --secret", &[], "name = 'x'", ""),
+        ("--secret-file: no", &[], "secret = 'x'", ""),
+        ("prog.toml: --name: no", &[], "name = 'x'", ""),
+        (
+            "--name needs --from-env",
+            &[],
+            "name = 'x'",
+            "; --name comes from `name` in prog.toml; --from-env comes from CARGO_PKG_NAME",
+        ),
+    ] {
+        assert_eq!(
+            told(text, arguments, file),
+            format!("{text}{addition}"),
+            "{arguments:?}"
+        );
+    }
+    let line = told("for '--from-env <X>': no; see --help", &[], "");
+    assert_eq!(
+        line,
+        "for '--from-env <X>': no; --from-env comes from CARGO_PKG_NAME; see --help"
+    );
+}

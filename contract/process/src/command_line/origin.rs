@@ -1,0 +1,85 @@
+//! Where the settings come from that a failure names. A flag is named by its name wherever its value came
+//! from, and whoever typed none looks for it in vain.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{Arg, Parser};
+
+use super::config_file::ConfigFile;
+use super::{all_settings, command, file_of, is_typed, lenient_matches};
+use crate::exit::Failure;
+
+/// What ends a refusal of the command line, and stays its end.
+pub(super) const SEE_HELP: &str = "; see --help";
+
+/// The failure, and which of the settings that it names come from a variable or from the file.
+#[must_use]
+pub fn traced<C: Parser>(failure: Failure) -> Failure {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let matches = lenient_matches::<C>(&arguments).ok();
+    let file = matches.as_ref().and_then(file_of);
+    let file = file.and_then(|path| ConfigFile::read(path).ok());
+    let command = command::<C>();
+    let sources = Sources {
+        arguments: &arguments,
+        is_set: &|variable| std::env::var_os(variable).is_some(),
+        file: file.as_ref(),
+    };
+    failure.reworded(|text| sources.told_of(&all_settings(&command), text))
+}
+
+/// Three of the four sources of settings; a default is no place to look for a mistake.
+pub(super) struct Sources<'a> {
+    pub(super) arguments: &'a [OsString],
+    pub(super) is_set: &'a dyn Fn(&OsStr) -> bool,
+    pub(super) file: Option<&'a ConfigFile>,
+}
+
+impl Sources<'_> {
+    pub(super) fn told_of(&self, settings: &[&Arg], text: &str) -> String {
+        let (told, end) = match text.strip_suffix(SEE_HELP) {
+            Some(told) => (told, SEE_HELP),
+            None => (text, ""),
+        };
+        let mut told = told.to_owned();
+        let mut seen = Vec::new();
+        for setting in settings {
+            let Some(flag) = setting.get_long().filter(|flag| is_named(flag, text)) else {
+                continue;
+            };
+            // Several commands may have it.
+            if seen.contains(&flag) {
+                continue;
+            }
+            seen.push(flag);
+            if let Some(place) = self.place_of(flag, setting, text) {
+                told += &format!("; --{flag} comes from {place}");
+            }
+        }
+        told + end
+    }
+
+    /// `None` where it was typed, where nobody gave it, and where the text begins with the file.
+    fn place_of(&self, flag: &str, setting: &Arg, text: &str) -> Option<String> {
+        if is_typed(flag, self.arguments) {
+            return None;
+        }
+        if let Some(variable) = setting.get_env().filter(|name| (self.is_set)(name)) {
+            return Some(variable.to_string_lossy().into_owned());
+        }
+        let file = self.file?;
+        let path = file.path().display().to_string();
+        let says_so = file.keys().any(|key| key == flag) && !text.starts_with(&path);
+        says_so.then(|| format!("`{flag}` in {path}"))
+    }
+}
+
+/// As a word of its own.
+fn is_named(flag: &str, text: &str) -> bool {
+    let flag = format!("--{flag}");
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.match_indices(&flag).any(|(start, _)| {
+        let rest = text.get(start + flag.len()..).unwrap_or_default();
+        !rest.starts_with(goes_on)
+    })
+}
