@@ -18,6 +18,8 @@ pub(crate) struct Line<'a> {
     pub(crate) client: Option<IpAddr>,
     /// Of the answer, if there was one.
     pub(crate) status: Option<u16>,
+    /// The address at which the service was at fault.
+    pub(crate) upstream: Option<String>,
     /// What made the service, or the way to it, fail.
     pub(crate) cause: Option<String>,
     /// Where request ids are asked for.
@@ -48,6 +50,7 @@ impl<'a> Line<'a> {
             client: self.client,
             request_id: self.request_id.as_ref().map(|id| id as _),
             trace_id: self.trace_id.as_ref().map(|id| id as _),
+            upstream: self.upstream.as_deref(),
             cause: self.cause.as_deref(),
         };
         entry.write();

@@ -12,8 +12,9 @@ use http::{HeaderName, HeaderValue, StatusCode, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
-use pingora::upstreams::peer::HttpPeer;
+use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
 use process::clock::unix_now;
 use process::listener::CLIENT_IDLE;
@@ -64,6 +65,8 @@ pub(crate) struct RequestContext {
     _place: Option<OwnedSemaphorePermit>,
     outcome: Outcome,
     tries: Tries,
+    /// The address at which something failed last.
+    failed_at: Option<ServiceAddress>,
     marks: Marks,
     began: Instant,
     /// When it was admitted.
@@ -175,6 +178,18 @@ impl AuthProxy {
         fields
     }
 
+    /// Where the service was looked for in vain; as it is configured where its name has no address.
+    fn at_fault(&self, ctx: &RequestContext) -> Option<String> {
+        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
+        let Outcome::Refused(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
+            ctx.outcome
+        else {
+            return None;
+        };
+        let failed_at = ctx.failed_at.as_ref();
+        Some(failed_at.map_or_else(|| self.upstream.address().to_string(), ToString::to_string))
+    }
+
     /// Bounds how long the connection may stay open between requests.
     fn limit_connection(&self, session: &mut Session) {
         if self.draining.is_on() {
@@ -246,6 +261,7 @@ impl ProxyHttp for AuthProxy {
             _place: None,
             outcome: Outcome::Aborted,
             tries: Tries::default(),
+            failed_at: None,
             marks: Marks::default(),
             began: now,
             decided: now,
@@ -321,13 +337,14 @@ impl ProxyHttp for AuthProxy {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.upstream.unreachable(peer);
+        ctx.failed_at = Some(peer.address().clone());
         error.set_retry(ctx.tries.after_connecting(&error, Instant::now()));
         error
     }
 
     fn error_while_proxy(
         &self,
-        _peer: &HttpPeer,
+        peer: &HttpPeer,
         session: &mut Session,
         mut error: Box<Error>,
         ctx: &mut RequestContext,
@@ -340,6 +357,7 @@ impl ProxyHttp for AuthProxy {
         };
         let again = ctx.tries.after_sending(&error, sent, Instant::now());
         error.set_retry(again);
+        ctx.failed_at = Some(peer.address().clone());
         error
     }
 
@@ -463,6 +481,7 @@ impl ProxyHttp for AuthProxy {
             request: Some((&request.method, request.raw_path())),
             client: self.told_client(session),
             status: session.response_written().map(|head| head.status.as_u16()),
+            upstream: self.at_fault(ctx),
             cause: error.map(fault::cause_of),
             request_id: ctx.marks.request_id().cloned(),
             trace_id: ctx.marks.trace_id(&request.headers),

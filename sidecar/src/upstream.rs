@@ -118,6 +118,11 @@ impl Upstream {
         })
     }
 
+    /// Where it is, as it is configured: without user and query, which it may not have.
+    pub(crate) const fn address(&self) -> &UpstreamAddress {
+        &self.settings.address
+    }
+
     /// A peer for one request; `None` while the name does not resolve.
     pub(crate) fn peer(&self, conversation: Conversation) -> Option<Box<HttpPeer>> {
         let peers = self.peers.load();

@@ -72,7 +72,7 @@ impl Reports {
             client: Some(asked.client),
             request_id: asked.request_id.as_ref().map(|id| id as _),
             trace_id: asked.trace_id.as_ref().map(|id| id as _),
-            cause: None,
+            ..Entry::default()
         }
         .write();
     }

@@ -36,6 +36,8 @@ pub struct Entry<'a> {
     pub request_id: Option<&'a dyn fmt::Display>,
     /// Where the request belongs to a trace.
     pub trace_id: Option<&'a dyn fmt::Display>,
+    /// Where the service was looked for, if it was at fault.
+    pub upstream: Option<&'a str>,
     /// What failed on the way to an answer.
     pub cause: Option<&'a str>,
 }
@@ -65,6 +67,7 @@ impl Entry<'_> {
             client = self.client.map(tracing::field::display),
             request_id = self.request_id.map(tracing::field::display),
             trace_id = self.trace_id.map(tracing::field::display),
+            upstream = self.upstream,
             cause = self.cause,
             "request"
         );

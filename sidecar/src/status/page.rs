@@ -242,6 +242,7 @@ fn refusal(refused: &RefusalSnapshot) -> Markup {
             td.path { (refused.path.as_deref().unwrap_or("–")) }
             td { (refused.client.as_deref().unwrap_or("–")) }
             td.more {
+                @if let Some(upstream) = &refused.upstream { (upstream) " " }
                 @if let Some(cause) = &refused.cause { (cause) " " }
                 @if let Some(id) = &refused.request_id { "request " code { (id) } " " }
                 @if let Some(id) = &refused.trace_id { "trace " code { (id) } }

@@ -1,9 +1,12 @@
 //! A service that is away, silent or broken: the envelope with 502 or 504, and nothing sent twice.
 
+use serde_json::Value;
+use tests::auth_server::admin_get;
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::redis_server::free_address;
 use tests::sidecar::SidecarPlan;
+use tests::wait;
 
 use super::forwarding::stack;
 
@@ -69,6 +72,54 @@ fn a_service_that_does_not_answer_in_time_is_504() {
         verdict(&sidecar.bearing(&stack.token()).get("/list")),
         "504 upstream_timeout"
     );
+}
+
+#[test]
+fn the_log_and_the_status_page_say_where_the_service_was_looked_for() {
+    let stack = stack();
+    let silent =
+        tests::socket_server::SocketServer::start(|_| tests::socket_server::Reply::Silence);
+    let (away, silent) = (free_address().to_string(), silent.address().to_string());
+    for (upstream, reason, tried) in [
+        (format!("http://{away}"), "upstream_unavailable", &*away),
+        (format!("http://{silent}"), "upstream_timeout", &silent),
+        (
+            "unix:/nowhere/app.sock".to_owned(),
+            "upstream_unavailable",
+            "/nowhere/app.sock",
+        ),
+        (
+            "http://postern.invalid:3000".to_owned(),
+            "upstream_unavailable",
+            "http://postern.invalid:3000",
+        ),
+    ] {
+        let sidecar = SidecarPlan::to(&upstream, &stack.auth_server.url())
+            .flags(["--signing-type", "ecdsa", "--upstream-read-timeout", "1"])
+            .flags(["--log-format", "json"])
+            .start()
+            .ready();
+        let anonymous = sidecar.anonymous().get("/list?appSecret=hush");
+        assert_eq!(anonymous.status(), 401);
+        let answer = sidecar.bearing(&stack.token()).get("/list?appSecret=hush");
+        assert_eq!(answer.json()["data"]["reason"], reason);
+        let line = |reason: &str| {
+            wait::until("the line", || {
+                let log = sidecar.process().stderr();
+                let lines = log.lines().filter(|line| line.contains(r#""request""#));
+                let line = lines.into_iter().find(|line| line.contains(reason))?;
+                serde_json::from_str::<Value>(line).ok()
+            })
+        };
+        let failed = line(reason);
+        assert_eq!(failed["upstream"], tried, "{failed}");
+        let refused = line("token_missing");
+        assert!(refused["upstream"].is_null(), "{refused}");
+        let status = admin_get(sidecar.admin(), "/status.json").json();
+        let refusals = status["refusals"].as_array().unwrap();
+        let told = |upstream: Value| refusals.iter().any(|one| one["upstream"] == upstream);
+        assert!(told(tried.into()) && told(Value::Null), "{status}");
+    }
 }
 
 #[test]
