@@ -28,6 +28,18 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     }
 }
 
+/// Whether the HTTP/2 library reset the request's stream because the client broke the framing after the head.
+/// That was counted and told of when it was written (see [`crate::client_stream`]).
+pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<h2::Error>();
+    *error.esource() == ErrorSource::Downstream
+        && cause.is_some_and(|cause| {
+            cause.is_reset()
+                && cause.is_library()
+                && cause.reason() == Some(h2::Reason::PROTOCOL_ERROR)
+        })
+}
+
 /// What happened, for the log. Not the whole of Pingora's text: that quotes what was received.
 pub(crate) fn cause_of(error: &Error) -> String {
     let kind = error.etype().as_str();

@@ -477,7 +477,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) {
         let request = session.req_header();
-        self.reports.request_ended(ctx.outcome, || Line {
+        let line = || Line {
             request: Some((&request.method, request.raw_path())),
             client: self.told_client(session),
             status: session.response_written().map(|head| head.status.as_u16()),
@@ -485,7 +485,12 @@ impl ProxyHttp for AuthProxy {
             cause: error.map(fault::cause_of),
             request_id: ctx.marks.request_id().cloned(),
             trace_id: ctx.marks.trace_id(&request.headers),
-        });
+        };
+        if error.is_some_and(fault::was_reset_for_framing) {
+            self.reports.request_ended_by_refusal(ctx.outcome, line);
+        } else {
+            self.reports.request_ended(ctx.outcome, line);
+        }
         set_handling(session, false);
     }
 

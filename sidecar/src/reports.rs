@@ -40,4 +40,16 @@ impl Reports {
             self.refusals.remember(rejection, &line, SystemTime::now());
         }
     }
+
+    /// It was counted already, and told of as the refusal that ended it: only where every request has a line
+    /// it gets the one with its path.
+    pub(crate) fn request_ended_by_refusal<'a>(
+        &self,
+        outcome: Outcome,
+        line: impl FnOnce() -> Line<'a>,
+    ) {
+        if self.access_log.wants(false) {
+            line().write(outcome);
+        }
+    }
 }

@@ -202,7 +202,6 @@ impl TimedRequests {
             request: request.map(|request| (&request.method, &*request.target)),
             client: request.and_then(|request| request.client),
             cause: Some(cause.to_owned()),
-            upstream: None,
             request_id: request.and_then(|request| request.request_id.clone()),
             trace_id: request.and_then(|request| request.trace_id),
             ..Line::default()

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tests::auth_server::admin_get;
 use tests::h2_client::{Fate, FrameClient, H2Client, header_block};
 use tests::h2_service::{H2Service, TRAILER};
+use tests::keys::SigningType;
 use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::response;
@@ -476,6 +477,46 @@ fn a_head_that_the_library_does_not_take_is_a_bare_431_and_counted_nowhere() {
         .filter(|line| !line.ends_with(" 0"))
         .collect();
     assert_eq!(lines, ["\"request_header_too_large\"} 1"]);
+    // Where a body was to follow, the stream is reset besides.
+    let fields: Vec<_> = (0..5).map(|_| ("x", &*part)).collect();
+    let request = client.request("POST", "/orders/public/x", &fields);
+    assert_eq!(client.send(request, b"x").unwrap().head.status(), 431);
+    wait::until("the reset to be counted", || {
+        (malformed(stack.sidecar.admin()) == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_breach_after_the_head_is_counted_once() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(["--access-log=all"]));
+    let bearer = bearer(&stack);
+    let mut fields = usual("/orders/list", &bearer);
+    fields[0].1 = "POST";
+    fields.push(("content-length", "3"));
+    type Breach = fn(&mut FrameClient);
+    let breaches: [Breach; 3] = [
+        |client| client.frame(0, 1, 1, b"four"),
+        |client| client.frame(0, 1, 1, b"2"),
+        // Trailers that end nothing.
+        |client| client.head(1, &[("x", "y")], false),
+    ];
+    for (index, breach) in breaches.into_iter().enumerate() {
+        let mut client = FrameClient::connect(stack.sidecar.address());
+        client.head(1, &fields, false);
+        breach(&mut client);
+        assert_eq!(client.fate(1), Fate::Reset);
+        // It is written after the request is counted, or is not.
+        wait::until("the request's own line", || {
+            let log = stack.sidecar.process().stderr();
+            let lines = log.matches("outcome=\"aborted\" method=\"POST\" path=/orders/list");
+            (lines.count() == index + 1).then_some(())
+        });
+        assert_eq!(malformed(stack.sidecar.admin()), index + 1);
+        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+        let aborted = "postern_sidecar_requests_total{outcome=\"aborted\"";
+        let counted = |line: &&str| line.starts_with(aborted) && !line.ends_with(" 0");
+        assert_eq!(metrics.lines().find(counted), None);
+    }
 }
 
 #[test]
