@@ -374,9 +374,13 @@ fn a_file_of_keys_that_cannot_be_used_stops_the_start() {
 
 /// A sidecar that asks `server` for the keys of the row's issuer every second.
 fn polling(service: &EchoService, server: &SocketServer) -> SidecarPlan {
+    asking(service, server).flags(EVERY_SECOND)
+}
+
+fn asking(service: &EchoService, server: &SocketServer) -> SidecarPlan {
     let url = format!("http://{}/keys", server.address());
     let flags = documented("Several algorithms", &[("--jwks-url", &url)]);
-    SidecarPlan::of_issuer(service, flags).flags(EVERY_SECOND)
+    SidecarPlan::of_issuer(service, flags)
 }
 
 fn asked_again(server: &SocketServer, more: usize) -> Vec<Message> {
@@ -636,6 +640,22 @@ fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience()
         verdicts.row(&arguments.join(" "), (!good).then_some(difference));
     }
     verdicts.conclude();
+}
+
+#[test]
+fn a_key_set_that_could_not_be_had_is_asked_for_again_before_the_next_tick() {
+    let (server, answer) = serving(json_answer("503 Service Unavailable", "{}"));
+    let row = row("Several algorithms");
+    let issuer = Issuer::new(&row);
+    let service = EchoService::start();
+    let sidecar = asking(&service, &server).flags(NEVER).start();
+    wait::until("the failure in the log", || {
+        sidecar.process().stderr().contains("ERROR").then_some(())
+    });
+    *answer.lock().unwrap() = json_answer("200 OK", &issuer.jwks(&row));
+    let sidecar = sidecar.ready();
+    let token = issuer.token(accepted(&row, "ES256"), clock::now());
+    assert_eq!(verdict(&sidecar.bearing(&token).get("/list")), "200");
 }
 
 #[test]

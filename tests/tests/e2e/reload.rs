@@ -243,14 +243,13 @@ fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
     let config = "pass = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
     reloading.reload(config, "applied");
     assert_eq!(reloading.open("/open/a"), "200");
-    let log = reloading.sidecar().process().output();
-    let line = log
-        .lines()
-        .find(|line| line.contains("takes effect at the next start"));
-    assert!(
-        line.is_some_and(|line| line.contains("access-log, threads")),
-        "{log}"
-    );
+    let line = wait::until("the line about what has to wait", || {
+        let log = reloading.sidecar().process().output();
+        let mut lines = log.lines();
+        let line = lines.find(|line| line.contains("takes effect at the next start"));
+        line.map(ToOwned::to_owned)
+    });
+    assert!(line.contains("access-log, threads"), "{line}");
 }
 
 #[test]
