@@ -3,8 +3,8 @@
 
 mod account_locks;
 mod address_limit;
-mod client;
 mod failures;
+mod source;
 mod token_bucket;
 
 use std::num::NonZeroUsize;
@@ -15,7 +15,8 @@ pub(crate) use self::address_limit::AddressLimit;
 pub(crate) use self::token_bucket::{Rate, TokenBucket};
 
 /// What a table of attempts holds at most, some megabytes: the entry that was not used for longest
-/// makes room. To push one out a stranger needs so many attempts that it would be over by then.
+/// makes room. To push one out a stranger has to spend as many guesses on other names, each of them a
+/// password check: waiting would have gained him more.
 const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
 /// Refused for now; the time until an attempt is worth making again.

@@ -18,7 +18,7 @@ pub(crate) enum LoginEvent {
     Succeeded,
     /// Unknown account, wrong password, or a disabled user.
     Failed,
-    /// The account is locked for a while.
+    /// Too soon after failures at the account, from this client or its network.
     Locked,
     /// The address has to wait.
     Limited,

@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use lru::LruCache;
 
-use super::client::Client;
+use super::source::Source;
 use super::{MAX_ENTRIES, Rate, TokenBucket, TooSoon};
 
 /// One token bucket per client.
 pub(crate) struct AddressLimit {
     rate: Rate,
-    buckets: Mutex<LruCache<Client, TokenBucket, RandomState>>,
+    buckets: Mutex<LruCache<Source, TokenBucket, RandomState>>,
 }
 
 impl fmt::Debug for AddressLimit {
@@ -40,7 +40,7 @@ impl AddressLimit {
     pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), TooSoon> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         buckets
-            .get_or_insert_mut(address.into(), || TokenBucket::full(now))
+            .get_or_insert_mut(Source::client(address), || TokenBucket::full(now))
             .take(self.rate, now)
     }
 }

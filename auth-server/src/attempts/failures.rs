@@ -1,15 +1,15 @@
-//! Consecutive failures of one name, and how long the next attempt has to wait: a soft lock-out that
-//! ends by itself.
+//! Consecutive failures of one name, and how long the next attempt has to wait for them.
 
 use std::time::{Duration, Instant};
 
 use super::TooSoon;
 
-/// Seconds after the first, second, … failure in a row. Mistyping costs nothing anybody would
-/// notice; guessing gets one attempt a minute, and never a door that stays shut.
+/// Seconds after the first, second, … failure in a row: mistyping costs nothing anybody would notice,
+/// guessing gets one attempt a minute.
 const DELAYS: [u64; 7] = [1, 3, 5, 10, 20, 30, 60];
-/// After this long without an attempt the failures are forgotten.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(15 * 60);
+/// After this long without another one the failures are forgotten: so long that it gains nobody much to
+/// come from many networks in turn, each forgotten when its turn comes again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The failures of one name.
 #[derive(Debug, Clone, Copy)]
@@ -21,9 +21,7 @@ pub(crate) struct Failures {
 impl Failures {
     /// After one more failure.
     pub(crate) fn after(former: Option<Self>, now: Instant) -> Self {
-        let in_a_row = former
-            .filter(|failures| !failures.is_forgotten(now))
-            .map_or(0, |failures| failures.in_a_row);
+        let in_a_row = former.map_or(0, |failures| failures.in_a_row(now));
         Self {
             in_a_row: in_a_row.saturating_add(1),
             last: now,
@@ -40,8 +38,12 @@ impl Failures {
         }
     }
 
-    fn is_forgotten(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.last) >= FORGOTTEN_AFTER
+    pub(crate) fn in_a_row(&self, now: Instant) -> usize {
+        if now.saturating_duration_since(self.last) < FORGOTTEN_AFTER {
+            self.in_a_row
+        } else {
+            0
+        }
     }
 }
 
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_an_hour_without_an_attempt_forgets_them() {
+    fn a_day_without_another_forgets_them() {
         let start = Instant::now();
         let seven = (0..7).fold(None, |failures, _| Some(Failures::after(failures, start)));
         let (before, after) = (FORGOTTEN_AFTER - SECOND, FORGOTTEN_AFTER);

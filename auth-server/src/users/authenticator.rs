@@ -22,7 +22,7 @@ pub(crate) struct Authenticator {
 pub(crate) enum NotAuthenticated {
     /// Unknown account, wrong password or disabled.
     Failed,
-    /// The account failed a moment ago.
+    /// Too soon after failures at this account.
     Locked(TooSoon),
     /// Too many others are waiting.
     Busy,
@@ -72,8 +72,8 @@ impl Authenticator {
         self.locks
             .check(&request.username, client, Instant::now())?;
         let turn = self.work.turn().await?;
-        // Others of the same account may have failed while this one waited: many attempts at once
-        // are no way around the lock.
+        // Others of the same client may have failed while this one waited: many attempts at once are
+        // no way around the wait.
         let attempt = self
             .locks
             .begin(&request.username, client, Instant::now())?;

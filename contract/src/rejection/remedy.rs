@@ -166,8 +166,8 @@ impl Rejection {
                 "Try again with the right password. For operators: `auth-server user list` shows the accounts; the audit line `login_failed` names the account, or says that there is none.",
             ),
             Self::TooManyAttempts => (
-                "Too many failed attempts on this account or with this application, or too many logins from this address.",
-                "Wait as long as `Retry-After` says. `--login-rate` and `--trusted-proxy` matter where many people share one address.",
+                "Too many failed attempts at this account from this address or its network, or with this application, or too many logins from this address.",
+                "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, everybody has its address and waits for everybody's failures. `--login-rate` matters where many people share one address.",
             ),
             Self::ServerBusy => (
                 "Auth server: more logins are waiting for their password check than can be done soon. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",

@@ -1,5 +1,7 @@
 //! Users of a file: who may log in, and how often one may try.
 
+use std::fs;
+
 use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
 use tests::client::verdict;
@@ -38,12 +40,46 @@ fn until_reread(server: &AuthServer, times: usize) {
     });
 }
 
-/// Waits for the end of a lock-out.
+/// Waits until the last failure is over.
 fn until_let_in(server: &AuthServer) -> Message {
-    wait::until("the end of the lock-out", || {
+    wait::until("the end of the wait", || {
         let answer = login(server, "ada", "enchantress");
         (answer.status() == 200).then_some(answer)
     })
+}
+
+/// A file with Ada, whose password is checked in no time: what counts is how often it is.
+fn quickly_checked() -> UsersFile {
+    let users = UsersFile::with("ada", "enchantress");
+    let entry = r#"[[user]]
+account = "ada"
+id = "42"
+password = "$argon2id$v=19$m=8,t=1,p=1$YSBzYWx0IG9mIDE2IGJ5dA$qKOdcpNL6caJhvFPf15S8ZE/Dss9+XHe1WJZrW8bk8M"
+"#;
+    fs::write(users.path(), entry).unwrap();
+    users
+}
+
+fn behind_a_gateway(users: &UsersFile) -> AuthServer {
+    server_of(
+        users,
+        &["--trusted-proxy", "127.0.0.1", "--login-rate", "0"],
+    )
+}
+
+/// Ada's login through the gateway.
+fn login_from(server: &AuthServer, address: &str, password: &str) -> Message {
+    let client = server.anonymous();
+    let request = client
+        .request("POST", LOGIN)
+        .line(format!("X-Forwarded-For: {address}"))
+        .json(&json!({"username": "ada", "password": password}));
+    client.send(&request)
+}
+
+fn seconds_to_wait(answer: &Message) -> u64 {
+    assert_eq!(verdict(answer), "429 too_many_attempts");
+    answer.header("retry-after")[0].parse().unwrap()
 }
 
 #[test]
@@ -62,7 +98,7 @@ fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
     ] {
         let refused = verdict(&login(&server, account, password));
         assert_eq!(refused, "401 login_failed", "{account} with {password}");
-        // Each account is locked for a moment now.
+        // Each account has to wait for a moment now.
     }
     let answer = until_let_in(&server);
     assert_eq!(answer.json()["data"]["info"]["nickName"], "Ada Löwe");
@@ -136,15 +172,56 @@ fn a_command_for_an_account_that_is_not_there_fails_before_it_asks() {
 }
 
 #[test]
-fn many_failures_lock_an_account_for_a_moment_and_never_longer() {
-    let users = UsersFile::with("ada", "enchantress");
-    let server = server_of(&users, &[]);
-    assert_eq!(verdict(&login(&server, "ada", "wrong")), "401 login_failed");
-    let locked = login(&server, "ada", "enchantress");
-    assert_eq!(locked.status(), 429, "{}", locked.text());
-    let wait: u64 = locked.header("retry-after")[0].parse().unwrap();
-    assert!((1..=60).contains(&wait), "{wait}");
+fn whoever_keeps_failing_waits_longer_each_time() {
+    let users = quickly_checked();
+    let server = server_of(&users, &["--login-rate", "0"]);
+    for (shorter, wait) in [(0, 1), (1, 3), (3, 5)] {
+        wait::until("the next attempt to be judged", || {
+            let answer = login(&server, "ada", "wrong");
+            (answer.status() == 401).then_some(())
+        });
+        let waits = seconds_to_wait(&login(&server, "ada", "enchantress"));
+        assert!((shorter + 1..=wait).contains(&waits), "{waits} of {wait}");
+    }
     until_let_in(&server);
+}
+
+#[test]
+fn a_user_gets_in_from_anywhere_else_while_an_address_keeps_failing_in_his_name() {
+    let users = quickly_checked();
+    let server = behind_a_gateway(&users);
+    let (mut judged, mut logins) = (0, 0);
+    wait::until("the attacker's fourth failure", || {
+        let guess = login_from(&server, "198.51.100.66", "wrong");
+        judged += usize::from(guess.status() == 401);
+        logins += 1;
+        let elsewhere = format!("10.{}.{}.1", logins / 256, logins % 256);
+        for new_to_the_server in [elsewhere.as_str(), "198.51.100.67"] {
+            let user = login_from(&server, new_to_the_server, "enchantress");
+            assert_eq!(user.status(), 200, "{new_to_the_server}: {}", user.text());
+        }
+        (judged == 4).then_some(())
+    });
+    seconds_to_wait(&login_from(&server, "198.51.100.66", "enchantress"));
+}
+
+#[test]
+fn a_user_gets_in_while_a_whole_network_fails_in_his_name() {
+    let users = quickly_checked();
+    let server = behind_a_gateway(&users);
+    let known = "198.51.100.250";
+    assert_eq!(login_from(&server, known, "enchantress").status(), 200);
+
+    let mut addresses = (1..250).map(|host| format!("198.51.100.{host}"));
+    let refused = addresses.find(|address| login_from(&server, address, "wrong").status() == 429);
+    let refused = refused.expect("one that has to wait though it has never failed itself");
+    for address in ["203.0.113.1", "2001:db8::1", known] {
+        let user = login_from(&server, address, "enchantress");
+        assert_eq!(user.status(), 200, "{address}: {}", user.text());
+    }
+    wait::until("a turn of the network", || {
+        (login_from(&server, &refused, "wrong").status() == 401).then_some(())
+    });
 }
 
 #[test]
