@@ -1,7 +1,5 @@
 //! What holds of the text of every address that is configured: of the auth server, of a key set, of the service.
 
-use std::net::IpAddr;
-
 use http::uri::Authority;
 
 /// A port that nothing can listen on.
@@ -23,12 +21,6 @@ pub(crate) fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
         (Some(_), Some(port @ 1..)) => Ok(Some(port)),
         (Some(text), _) => Err(NoPort(text.to_owned())),
     }
-}
-
-/// Whether what is sent to this host of a URL stays on this machine.
-pub(crate) fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// An address as it may be printed, usable or not: without user and password.

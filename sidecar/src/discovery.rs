@@ -18,6 +18,7 @@ use contract::path_patterns::ContextPath;
 use http::Uri;
 use http::uri::Scheme;
 use process::exit::Failure;
+use process::loopback::is_loopback_host;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
 pub(crate) use asked::Asked;
@@ -26,7 +27,7 @@ pub(crate) use fixed::FixedAddress;
 pub(crate) use nacos::NacosService;
 pub(crate) use srv::ServiceName;
 
-use crate::address_text::{NoPort, is_loopback, port_of};
+use crate::address_text::{NoPort, port_of};
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,7 +172,7 @@ impl AuthServer {
             Location::Nacos(_) => return self.scheme == Scheme::HTTP,
             Location::Srv(name) => name.domain(),
         };
-        self.scheme == Scheme::HTTP && !is_loopback(host)
+        self.scheme == Scheme::HTTP && !is_loopback_host(host)
     }
 
     /// What a scheme that finds an address ends in.

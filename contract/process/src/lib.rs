@@ -19,6 +19,7 @@ pub mod histogram;
 pub mod listener;
 mod log_lines;
 pub mod looks;
+pub mod loopback;
 pub mod output;
 pub mod private_file;
 pub mod secret_file;

@@ -2,10 +2,10 @@
 //! `nacos://` and the path.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use http::uri::Authority;
 use percent_encoding::percent_decode_str;
+use process::loopback::is_loopback_host;
 use zeroize::Zeroizing;
 
 /// Nacos's own; its gRPC port is a thousand above.
@@ -97,11 +97,8 @@ impl RegistryAddress {
     /// Whether what is sent there stays on this host.
     #[must_use]
     pub fn is_on_loopback(&self) -> bool {
-        self.servers.iter().all(|server| {
-            let address = server.host.trim_matches(['[', ']']).parse::<IpAddr>();
-            server.host.eq_ignore_ascii_case("localhost")
-                || address.is_ok_and(|address| address.is_loopback())
-        })
+        let mut servers = self.servers.iter();
+        servers.all(|server| is_loopback_host(&server.host))
     }
 
     /// Whether there is a password to send.

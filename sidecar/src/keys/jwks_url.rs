@@ -9,12 +9,13 @@ use contract::algorithms::AsymmetricAlgorithm;
 use http::uri::Scheme;
 use http::{HeaderMap, Uri, header};
 use process::exit::Failure;
+use process::loopback::is_loopback_host;
 
 use super::jwks::{self, KnownSet, jws};
 use super::source::{FetchError, Fetched, Purpose};
 use super::tls::TlsFiles;
 use super::transport::{Question, Transport};
-use crate::address_text::{NoPort, is_loopback, port_of};
+use crate::address_text::{NoPort, port_of};
 use crate::discovery::Instance;
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
@@ -145,7 +146,7 @@ impl JwksAddress {
     /// Whether the keys could be changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
         let host = self.authority.parse::<http::uri::Authority>();
-        let on_loopback = host.is_ok_and(|authority| is_loopback(authority.host()));
+        let on_loopback = host.is_ok_and(|authority| is_loopback_host(authority.host()));
         self.scheme == Scheme::HTTP && !on_loopback
     }
 

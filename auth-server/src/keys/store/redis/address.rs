@@ -3,9 +3,9 @@
 //! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`, `redis+cluster://HOST,HOST`; the TCP
 //! ones with `rediss` instead of `redis` for TLS.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
+use process::loopback::is_loopback_host;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
@@ -292,11 +292,7 @@ fn first(infos: &[ConnectionInfo]) -> Result<&ConnectionInfo, Refused> {
 }
 
 fn is_in_clear(address: &ConnectionAddr) -> bool {
-    let ConnectionAddr::Tcp(host, _) = address else {
-        return false;
-    };
-    let address = host.parse::<IpAddr>();
-    !host.eq_ignore_ascii_case("localhost") && !address.is_ok_and(|address| address.is_loopback())
+    matches!(address, ConnectionAddr::Tcp(host, _) if !is_loopback_host(host))
 }
 
 fn listed(addresses: &[ConnectionAddr]) -> String {

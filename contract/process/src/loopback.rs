@@ -1,0 +1,45 @@
+//! Which hosts are this machine itself.
+
+use std::net::IpAddr;
+
+/// Whether what is sent to this host of a URL stays on this machine. A name other than `localhost`
+/// (RFC 6761 §6.3) may resolve to anything.
+#[must_use]
+pub fn is_loopback_host(host: &str) -> bool {
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_localhost_and_its_addresses_however_they_are_written() {
+        for (host, expected) in [
+            ("localhost", true),
+            ("LocalHost", true),
+            ("localhost.", true),
+            ("127.0.0.1", true),
+            ("127.8.9.10", true),
+            ("::1", true),
+            ("[::1]", true),
+            ("::ffff:127.0.0.1", true),
+            ("[::ffff:7f00:1]", true),
+            ("", false),
+            (".", false),
+            ("localhost..", false),
+            ("localhost.example.org", false),
+            ("127.0.0.1.example.org", false),
+            ("0.0.0.0", false),
+            ("[::]", false),
+            ("128.0.0.1", false),
+            ("[::ffff:10.0.0.1]", false),
+            ("[2001:db8::1]", false),
+        ] {
+            assert_eq!(is_loopback_host(host), expected, "{host}");
+        }
+    }
+}
