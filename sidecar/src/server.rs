@@ -10,6 +10,7 @@ use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use process::background::{Background, Ends, background};
+use process::descriptors;
 use process::exit::Failure;
 use process::health::Health;
 use process::listener;
@@ -29,7 +30,7 @@ use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
-use crate::limits::{Limit, descriptors};
+use crate::limits::Limit;
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::AuthProxy;
@@ -242,7 +243,7 @@ fn client_connections(
     upstream: Arc<Upstream>,
     shared: &Shared,
 ) -> ClientConnections {
-    let descriptors = descriptors();
+    let descriptors = descriptors::for_clients();
     let limit = Limit::new("--max-connections", config.max_connections, descriptors);
     let in_flight = Limit::new("--max-in-flight", config.max_in_flight, descriptors);
     let head_timeout = config.request_header_timeout;

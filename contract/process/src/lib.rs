@@ -11,6 +11,7 @@ pub mod background;
 pub mod client_address;
 pub mod clock;
 pub mod command_line;
+pub mod descriptors;
 pub mod exit;
 pub mod file_read;
 pub mod health;

@@ -1,0 +1,59 @@
+//! How many file descriptors there are for clients. When they are used up nothing can be opened any
+//! more: no key is fetched, no file is read and no probe is answered.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::admin;
+
+/// For the admin port, and as much again for all that a program opens on its own account: sockets that
+/// listen, connections to store, registry and auth server, files, logs, the runtimes.
+const RESERVED: u64 = 2 * admin::MAX_CONNECTIONS as u64;
+/// What clients get of a process that may hardly open anything.
+const AT_LEAST: u64 = 32;
+
+/// How many may be open for clients. Raises the process's soft limit to the hard one, which costs
+/// nothing: the soft one is low only for programs that call `select(2)`.
+#[must_use]
+pub fn for_clients() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let granted = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    left_of(granted)
+}
+
+/// No limit (`None`) is above every number.
+fn left_of(granted: Option<u64>) -> usize {
+    let left = granted.map_or(u64::MAX, |all| all.saturating_sub(RESERVED));
+    usize::try_from(left.max(AT_LEAST)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_are_kept_back_and_some_are_always_for_clients() {
+        for (granted, expected) in [
+            (Some(0), 32),
+            (Some(80), 32),
+            (Some(1024), 928),
+            (Some(1_048_576), 1_048_480),
+            (None, usize::MAX),
+        ] {
+            assert_eq!(left_of(granted), expected, "{granted:?}");
+        }
+    }
+
+    #[test]
+    fn the_soft_limit_is_raised_to_the_hard_one() {
+        let hard = getrlimit(Resource::Nofile).maximum;
+        assert_eq!(for_clients(), left_of(hard));
+        assert_eq!(getrlimit(Resource::Nofile).current, hard);
+    }
+}
