@@ -1,9 +1,14 @@
 //! Who asked, for limits and logs; never a permission.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Once;
 
 use http::{Extensions, HeaderMap};
 use process::client_address::TrustedProxies;
+use tracing::warn;
+
+/// Anybody can write the header field: one line says it, and no flood of them.
+static UNNAMED_GATEWAY: Once = Once::new();
 
 /// The connection's own other end, put into each request by the server.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +21,17 @@ pub(crate) fn client_of(
     headers: &HeaderMap,
 ) -> IpAddr {
     let peer = extensions.get::<Peer>();
-    let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    proxies.client(peer.map_or(unknown, |peer| peer.0), headers)
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    if proxies.miss_a_name(headers) {
+        UNNAMED_GATEWAY.call_once(|| warn_of_gateway(peer));
+    }
+    proxies.client(peer, headers)
+}
+
+fn warn_of_gateway(peer: IpAddr) {
+    warn!(
+        %peer,
+        "X-Forwarded-For without --trusted-proxy: if a gateway wrote it, all its clients are one to \
+         --login-rate, and wait for each other's failed logins"
+    );
 }

@@ -37,6 +37,12 @@ impl TrustedProxies {
         client
     }
 
+    /// Whether somebody says for whom he speaks though no proxy was named at all.
+    #[must_use]
+    pub fn miss_a_name(&self, headers: &HeaderMap) -> bool {
+        self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
+    }
+
     fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }

@@ -233,3 +233,20 @@ fn one_address_has_so_many_logins_a_minute() {
         .collect();
     assert_eq!(statuses, [401, 401, 429]);
 }
+
+#[test]
+fn a_gateway_that_nobody_named_is_warned_about_once_and_not_believed() {
+    let users = quickly_checked();
+    let server = server_of(&users, &[]);
+    let statuses = ["198.51.100.1", "198.51.100.2"].map(|address| {
+        let answer = login_from(&server, address, "wrong");
+        answer.status()
+    });
+    assert_eq!(statuses, [401, 429], "they are one client");
+    let output = wait::until("the second login's line", || {
+        let output = server.process().output();
+        output.contains("event=login_locked").then_some(output)
+    });
+    let warnings = output.matches("X-Forwarded-For without --trusted-proxy");
+    assert_eq!(warnings.count(), 1, "{output}");
+}
