@@ -1,11 +1,12 @@
 //! Which claim of another issuer's token says what about the user (contract §2.5).
-//!
-//! A name stands for the top-level claim of exactly that name, whatever characters it has – Auth0's
-//! are URLs. A name that begins with `/` is a JSON Pointer (RFC 6901) to a nested one.
 
 use serde_json::{Map, Value};
 
-use crate::{rejection::Rejection, user_details::CurrentUserDetails};
+use crate::{
+    claim_name::{ClaimName, ClaimNameError},
+    rejection::Rejection,
+    user_details::CurrentUserDetails,
+};
 
 /// The fields without which a user is nobody, and where they come from unless mapped: the one claim
 /// that every issuer gives (RFC 9068 §2.2).
@@ -28,20 +29,9 @@ pub enum ClaimMappingError {
     /// One field, two claims.
     #[error("the field is mapped twice")]
     Repeated,
-    /// `~` stands for nothing but `~0` and `~1`.
-    #[error("not a JSON Pointer: write ~0 for '~' and ~1 for '/'")]
-    Pointer,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum ClaimName {
-    TopLevel(String),
-    Nested {
-        /// The name of the top-level claim.
-        outer: String,
-        /// A JSON Pointer into its value.
-        pointer: String,
-    },
+    /// What follows `=`.
+    #[error(transparent)]
+    Claim(#[from] ClaimNameError),
 }
 
 impl ClaimMapping {
@@ -63,7 +53,7 @@ impl ClaimMapping {
         }
         for field in REQUIRED {
             if mapped.iter().all(|(other, _)| *other != field) {
-                mapped.push((field, ClaimName::TopLevel(SUBJECT.to_owned())));
+                mapped.push((field, ClaimName::top_level(SUBJECT)));
             }
         }
         Ok(Self(mapped))
@@ -109,56 +99,7 @@ fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), ClaimMappingErr
         .iter()
         .find(|name| **name == field);
     let field = known.ok_or(ClaimMappingError::UnknownField)?;
-    Ok((field, ClaimName::parse(claim)?))
-}
-
-impl ClaimName {
-    fn parse(text: &str) -> Result<Self, ClaimMappingError> {
-        let Some(path) = text.strip_prefix('/') else {
-            return match text {
-                "" => Err(ClaimMappingError::NotAPair),
-                name => Ok(Self::TopLevel(name.to_owned())),
-            };
-        };
-        let bad_escape = |part: &str| !part.is_empty() && !part.starts_with(['0', '1']);
-        if text
-            .split('~')
-            .skip(1)
-            .any(|part| part.is_empty() || bad_escape(part))
-        {
-            return Err(ClaimMappingError::Pointer);
-        }
-        let (outer, pointer) = match path.find('/') {
-            Some(end) => path.split_at(end),
-            None => (path, ""),
-        };
-        Ok(Self::Nested {
-            outer: outer.replace("~1", "/").replace("~0", "~"),
-            pointer: pointer.to_owned(),
-        })
-    }
-
-    fn write(&self, members: &mut Map<String, Value>, value: Value) {
-        match self {
-            Self::TopLevel(name) => members.insert(name.clone(), value),
-            Self::Nested { outer, pointer } => {
-                let names = pointer.strip_prefix('/').into_iter();
-                let names = names.flat_map(|path| path.rsplit('/'));
-                let nested = names.fold(value, |inner, name| {
-                    let name = name.replace("~1", "/").replace("~0", "~");
-                    Value::Object(Map::from_iter([(name, inner)]))
-                });
-                members.insert(outer.clone(), nested)
-            }
-        };
-    }
-
-    fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
-        match self {
-            Self::TopLevel(name) => members.get(name),
-            Self::Nested { outer, pointer } => members.get(outer)?.pointer(pointer),
-        }
-    }
+    Ok((field, claim.parse()?))
 }
 
 /// An empty id would name nobody, and so somebody else in the service behind; a number with a
@@ -296,13 +237,13 @@ mod tests {
         use ClaimMappingError as E;
         for (entries, entry, error) in [
             (&["id"][..], "id", E::NotAPair),
-            (&["id="], "id=", E::NotAPair),
+            (&["id="], "id=", E::Claim(ClaimNameError::Empty)),
             (&["=sub"], "=sub", E::UnknownField),
             (&["Id=sub"], "Id=sub", E::UnknownField),
             (&["nickname=name"], "nickname=name", E::UnknownField),
             (&["id=a", "email=b", "id=a"], "id=a", E::Repeated),
-            (&["id=/a~2"], "id=/a~2", E::Pointer),
-            (&["id=/a~"], "id=/a~", E::Pointer),
+            (&["id=/a~2"], "id=/a~2", E::Claim(ClaimNameError::Pointer)),
+            (&["id=/a~"], "id=/a~", E::Claim(ClaimNameError::Pointer)),
         ] {
             let refused = ClaimMapping::parse(entries.iter().copied()).unwrap_err();
             assert_eq!(refused, (entry, error));

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    claim_mapping::ClaimMapping, rejection::Rejection, strict_json,
+    claim_mapping::ClaimMapping, claim_name::ClaimName, rejection::Rejection,
     user_details::CurrentUserDetails,
 };
 
@@ -48,6 +48,10 @@ pub struct Claims {
     /// contract's, and are never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,
+    /// What [`VerificationPolicy::wanted_claims`](crate::verifier::VerificationPolicy) asks for, in its order;
+    /// `None` where the token has no such claim. Never issued.
+    #[serde(skip)]
+    pub wanted: Vec<Option<Value>>,
 }
 
 /// The part of the claims that has to be looked at each time the token is used: the signature of a
@@ -82,14 +86,27 @@ pub struct ExtraInfo {
 }
 
 impl Claims {
-    /// Parses a token's payload. Call it only on a payload whose signature was verified.
+    /// Reads the members of a token's payload, by `mapping` where its claims are not the contract's. Call it
+    /// only on a payload whose signature was verified.
     ///
     /// # Errors
-    /// [`Rejection::TokenMalformed`] where it is not a JSON object without duplicate members,
-    /// [`Rejection::TokenClaimMissing`] without `username` or `userId`,
-    /// [`Rejection::TokenClaimInvalid`] where a claim that is read has the wrong type.
-    pub fn from_json(payload: &[u8]) -> Result<Self, Rejection> {
-        let mut members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+    /// [`Rejection::TokenClaimMissing`] without `username` or `userId`, or without what `mapping` makes
+    /// `account` and `id` of; [`Rejection::TokenClaimInvalid`] where a claim that is read has the wrong type.
+    pub(crate) fn from_members(
+        members: Map<String, Value>,
+        mapping: Option<&ClaimMapping>,
+        wanted: &[ClaimName],
+    ) -> Result<Self, Rejection> {
+        let wanted = wanted.iter().map(|name| name.find(&members).cloned());
+        let wanted = wanted.collect();
+        let claims = match mapping {
+            None => Self::of_contract(members),
+            Some(mapping) => Self::of_another_issuer(members, mapping),
+        };
+        Ok(Self { wanted, ..claims? })
+    }
+
+    fn of_contract(mut members: Map<String, Value>) -> Result<Self, Rejection> {
         Ok(Self {
             username: required_text(&mut members, "username")?,
             nick_name: text(&mut members, "nickName")?,
@@ -99,13 +116,10 @@ impl Claims {
         })
     }
 
-    /// Parses the payload of a token of another issuer, whose claims are not the contract's.
-    ///
-    /// # Errors
-    /// As [`Claims::from_json`], with what `mapping` makes `id` and `account` of in place of `userId`
-    /// and `username`.
-    pub fn from_mapped_json(payload: &[u8], mapping: &ClaimMapping) -> Result<Self, Rejection> {
-        let mut members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+    fn of_another_issuer(
+        mut members: Map<String, Value>,
+        mapping: &ClaimMapping,
+    ) -> Result<Self, Rejection> {
         let user = mapping.user(&members)?;
         Ok(Self {
             username: user.account.clone().unwrap_or_default(),
@@ -241,7 +255,11 @@ mod tests {
     use super::*;
 
     fn parse(payload: Value) -> Result<Claims, Rejection> {
-        Claims::from_json(payload.to_string().as_bytes())
+        Claims::from_members(members(&payload), None, &[])
+    }
+
+    fn members(payload: &Value) -> Map<String, Value> {
+        payload.as_object().unwrap().clone()
     }
 
     fn full() -> Value {
@@ -291,8 +309,7 @@ mod tests {
         let mapping = ClaimMapping::parse(["account=name", "email=email"]).unwrap();
         let payload = json!({"iss": "i", "sub": "s", "exp": 1.5, "name": "ada", "email": "a@b",
             "username": 1, "extraInfo": 2, "nickName": "not mapped"});
-        let parse =
-            |payload: &Value| Claims::from_mapped_json(payload.to_string().as_bytes(), &mapping);
+        let parse = |payload: &Value| Claims::from_members(members(payload), Some(&mapping), &[]);
         let claims = parse(&payload).unwrap();
         assert_eq!(
             (claims.issuer.as_deref(), claims.expires_at),
@@ -306,6 +323,35 @@ mod tests {
         assert_eq!(nobody, Err(Rejection::TokenClaimMissing));
         let typed_wrong = parse(&json!({"sub": "s", "name": "ada", "exp": "1"}));
         assert_eq!(typed_wrong, Err(Rejection::TokenClaimInvalid));
+    }
+
+    #[test]
+    fn wanted_claims_are_there_as_they_stand_in_the_token_whoever_issued_it() {
+        let names = [
+            "userId",
+            "/extraInfo/userType",
+            "roles",
+            "exp",
+            "/iss/x",
+            "nbf",
+        ];
+        let names = names.map(|name| name.parse().unwrap());
+        let mut payload = full();
+        payload["roles"] = json!(["a", {"b": 1.5}]);
+        payload["nbf"] = Value::Null;
+        let expected = [
+            Some(json!("1")),
+            Some(json!("c")),
+            Some(json!(["a", {"b": 1.5}])),
+            Some(json!(3)),
+            None,
+            Some(Value::Null),
+        ];
+        let mapping = ClaimMapping::parse([]).unwrap();
+        for mapping in [None, Some(&mapping)] {
+            let claims = Claims::from_members(members(&payload), mapping, &names).unwrap();
+            assert_eq!(claims.wanted, expected);
+        }
     }
 
     #[test]

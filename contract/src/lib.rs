@@ -7,6 +7,7 @@ pub mod algorithms;
 pub mod bearer;
 pub mod cgi_name;
 pub mod claim_mapping;
+pub mod claim_name;
 pub mod claims;
 pub mod cors;
 pub mod decoded_token;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::{
     bearer::Bearer,
     claim_mapping::ClaimMapping,
+    claim_name::ClaimName,
     claims::{Claims, Validity},
     keys::{KeyId, KeySet, VerificationKey},
     observer::{Fact, Observer, Unobserved},
@@ -30,6 +31,8 @@ pub struct VerificationPolicy {
     pub require_expiry: bool,
     /// How the user is read from the tokens of another issuer; `None` for the contract's claims.
     pub mapping: Option<ClaimMapping>,
+    /// The claims that [`Claims::wanted`] holds as they stand in the token.
+    pub wanted_claims: Vec<ClaimName>,
 }
 
 /// Members that move the key or the meaning of the token out of our hands (RFC 7515 §4.1, RFC 7797).
@@ -79,10 +82,8 @@ impl VerificationPolicy {
     }
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, Rejection> {
-        match &self.mapping {
-            None => Claims::from_json(payload),
-            Some(mapping) => Claims::from_mapped_json(payload, mapping),
-        }
+        let members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
+        Claims::from_members(members, self.mapping.as_ref(), &self.wanted_claims)
     }
 
     /// Whether a token that was verified before may be used at `now`, in seconds since the epoch.
@@ -260,6 +261,7 @@ mod tests {
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,
+            wanted_claims: Vec::new(),
         }
     }
 

@@ -49,6 +49,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,
+        wanted_claims: Vec::new(),
     };
     Routes {
         reports: Reports::silent(),
