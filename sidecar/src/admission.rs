@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use contract::bearer::Bearer;
-use contract::claims::Validity;
 use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::interceptor::{Interceptor, Judgement, check_method};
 use contract::observer::{Observer, Unobserved};
@@ -62,8 +61,8 @@ pub(crate) enum Admission {
 /// How a request goes to the service.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Forward {
-    /// The value of the user header; `None` on a pass-listed path.
-    pub(crate) user: Option<HeaderValue>,
+    /// Whose token it was; `None` on a pass-listed path.
+    pub(crate) verified: Option<Arc<VerifiedToken>>,
     /// The target to send where it is not the received one.
     pub(crate) target: Option<Uri>,
     /// A 101 of the service opens a tunnel only where this is a WebSocket.
@@ -76,7 +75,7 @@ pub(crate) struct Forward {
 
 impl Forward {
     pub(crate) fn outcome(&self) -> Outcome {
-        if self.user.is_some() {
+        if self.verified.is_some() {
             Outcome::Verified
         } else {
             Outcome::Passed
@@ -123,11 +122,12 @@ pub(crate) struct AdmissionRules {
 }
 
 impl AdmissionRules {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         interceptor: Interceptor,
-        policy: VerificationPolicy,
+        mut policy: VerificationPolicy,
         user_header: UserHeader,
     ) -> Self {
+        policy.wanted_claims = user_header.wanted_claims();
         Self {
             interceptor,
             policy,
@@ -182,7 +182,7 @@ impl AdmissionRules {
         let judgement =
             self.interceptor
                 .judge_observed(method, target.path(), headers, is_websocket, observer);
-        let (user, ends_at) = match judgement {
+        let verified = match judgement {
             Judgement::Reject(rejection) => return Err(rejection),
             Judgement::UserDetails(token) => {
                 let body = self.user_details(keys, token, now, observer)?;
@@ -192,7 +192,7 @@ impl AdmissionRules {
             Judgement::Pass if is_websocket => {
                 return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
             }
-            Judgement::Pass => (None, None),
+            Judgement::Pass => None,
             Judgement::NeedsToken(_) if self.is_forged(&request, is_websocket) => {
                 return observer.check("cross_site", Err(Rejection::CrossSite));
             }
@@ -201,19 +201,22 @@ impl AdmissionRules {
                 if is_websocket && !self.carries_websockets {
                     return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
                 }
-                (Some(verified.user), verified.validity.expires_at)
+                Some(verified)
             }
             Judgement::Preflight {
                 of_user_details: true,
             } => return Ok(Admission::Preflight),
-            Judgement::Preflight { .. } => (None, None),
+            Judgement::Preflight { .. } => None,
         };
+        let ends_at = verified
+            .as_ref()
+            .and_then(|verified| verified.validity.expires_at);
         Ok(Admission::Forward(Forward {
             // Nobody holds a place for long by saying that this would be a stream.
-            conversation: user
+            conversation: verified
                 .as_ref()
                 .map_or(Conversation::Exchange, |_| conversation),
-            user,
+            verified,
             target: target.replacement()?,
             body: request.has_body(),
             ends_at: ends_at
@@ -238,22 +241,22 @@ impl AdmissionRules {
         )
     }
 
-    /// The value of the user header, and how long it holds.
+    /// What the service is told, and how long it holds.
     fn verified<O: Observer>(
         &self,
         keys: Result<&KeyState, Rejection>,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
-    ) -> Result<VerifiedToken, Rejection> {
+    ) -> Result<Arc<VerifiedToken>, Rejection> {
         let keys = observer.check("keys", keys)?;
         if let Some(known) = self.known::<O>(keys, token, now)? {
-            return Ok(VerifiedToken::clone(&known));
+            return Ok(known);
         }
-        let (details, validity) = self.verify(keys, token, now, observer)?;
-        let user = observer.check("user_header", self.user_header.value(&details))?;
-        let verified = self.to_remember(user, validity);
-        keys.verified_tokens().remember(token, verified.clone());
+        let (_, verified) = self.verify(keys, token, now, observer)?;
+        let verified = observer.check("user_header", verified)?;
+        keys.verified_tokens()
+            .remember(token, Arc::clone(&verified));
         Ok(verified)
     }
 
@@ -267,12 +270,11 @@ impl AdmissionRules {
     ) -> Result<Vec<u8>, Rejection> {
         let keys = observer.check("keys", keys)?;
         let details = match self.known::<O>(keys, token, now)? {
-            Some(known) => self.user_header.user(&known.user)?,
+            Some(known) => self.user_header.user(&known.identity)?,
             None => {
-                let (details, validity) = self.verify(keys, token, now, observer)?;
+                let (details, verified) = self.verify(keys, token, now, observer)?;
                 // Who is too large for the header is shown all the same.
-                if let Ok(user) = self.user_header.value(&details) {
-                    let verified = self.to_remember(user, validity);
+                if let Ok(verified) = verified {
                     keys.verified_tokens().remember(token, verified);
                 }
                 details
@@ -283,26 +285,27 @@ impl AdmissionRules {
             .map_err(|_| Rejection::Internal)
     }
 
-    const fn to_remember(&self, user: HeaderValue, validity: Validity) -> VerifiedToken {
-        VerifiedToken {
-            user,
-            validity,
-            rules: self.generation,
-        }
-    }
-
+    /// The user, and what is to be told and remembered of the token.
     fn verify(
         &self,
         keys: &KeyState,
         token: Bearer<'_>,
         now: i64,
         observer: &mut impl Observer,
-    ) -> Result<(CurrentUserDetails, Validity), Rejection> {
-        let claims = self
+    ) -> Result<(CurrentUserDetails, Result<Arc<VerifiedToken>, Rejection>), Rejection> {
+        let mut claims = self
             .policy
             .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
-        Ok((claims.into_user_details(), validity))
+        let wanted = std::mem::take(&mut claims.wanted);
+        let details = claims.into_user_details();
+        let identity = self.user_header.identity(&details, &wanted);
+        let verified = identity.map(|identity| VerifiedToken {
+            identity,
+            validity,
+            rules: self.generation,
+        });
+        Ok((details, verified.map(Arc::new)))
     }
 
     /// What the keys at hand have verified before under these rules, if it may still be used.

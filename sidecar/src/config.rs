@@ -209,6 +209,8 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
         token_cookie: args.rules.token_cookie.clone(),
         websocket_token: args.rules.websocket_token,
         user_header: args.rules.user_header.clone(),
+        user_header_encoding: args.rules.user_header_encoding,
+        claim_headers: args.rules.claim_header.clone(),
         issuer: args.rules.issuer.clone(),
         audience: args.rules.audience.clone(),
         cors_origins: args.rules.cors_origin.clone(),

@@ -178,6 +178,7 @@ fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
         // What tokens of the one issuer are held to is of no use for those of another.
         now.rules.issuer.clone_from(&start.rules.issuer);
         now.rules.audience.clone_from(&start.rules.audience);
+        now.rules.claim_header.clone_from(&start.rules.claim_header);
     }
     if start.service.upstream == read.service.upstream {
         now.upstream_ca.clone_from(&read.upstream_ca);
@@ -274,6 +275,8 @@ mod tests {
             ("--leeway", "5", true),
             ("--app-name", "shop", true),
             ("--user-header", "X-User", true),
+            ("--user-header-encoding", "base64url", true),
+            ("--claim-header", "X-User-Id=sub", true),
             ("--forwarded", "overwrite", true),
             ("--forward-authorization", "false", true),
             ("--token-cookie", "session", true),
@@ -316,12 +319,14 @@ mod tests {
 
     #[test]
     fn what_belongs_together_waits_together() {
-        let issuer = |url: &'static str, issuer: &'static str| {
+        let issuer = |url: &'static str, issuer: &'static str, header: &'static str| {
             [
                 "--jwks-url",
                 url,
                 "--issuer",
                 issuer,
+                "--claim-header",
+                header,
                 "--audience",
                 "orders",
                 "--claim",
@@ -329,11 +334,11 @@ mod tests {
             ]
         };
         let (at_once, waiting) = reloaded(
-            &issuer("https://a/keys", "https://a"),
-            &issuer("https://b/keys", "https://b"),
+            &issuer("https://a/keys", "https://a", "X-Id=a"),
+            &issuer("https://b/keys", "https://b", "X-Id=b"),
         );
         assert_eq!(at_once, Vec::<String>::new());
-        assert_eq!(waiting, ["issuer", "jwks-url"]);
+        assert_eq!(waiting, ["claim-header", "issuer", "jwks-url"]);
         let https = ["--upstream", "https://a:1", "--upstream-ca", "/ca"];
         let (at_once, waiting) = reloaded(&AUTH_SERVER, &[&AUTH_SERVER[..], &https].concat());
         assert_eq!(at_once, Vec::<String>::new());

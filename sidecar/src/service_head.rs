@@ -55,9 +55,10 @@ impl ServiceHead {
         }
         let sources = rules.interceptor.sources();
         token_places::remove_from(request, sources, self.forward_authorization)?;
-        // Before the user header, which may be X-Forwarded-User: overwriting would remove it.
+        // Before the headers about the user, which may be X-Forwarded-User: overwriting would remove it.
         self.forwarded.apply(request, client)?;
-        rules.user_header.apply(request, forward.user.as_ref())
+        let identity = forward.verified.as_ref().map(|verified| &verified.identity);
+        rules.user_header.apply(request, identity)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::keys::current::CurrentKeys;
 use crate::keys::jwks_url::MAX_FRESHNESS;
 use crate::outcome::Totals;
 use crate::rules::{CurrentRules, Rules};
+use crate::user_header::Encoding;
 
 /// The page runs and loads nothing but its own style sheet, and nobody may frame it.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -76,6 +77,9 @@ pub(crate) struct Protected {
     pub(crate) token_cookie: Option<String>,
     pub(crate) websocket_token: bool,
     pub(crate) user_header: String,
+    pub(crate) user_header_encoding: Encoding,
+    /// Which claim stands in which header.
+    pub(crate) claim_headers: Vec<String>,
     pub(crate) issuer: Option<String>,
     pub(crate) audience: Option<String>,
     pub(crate) cors_origins: Vec<String>,
@@ -262,6 +266,7 @@ mod tests {
             leeway_seconds: 0,
             require_expiry: true,
             mapping: None,
+            wanted_claims: Vec::new(),
         };
         let user_header = UserHeader::new("X-Current-User", 1000).unwrap();
         Arc::new(CurrentRules::new(Rules {
@@ -300,6 +305,8 @@ mod tests {
                 token_cookie: Some("ticket".into()),
                 websocket_token: true,
                 user_header: "X-Current-User".into(),
+                user_header_encoding: Encoding::Json,
+                claim_headers: vec!["X-<i>=sub".into()],
                 issuer: Some("\"><img src=x>".into()),
                 audience: None,
                 cors_origins: Vec::new(),

@@ -1,218 +1,247 @@
-//! The header by which the service learns who the user is.
+//! The headers by which the service learns who the user is: the user header, and one for each claim that
+//! was asked for.
 //!
-//! [`UserHeader::apply`] is the only code that touches it: it strips every look-alike, then sets
-//! the header or leaves it absent. There is no third path.
+//! [`UserHeader::apply`] is the only code that touches them: it strips every look-alike, then sets
+//! the headers or leaves them absent. There is no third path.
 
-use std::io;
+mod ascii_json;
+mod claim_text;
+mod name;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use contract::cgi_name::cgi_equal;
+use contract::claim_name::{ClaimName, ClaimNameError};
 use contract::rejection::Rejection;
 use contract::user_details::CurrentUserDetails;
 use http::HeaderValue;
 use http::header::HeaderName;
 use pingora::http::RequestHeader;
 use serde::Serialize;
+use serde_json::Value;
 
+use self::ascii_json::ascii_json;
+use self::claim_text::text_of;
+use self::name::FieldName;
+pub(crate) use self::name::FieldNameError;
 use crate::fields::remove_where;
-use crate::forwarded;
 
-/// The configured name of the header and the room its value may take.
+/// What is configured about the headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserHeader {
-    name: HeaderName,
-    /// The name as it was written in the configuration: this is how the service sees it.
-    written: Bytes,
+    field: FieldName,
+    encoding: Encoding,
+    claims: Vec<ClaimHeader>,
+    /// Never a client's to send, under these names or any that CGI, WSGI or PHP would take for them.
+    not_from_clients: Vec<HeaderName>,
+    /// Most bytes that all values take together.
     max_value_bytes: usize,
 }
 
-/// Why a name cannot be the user header's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UserHeaderNameError {
-    #[error("is not a header name of letters, digits and hyphens")]
-    Malformed,
-    #[error("has a meaning of its own")]
-    Reserved,
+/// How the user is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Encoding {
+    /// JSON in ASCII.
+    #[default]
+    Json,
+    /// The same in base64url without padding (RFC 4648 §5).
+    Base64url,
 }
 
-/// Never a client's to send, whatever the header is called here: a service that was not told of another
+/// A header that holds one claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClaimHeader {
+    field: FieldName,
+    claim: ClaimName,
+}
+
+/// Why such a header cannot be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ClaimHeaderError {
+    #[error("expected NAME=CLAIM, such as X-User-Id=sub")]
+    NotAPair,
+    #[error("the header's name {0}")]
+    Field(#[from] FieldNameError),
+    #[error("the claim: {0}")]
+    Claim(#[from] ClaimNameError),
+    #[error("this header is set already")]
+    Repeated,
+}
+
+/// What the headers say of one user, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    user: HeaderValue,
+    /// In the order of the configuration; `None` where the token does not have the claim.
+    claims: Box<[Option<HeaderValue>]>,
+}
+
+/// Not a client's to send, whatever the header is called here: a service that was not told of another
 /// name believes what stands under this one.
-const DEFAULT_NAME: &str = "x-current-user";
+const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
-/// Names that mean something to HTTP, to browsers and to frameworks, or that the sidecar reads or sets
-/// itself: overwriting one would break the request, or have the user taken for something else.
-const RESERVED: [&str; 62] = [
-    "age",
-    "allow",
-    "alt-svc",
-    "alt-used",
-    "authentication-info",
-    "authorization",
-    "baggage",
-    "cache-control",
-    "cdn-loop",
-    "clear-site-data",
-    "connection",
-    "cookie",
-    "cookie2",
-    "date",
-    "depth",
-    "destination",
-    "dnt",
-    "early-data",
-    "etag",
-    "expect",
-    "expires",
-    "forwarded",
-    "from",
-    "host",
-    "http2-settings",
-    "idempotency-key",
-    "keep-alive",
-    "last-event-id",
-    "last-modified",
-    "link",
-    "location",
-    "lock-token",
-    "max-forwards",
-    "nel",
-    "origin",
-    "overwrite",
-    "pragma",
-    "prefer",
-    "priority",
-    "range",
-    "referer",
-    "referrer-policy",
-    "refresh",
-    "report-to",
-    "retry-after",
-    "save-data",
-    "server",
-    "te",
-    "timeout",
-    "traceparent",
-    "tracestate",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-    "vary",
-    "verified-ticket",
-    "via",
-    "warning",
-    "x-app-id",
-    "x-app-secret",
-    "x-requested-with",
-];
-/// Whole families of them.
-const RESERVED_PREFIXES: [&str; 23] = [
-    "accept",
-    "access-control-",
-    "content-",
-    "if-",
-    "proxy-",
-    "sec-",
-    "set-cookie",
-    "strict-transport-",
-    "surrogate-",
-    "upgrade-",
-    "www-authenticate",
-    // What frameworks and servers take for the method, the target or the body.
-    "x-accel-",
-    "x-b3-",
-    "x-content-",
-    "x-http-method",
-    "x-method-override",
-    "x-original-host",
-    "x-original-method",
-    "x-original-ur",
-    "x-request-id",
-    "x-rewrite-",
-    "x-sendfile",
-    "x-xss-",
-];
-/// About the client by name ([`forwarded::is_about_the_client`]), and yet the user: services behind other
-/// proxies expect it there.
-const FORWARDED_USER: [&str; 2] = ["x-forwarded-user", "x-forwarded-preferred-username"];
+impl std::str::FromStr for ClaimHeader {
+    type Err = ClaimHeaderError;
 
-fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
-        || RESERVED_PREFIXES
-            .iter()
-            .any(|family| name.starts_with(family))
-        || (forwarded::is_about_the_client(name) && !FORWARDED_USER.contains(&name))
+    fn from_str(text: &str) -> Result<Self, ClaimHeaderError> {
+        let (field, claim) = text.split_once('=').ok_or(ClaimHeaderError::NotAPair)?;
+        Ok(Self {
+            field: field.parse()?,
+            claim: claim.parse()?,
+        })
+    }
 }
 
 impl UserHeader {
-    pub(crate) fn new(name: &str, max_value_bytes: usize) -> Result<Self, UserHeaderNameError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        if !name.bytes().all(plain) {
-            return Err(UserHeaderNameError::Malformed);
-        }
-        let parsed: HeaderName = name.parse().map_err(|_| UserHeaderNameError::Malformed)?;
-        if is_reserved(parsed.as_str()) {
-            return Err(UserHeaderNameError::Reserved);
+    pub(crate) fn new(name: &str, max_value_bytes: usize) -> Result<Self, FieldNameError> {
+        let field: FieldName = name.parse()?;
+        let mut not_from_clients = vec![field.name.clone()];
+        if field.name != DEFAULT_NAME {
+            not_from_clients.push(DEFAULT_NAME);
         }
         Ok(Self {
-            name: parsed,
-            written: Bytes::copy_from_slice(name.as_bytes()),
+            field,
+            encoding: Encoding::Json,
+            claims: Vec::new(),
+            not_from_clients,
             max_value_bytes,
         })
     }
 
-    /// The header's value for `user`: JSON of the fields that have a value, in ASCII only, so that
-    /// any language reads it, whatever the name of the user is.
+    pub(crate) const fn with_encoding(mut self, encoding: Encoding) -> Self {
+        self.encoding = encoding;
+        self
+    }
+
+    /// Adds the header of one more claim.
+    ///
+    /// # Errors
+    /// [`ClaimHeaderError::Repeated`] where another of these headers has the name.
+    pub(crate) fn with_claim(mut self, header: ClaimHeader) -> Result<Self, ClaimHeaderError> {
+        // Of letters, digits and hyphens: what CGI takes for the same is the same.
+        let name = &header.field.name;
+        let fields = self.claims.iter().map(|claim| &claim.field.name);
+        if *name == self.field.name || fields.into_iter().any(|other| other == name) {
+            return Err(ClaimHeaderError::Repeated);
+        }
+        self.not_from_clients.push(name.clone());
+        self.claims.push(header);
+        Ok(self)
+    }
+
+    /// The claims that [`UserHeader::identity`] is to be given, in this order.
+    pub(crate) fn wanted_claims(&self) -> Vec<ClaimName> {
+        let claims = self.claims.iter().map(|header| header.claim.clone());
+        claims.collect()
+    }
+
+    /// What the headers say of `user` and of `claims`, which are in the order of
+    /// [`UserHeader::wanted_claims`].
     ///
     /// # Errors
     /// [`Rejection::IdentityTooLarge`] past the budget: services answer an oversize header block
     /// with errors of their own that nobody understands.
-    pub(crate) fn value(&self, user: &CurrentUserDetails) -> Result<HeaderValue, Rejection> {
-        let json = ascii_json(user).map_err(|_| Rejection::Internal)?;
-        if json.len() > self.max_value_bytes {
+    pub(crate) fn identity(
+        &self,
+        user: &CurrentUserDetails,
+        claims: &[Option<Value>],
+    ) -> Result<Identity, Rejection> {
+        let user = self.user_value(user)?;
+        let claims = claims.iter().map(|claim| {
+            let text = claim.as_ref().and_then(text_of);
+            text.map(|text| value_of(text.into_bytes())).transpose()
+        });
+        let claims = claims.collect::<Result<_, _>>()?;
+        let identity = Identity { user, claims };
+        if identity.value_bytes() > self.max_value_bytes {
             return Err(Rejection::IdentityTooLarge);
         }
-        // Without the room that the text did not need: the value may be kept for long.
-        HeaderValue::from_maybe_shared(Bytes::from(json.into_boxed_slice()))
-            .map_err(|_| Rejection::Internal)
+        Ok(identity)
     }
 
-    /// The user whom a value of [`UserHeader::value`] stands for.
+    /// JSON of the fields that have a value, in ASCII only, so that any language reads it, whatever the
+    /// name of the user is.
+    fn user_value(&self, user: &CurrentUserDetails) -> Result<HeaderValue, Rejection> {
+        let json = ascii_json(&WithoutNulls(user)).map_err(|_| Rejection::Internal)?;
+        value_of(match self.encoding {
+            Encoding::Json => json,
+            Encoding::Base64url => URL_SAFE_NO_PAD.encode(json).into_bytes(),
+        })
+    }
+
+    /// The user whom what [`UserHeader::identity`] made stands for.
     ///
     /// # Errors
-    /// [`Rejection::Internal`] for what is no such value.
-    pub(crate) fn user(&self, value: &HeaderValue) -> Result<CurrentUserDetails, Rejection> {
-        serde_json::from_slice(value.as_bytes()).map_err(|_| Rejection::Internal)
+    /// [`Rejection::Internal`] for what it did not make.
+    pub(crate) fn user(&self, identity: &Identity) -> Result<CurrentUserDetails, Rejection> {
+        let value = identity.user.as_bytes();
+        match self.encoding {
+            Encoding::Json => serde_json::from_slice(value),
+            Encoding::Base64url => {
+                let json = URL_SAFE_NO_PAD.decode(value);
+                serde_json::from_slice(&json.map_err(|_| Rejection::Internal)?)
+            }
+        }
+        .map_err(|_| Rejection::Internal)
     }
 
-    /// Strips whatever a client sent under this name, or one that CGI, WSGI or PHP would take for
-    /// it; then sets the user, if there is one.
+    /// Strips whatever a client sent under one of the names, or one that CGI, WSGI or PHP would take for
+    /// it; then says who the user is, if there is one.
     ///
     /// Call it last before the request goes upstream: a header set earlier is removed by a client
     /// that names it in `Connection`.
     pub(crate) fn apply(
         &self,
         request: &mut RequestHeader,
-        user: Option<&HeaderValue>,
+        identity: Option<&Identity>,
     ) -> pingora::Result<()> {
         remove_where(request, |name| self.is_like(name));
-        match user {
-            Some(value) => request.insert_header(self.written.clone(), value),
-            None => Ok(()),
+        let Some(identity) = identity else {
+            return Ok(());
+        };
+        request.insert_header(self.field.written.clone(), &identity.user)?;
+        for (header, value) in self.claims.iter().zip(&identity.claims) {
+            if let Some(value) = value {
+                request.insert_header(header.field.written.clone(), value)?;
+            }
         }
+        Ok(())
     }
 
     fn is_like(&self, name: &str) -> bool {
-        let is = |other| cgi_equal(name, other);
-        is(self.name.as_str()) || is(DEFAULT_NAME)
+        let mut ours = self.not_from_clients.iter();
+        ours.any(|ours| cgi_equal(name, ours.as_str()))
     }
 }
 
-fn ascii_json(user: &CurrentUserDetails) -> serde_json::Result<Vec<u8>> {
-    let mut json = Vec::with_capacity(256);
-    let mut serializer = serde_json::Serializer::with_formatter(&mut json, AsciiFormatter);
-    WithoutNulls(user).serialize(&mut serializer)?;
-    Ok(json)
+impl Identity {
+    fn values(&self) -> impl Iterator<Item = &HeaderValue> {
+        let claims = self.claims.iter().flatten();
+        std::iter::once(&self.user).chain(claims)
+    }
+
+    /// How long the values are together.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.values().map(HeaderValue::len).sum()
+    }
+
+    /// How many claims were asked for, be they there or not.
+    pub(crate) fn claims(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// Has each value allocate what counts its copies, which the first copy would do otherwise.
+    pub(crate) fn share(&self) {
+        self.values().for_each(|value| drop(value.clone()));
+    }
+}
+
+/// Without the room that the text did not need: the value may be kept for long.
+fn value_of(text: Vec<u8>) -> Result<HeaderValue, Rejection> {
+    HeaderValue::from_maybe_shared(Bytes::from(text.into_boxed_slice()))
+        .map_err(|_| Rejection::Internal)
 }
 
 struct WithoutNulls<'a>(&'a CurrentUserDetails);
@@ -221,37 +250,6 @@ impl Serialize for WithoutNulls<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.present())
     }
-}
-
-/// Escapes what `serde_json` leaves as it is: everything beyond ASCII, and DEL, which no header
-/// value may hold.
-struct AsciiFormatter;
-
-impl serde_json::ser::Formatter for AsciiFormatter {
-    fn write_string_fragment<W: io::Write + ?Sized>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some(at) = rest.find(|c: char| !matches!(c, ' '..='~')) {
-            let (plain, tail) = rest.split_at(at);
-            writer.write_all(plain.as_bytes())?;
-            let mut characters = tail.chars();
-            for unit in characters.next().into_iter().flat_map(utf16_units) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            rest = characters.as_str();
-        }
-        writer.write_all(rest.as_bytes())
-    }
-}
-
-/// JSON escapes are UTF-16: beyond the basic plane, two of them (RFC 8259 §7).
-fn utf16_units(character: char) -> impl Iterator<Item = u16> {
-    let mut units = [0; 2];
-    let count = character.encode_utf16(&mut units).len();
-    units.into_iter().take(count)
 }
 
 #[cfg(test)]
@@ -263,6 +261,17 @@ mod tests {
 
     fn header() -> UserHeader {
         UserHeader::new("X-Current-User", 1000).unwrap()
+    }
+
+    fn header_with(claims: &[&str]) -> Result<UserHeader, ClaimHeaderError> {
+        let mut claims = claims.iter();
+        claims.try_fold(header(), |header, claim| header.with_claim(claim.parse()?))
+    }
+
+    fn wire_of(request: &RequestHeader) -> String {
+        let mut wire = Vec::new();
+        request.header_to_h1_wire(&mut wire);
+        String::from_utf8(wire).unwrap()
     }
 
     fn user(nick_name: &str) -> CurrentUserDetails {
@@ -296,11 +305,26 @@ mod tests {
             ),
             ("\r\n\0\"\\", r#"{"id":"1","nickName":"\r\n\u0000\"\\"}"#),
         ] {
-            let value = header().value(&user(nick_name)).unwrap();
-            assert_eq!(value.to_str().unwrap(), json);
-            assert_eq!(header().user(&value).unwrap(), user(nick_name));
-            let parsed: serde_json::Value = serde_json::from_slice(value.as_bytes()).unwrap();
+            let identity = header().identity(&user(nick_name), &[]).unwrap();
+            assert_eq!(identity.user.to_str().unwrap(), json);
+            assert_eq!(header().user(&identity).unwrap(), user(nick_name));
+            let parsed: Value = serde_json::from_slice(identity.user.as_bytes()).unwrap();
             assert_eq!(parsed["nickName"], nick_name);
+        }
+    }
+
+    #[test]
+    fn base64url_holds_the_same_json() {
+        let header = header().with_encoding(Encoding::Base64url);
+        // Lengths of every remainder: there is never padding.
+        for nick_name in ["Ada", "Adam", "Adele", "\u{7ba1}\u{7406}?>"] {
+            let identity = header.identity(&user(nick_name), &[]).unwrap();
+            let text = identity.user.to_str().unwrap();
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            assert!(text.bytes().all(plain), "{text}");
+            let json = URL_SAFE_NO_PAD.decode(text).unwrap();
+            assert_eq!(json, ascii_json(&WithoutNulls(&user(nick_name))).unwrap());
+            assert_eq!(header.user(&identity).unwrap(), user(nick_name));
         }
     }
 
@@ -319,12 +343,12 @@ mod tests {
             let user: CurrentUserDetails =
                 serde_json::from_value(serde_json::to_value(&fields).unwrap()).unwrap();
             let unlimited = UserHeader::new("X-Current-User", usize::MAX).unwrap();
-            let value = unlimited.value(&user).unwrap();
-            prop_assert!(value.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~')));
-            prop_assert_eq!(unlimited.user(&value).unwrap(), user.clone());
-            let limited = UserHeader::new("X-Current-User", limit).unwrap().value(&user);
-            if value.len() <= limit {
-                prop_assert_eq!(limited, Ok(value));
+            let identity = unlimited.identity(&user, &[]).unwrap();
+            prop_assert!(identity.user.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~')));
+            prop_assert_eq!(unlimited.user(&identity).unwrap(), user.clone());
+            let limited = UserHeader::new("X-Current-User", limit).unwrap().identity(&user, &[]);
+            if identity.user.len() <= limit {
+                prop_assert_eq!(limited, Ok(identity));
             } else {
                 prop_assert_eq!(limited, Err(Rejection::IdentityTooLarge));
             }
@@ -332,14 +356,26 @@ mod tests {
     }
 
     #[test]
-    fn a_value_past_the_budget_is_refused_and_not_cut() {
+    fn values_past_the_budget_are_refused_and_not_cut() {
         let json = r#"{"id":"1","nickName":"Ada"}"#;
-        for (budget, expected) in [
-            (json.len(), Ok(HeaderValue::from_static(json))),
-            (json.len() - 1, Err(Rejection::IdentityTooLarge)),
+        let base64url = json.len().div_ceil(3) * 4;
+        let claim = |text: &str| vec![Some(Value::from(text))];
+        for (encoding, claims, length) in [
+            (Encoding::Json, vec![], json.len()),
+            (Encoding::Base64url, vec![], base64url),
+            (Encoding::Json, claim("four"), json.len() + 4),
+            (Encoding::Json, claim("\u{e4}"), json.len() + 6),
+            (Encoding::Json, vec![None], json.len()),
         ] {
-            let header = UserHeader::new("X-Current-User", budget).unwrap();
-            assert_eq!(header.value(&user("Ada")), expected);
+            for (budget, fits) in [(length, true), (length - 1, false)] {
+                let header = UserHeader::new("X-Current-User", budget).unwrap();
+                let identity = header
+                    .with_encoding(encoding)
+                    .identity(&user("Ada"), &claims);
+                let length = identity.map(|identity| identity.value_bytes());
+                let expected = fits.then_some(budget).ok_or(Rejection::IdentityTooLarge);
+                assert_eq!(length, expected, "{encoding:?} {claims:?}");
+            }
         }
     }
 
@@ -366,83 +402,60 @@ mod tests {
     #[test]
     fn a_known_user_is_the_only_value_and_written_as_configured() {
         let mut request = request(&LOOK_ALIKES.map(|name| (name, "forged")));
-        let value = header().value(&user("Ada")).unwrap();
-        header().apply(&mut request, Some(&value)).unwrap();
-        let mut wire = Vec::new();
-        request.header_to_h1_wire(&mut wire);
+        let identity = header().identity(&user("Ada"), &[]).unwrap();
+        header().apply(&mut request, Some(&identity)).unwrap();
         assert_eq!(
-            String::from_utf8(wire).unwrap(),
+            wire_of(&request),
             "X-Current-User: {\"id\":\"1\",\"nickName\":\"Ada\"}\r\n"
         );
     }
 
     #[test]
-    fn a_name_that_steers_the_message_is_refused() {
-        for (name, error) in [
-            ("", UserHeaderNameError::Malformed),
-            ("X User", UserHeaderNameError::Malformed),
-            ("X_User", UserHeaderNameError::Malformed),
-            ("X-User\r\n", UserHeaderNameError::Malformed),
-            ("Host", UserHeaderNameError::Reserved),
-            ("authorization", UserHeaderNameError::Reserved),
+    fn a_claim_stands_in_its_header_and_nothing_of_a_client_s_does_with_it_or_without() {
+        let header = header_with(&["X-User-Id=sub", "x-Roles=/realm/roles"]).unwrap();
+        let names = [
+            "x-user-id",
+            "X_USER_ID",
+            "x.roles",
+            "X-Roles",
+            "x_current_user",
+        ];
+        let claims = |values: [Value; 2]| header.identity(&user("Ada"), &values.map(Some)).unwrap();
+        let both = claims([Value::from("7"), Value::from(vec!["a", "b"])]);
+        let one = claims([Value::from("7"), Value::Null]);
+        let of_user = "X-Current-User: {\"id\":\"1\",\"nickName\":\"Ada\"}\r\n";
+        for (identity, expected) in [
+            (
+                Some(both),
+                format!("{of_user}X-User-Id: 7\r\nx-Roles: a,b\r\n"),
+            ),
+            (Some(one), format!("{of_user}X-User-Id: 7\r\n")),
+            (None, String::new()),
         ] {
-            assert_eq!(UserHeader::new(name, 1).unwrap_err(), error, "{name:?}");
+            let mut request = request(&names.map(|name| (name, "forged")));
+            request.append_header("X-User-Id", "twice").unwrap();
+            header.apply(&mut request, identity.as_ref()).unwrap();
+            assert_eq!(wire_of(&request), expected);
         }
     }
 
     #[test]
-    fn a_name_that_the_sidecar_itself_reads_or_sets_is_refused() {
-        for name in [
-            "Accept",
-            "Origin",
-            "Sec-Fetch-Site",
-            "Sec-WebSocket-Protocol",
-            "Access-Control-Request-Method",
-            "X-Request-Id",
-            "TraceParent",
-            "Keep-Alive",
-            "Proxy-Connection",
-            "Forwarded",
-            "X-Forwarded-For",
-            "X-Real-IP",
-            "True-Client-IP",
-            "Verified-Ticket",
-            "Set-Cookie",
-            "Range",
-            "If-None-Match",
-            "User-Agent",
-            "Referer",
-            "From",
-            "Content-Disposition",
-            "Accept-Language",
-            "Cache-Control",
-            "X-Original-URL",
-            "X-Rewrite-URL",
-            "X-HTTP-Method-Override",
-            "X-HTTP-Method",
-            "X-Method-Override",
-            "X-App-Secret",
-            "X-Remote-Addr",
+    fn a_header_of_a_claim_has_a_name_of_its_own() {
+        use ClaimHeaderError as E;
+        for (claims, expected) in [
+            (&["X-Id"][..], Err(E::NotAPair)),
+            (&["=sub"], Err(E::Field(FieldNameError::Malformed))),
+            (&["X_Id=sub"], Err(E::Field(FieldNameError::Malformed))),
+            (&["Host=sub"], Err(E::Field(FieldNameError::Reserved))),
+            (&["X-Real-IP=sub"], Err(E::Field(FieldNameError::Reserved))),
+            (&["X-Id="], Err(E::Claim(ClaimNameError::Empty))),
+            (&["X-Id=/a~2"], Err(E::Claim(ClaimNameError::Pointer))),
+            (&["x-current-user=sub"], Err(E::Repeated)),
+            (&["X-Id=sub", "x-ID=jti"], Err(E::Repeated)),
+            (&["X-Id=sub", "X-Name=a=b", "X-Groups=sub"], Ok(3)),
         ] {
-            let refused = UserHeader::new(name, 1);
-            assert_eq!(refused, Err(UserHeaderNameError::Reserved), "{name}");
-        }
-        for name in [
-            "X-User",
-            "X-Auth-Request-User",
-            "X-Forwarded-User",
-            "X-Forwarded-Preferred-Username",
-            "X-App-User",
-            "X-Original-User",
-            "X-Auth-User",
-            "X-WEBAUTH-USER",
-            "X-Webauth-User",
-            "Remote-User",
-            "Current-User",
-            "User",
-            "Security",
-        ] {
-            assert!(UserHeader::new(name, 1).is_ok(), "{name}");
+            let wanted = header_with(claims).map(|header| header.wanted_claims().len());
+            assert_eq!(wanted, expected, "{claims:?}");
         }
     }
 }

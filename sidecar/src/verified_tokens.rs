@@ -11,16 +11,17 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::bearer::Bearer;
 use contract::claims::Validity;
-use http::HeaderValue;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
+use crate::user_header::Identity;
+
 /// What a request needs to know of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerifiedToken {
-    /// The value of the user header.
-    pub(crate) user: HeaderValue,
+    /// What the service is told.
+    pub(crate) identity: Identity,
     /// To be checked at each use.
     pub(crate) validity: Validity,
     /// The generation of the rules that it was verified under.
@@ -95,11 +96,11 @@ impl VerifiedTokens {
     }
 
     /// Remembers a token. Call it only with what the signature check of this set of keys said yes to.
-    pub(crate) fn remember(&self, token: Bearer<'_>, verified: VerifiedToken) {
+    pub(crate) fn remember(&self, token: Bearer<'_>, verified: Arc<VerifiedToken>) {
         if let Some(cache) = &self.cache {
-            // The first copy of a value allocates what counts the copies: here and not at a hit.
-            drop(verified.user.clone());
-            cache.insert(digest_of(token), Arc::new(verified));
+            // Here and not at a hit.
+            verified.identity.share();
+            cache.insert(digest_of(token), verified);
         }
     }
 
@@ -124,9 +125,11 @@ impl fmt::Debug for VerifiedTokens {
     }
 }
 
-/// What a token takes besides its header value: its place in the tables, which double when they
+/// What a token takes besides its header values: its place in the tables, which double when they
 /// grow and remember half as many tokens that had to go, and three allocations.
 const OVERHEAD_BYTES: usize = 400;
+/// What each claim takes besides its value: its place, and two allocations.
+const CLAIM_BYTES: usize = 112;
 /// A token of our own auth server.
 const TYPICAL_BYTES: usize = OVERHEAD_BYTES + 112;
 
@@ -135,7 +138,9 @@ struct Bytes;
 
 impl Weighter<TokenDigest, Arc<VerifiedToken>> for Bytes {
     fn weight(&self, _: &TokenDigest, token: &Arc<VerifiedToken>) -> u64 {
-        u64::try_from(OVERHEAD_BYTES + token.user.len()).unwrap_or(u64::MAX)
+        let identity = &token.identity;
+        let bytes = OVERHEAD_BYTES + identity.claims() * CLAIM_BYTES + identity.value_bytes();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
 
@@ -154,9 +159,12 @@ impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::bearer;
-    use http::{HeaderMap, header};
+    use contract::user_details::CurrentUserDetails;
+    use http::{HeaderMap, HeaderValue, header};
+    use serde_json::Value;
 
     use super::*;
+    use crate::user_header::UserHeader;
 
     fn cache_of(bytes: usize) -> VerifiedTokens {
         let counters = Counters::default();
@@ -174,22 +182,33 @@ mod tests {
     }
 
     fn remember_as(cache: &VerifiedTokens, token: &str, user: &str) {
-        let user = bytes::Bytes::from(user.to_owned().into_boxed_str().into_boxed_bytes());
-        let user = HeaderValue::from_maybe_shared(user).unwrap();
+        remember_with(cache, token, user, &[]);
+    }
+
+    fn remember_with(cache: &VerifiedTokens, token: &str, user: &str, claims: &[Option<Value>]) {
         let verified = VerifiedToken {
-            user,
+            identity: identity(user, claims),
             validity: Validity {
                 not_before: None,
                 expires_at: None,
             },
             rules: 0,
         };
-        with(token, |token| cache.remember(token, verified));
+        with(token, |token| cache.remember(token, Arc::new(verified)));
+    }
+
+    fn identity(user: &str, claims: &[Option<Value>]) -> Identity {
+        let user = CurrentUserDetails {
+            id: Some(user.to_owned()),
+            ..CurrentUserDetails::default()
+        };
+        let header = UserHeader::new("X-Current-User", usize::MAX).unwrap();
+        header.identity(&user, claims).unwrap()
     }
 
     fn knows(cache: &VerifiedTokens, token: &str) -> bool {
         let found = with(token, |token| cache.find(token, 0));
-        found.is_some_and(|known| known.user == format!("user of {token}"))
+        found.is_some_and(|known| known.identity == identity(&format!("user of {token}"), &[]))
     }
 
     #[test]
@@ -270,18 +289,20 @@ mod tests {
 
     #[test]
     fn the_bound_holds_for_what_is_really_allocated() {
-        for user in [1, 100, 1000] {
+        for (user, claims) in [(1, 0), (100, 0), (1000, 0), (1, 1), (100, 5), (1, 40)] {
             let mut cache = None;
+            let claims = vec![Some(Value::from("c")); claims];
             let allocated = allocation_counter::measure(|| {
                 let cache = cache.insert(cache_of(BYTES));
                 for n in 0..10_000 {
-                    remember_as(cache, &format!("flood{n}"), &"u".repeat(user));
+                    remember_with(cache, &format!("flood{n}"), &"u".repeat(user), &claims);
                 }
             });
             let kept = cache.unwrap().bytes();
             assert!(kept > BYTES as u64 / 10 * 9, "{kept}");
-            let most = allocated.bytes_max;
-            assert!(most <= BYTES as u64, "{most} for users of {user} bytes");
+            let (most, claims) = (allocated.bytes_max, claims.len());
+            let of = format!("{most} for users of {user} bytes with {claims} claims");
+            assert!(most <= BYTES as u64, "{of}");
         }
     }
 }

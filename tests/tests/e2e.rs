@@ -17,6 +17,7 @@ mod e2e {
     mod auth_server_tls;
     mod bodies;
     mod check;
+    mod claim_headers;
     mod client_tls;
     mod command_line;
     mod conformance;

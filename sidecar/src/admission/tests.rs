@@ -21,6 +21,15 @@ fn rules() -> AdmissionRules {
     rules_for(None)
 }
 
+/// With a header for each of these claims.
+fn rules_with(claims: &[&str]) -> AdmissionRules {
+    let mut headers = claims.iter().map(|claim| claim.parse().unwrap());
+    let header = UserHeader::new("X-Current-User", 100).unwrap();
+    let header = headers.try_fold(header, UserHeader::with_claim).unwrap();
+    let rules = rules();
+    AdmissionRules::new(rules.interceptor, rules.policy, header)
+}
+
 fn rules_for(issuer: Option<&str>) -> AdmissionRules {
     AdmissionRules::new(
         Interceptor::new(
@@ -34,6 +43,7 @@ fn rules_for(issuer: Option<&str>) -> AdmissionRules {
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,
+            wanted_claims: Vec::new(),
         },
         UserHeader::new("X-Current-User", 100).unwrap(),
     )
@@ -120,8 +130,13 @@ const WEBSOCKET: [(&str, &str); 3] = [
 fn user(admission: Result<Admission, Rejection>) -> Option<Value> {
     match admission.unwrap() {
         Admission::Forward(forward) => {
-            let value = forward.user?;
-            Some(serde_json::from_slice(value.as_bytes()).unwrap())
+            let identity = &forward.verified?.identity;
+            let user = rules().user_header.user(identity).unwrap();
+            let present: serde_json::Map<_, _> = user
+                .present()
+                .map(|(name, value)| (name.to_owned(), Value::from(value)))
+                .collect();
+            Some(Value::Object(present))
         }
         Admission::UserDetails(body) => Some(serde_json::from_slice(&body).unwrap()),
         Admission::Preflight => None,
@@ -346,6 +361,32 @@ fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered()
 }
 
 #[test]
+fn what_was_prepared_for_other_headers_does_not_count() {
+    let (keys, token) = (keys(), token("Ada"));
+    let fields = [("Authorization", token.as_str())];
+    let following = |former: &AdmissionRules, claims: &[&str]| {
+        let mut rules = rules_with(claims);
+        rules.follow(former);
+        rules
+    };
+    let first = rules_with(&[]);
+    let one = following(&first, &["X-Id=userId"]);
+    let other = following(&one, &["X-Id=username"]);
+    for (rules, claims) in [(&first, 0), (&one, 1), (&other, 1), (&one, 1), (&first, 0)] {
+        let misses = keys.token_cache().counters.misses.get();
+        for path in [PATHS[0], PATHS[0], PATHS[1]] {
+            match admit_under(rules, NOW, path, &fields, Some(&keys)).unwrap() {
+                Admission::Forward(forward) => {
+                    assert_eq!(forward.verified.unwrap().identity.claims(), claims);
+                }
+                other => assert!(matches!(other, Admission::UserDetails(_)), "{other:?}"),
+            }
+        }
+        assert_eq!(keys.token_cache().counters.misses.get(), misses + 1);
+    }
+}
+
+#[test]
 fn a_refused_token_is_not_remembered_and_neither_is_a_user_who_does_not_fit() {
     let keys = keys();
     let expired = token_of(&json!({"username": "ada", "userId": "1", "exp": NOW - 60}));
@@ -365,7 +406,14 @@ fn a_refused_token_is_not_remembered_and_neither_is_a_user_who_does_not_fit() {
 
 #[test]
 fn a_repeated_request_allocates_nothing() {
-    let (rules, keys, token) = (rules(), keys(), token("Ada"));
+    let with_claims = rules_with(&["X-User-Id=userId", "X-Account=username", "X-None=none"]);
+    for rules in [rules(), with_claims] {
+        nothing_is_allocated_again(&rules);
+    }
+}
+
+fn nothing_is_allocated_again(rules: &AdmissionRules) {
+    let (keys, token) = (keys(), token("Ada"));
     let keys = keys.load();
     let raw = format!(
         "GET /orders/1?a=b HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nAuthorization: {token}\r\n\r\n"

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::forwarded::ForwardedPolicy;
 use crate::marks::Marking;
+use crate::user_header::Encoding;
 
 /// The settings that say where the keys of another issuer than the auth server are.
 pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
@@ -89,7 +90,27 @@ pub(crate) struct RulesArgs {
     )]
     pub(crate) user_header: String,
 
-    /// Longest value of that header; a user who does not fit is refused
+    /// How the user is written in that header: JSON in ASCII, or the same JSON in base64url without
+    /// padding
+    #[arg(long, env = "POSTERN_USER_HEADER_ENCODING", value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
+    pub(crate) user_header_encoding: Encoding,
+
+    /// NAME=CLAIM: one more header, which tells the service one claim of the token, as in
+    /// X-User-Id=sub; may be repeated, or hold several separated by commas. A claim is named as in
+    /// --claim. Text is percent-encoded where it is not visible ASCII, and so are % and the comma, which
+    /// separates the members of a list; an object is JSON. Without the claim there is no header; what
+    /// clients send under the name is always removed
+    #[arg(
+        long,
+        env = "POSTERN_CLAIM_HEADER",
+        value_delimiter = ',',
+        value_name = "NAME=CLAIM"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim_header: Vec<String>,
+
+    /// Most bytes of the user header's value, together with those of --claim-header; a user who does not
+    /// fit is refused
     #[arg(
         long,
         env = "POSTERN_MAX_USER_HEADER_BYTES",

@@ -28,11 +28,21 @@ pub(crate) fn admission_rules(
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
 ) -> Result<AdmissionRules, Failure> {
-    let user_header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
-        .map_err(|error| refused("user-header", &args.user_header, error))?;
-    let mut rules = AdmissionRules::new(interceptor(args)?, policy(args, mapping)?, user_header);
+    let (policy, user_header) = (policy(args, mapping)?, user_header(args)?);
+    let mut rules = AdmissionRules::new(interceptor(args)?, policy, user_header);
     rules.carries_websockets = upstream.carries_websockets();
     Ok(rules)
+}
+
+fn user_header(args: &RulesArgs) -> Result<UserHeader, Failure> {
+    let header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
+        .map_err(|error| refused("user-header", &args.user_header, error))?
+        .with_encoding(args.user_header_encoding);
+    args.claim_header.iter().try_fold(header, |header, entry| {
+        let claim = parsed("claim-header", entry)?;
+        let header = header.with_claim(claim);
+        header.map_err(|error| refused("claim-header", entry, error))
+    })
 }
 
 fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
@@ -111,6 +121,7 @@ fn policy(args: &RulesArgs, mapping: Option<ClaimMapping>) -> Result<Verificatio
         leeway_seconds: args.leeway,
         require_expiry: !args.allow_no_exp,
         mapping,
+        wanted_claims: Vec::new(),
     })
 }
 

@@ -7,6 +7,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::chart::chart;
 use super::{KeysSnapshot, Protected, RefusalSnapshot, Snapshot};
 use crate::outcome::Totals;
+use crate::user_header::Encoding;
 
 pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
     let name = name_of(snapshot.protected);
@@ -182,7 +183,13 @@ fn protected(protected: &Protected) -> Markup {
             dl {
                 dt { "issuer" } dd { (or_unchecked(protected.issuer.as_deref())) }
                 dt { "audience" } dd { (or_unchecked(protected.audience.as_deref())) }
-                dt { "user header" } dd { code { (protected.user_header) } }
+                dt { "user header" } dd {
+                    code { (protected.user_header) }
+                    @if protected.user_header_encoding == Encoding::Base64url { " in base64url" }
+                }
+                @for header in &protected.claim_headers {
+                    dt { "claim header" } dd { code { (header) } }
+                }
                 @if let Some(name) = &protected.token_cookie {
                     dt { "token cookie" } dd { code { (name) } }
                 }

@@ -19,7 +19,7 @@ use tests::stack::ForgedStack;
 use tests::tables::{self, OddRequest, OddRequests, Verdicts};
 use tests::template::fill;
 
-const RULES: [&str; 7] = [
+const RULES: [&str; 9] = [
     "--pass=/static/**",
     "--pass=/health",
     "--optional=/feed/**",
@@ -27,6 +27,8 @@ const RULES: [&str; 7] = [
     "--websocket-token",
     "--cors-origin=https://app.example",
     "--forwarded=append",
+    "--claim-header=X-User-Id=userId,X-Forwarded-Email=email",
+    "--user-header-encoding=base64url",
 ];
 
 /// What came of a request, in the words of the table, and the head that the service got.
@@ -150,6 +152,8 @@ fn explain_says_what_serve_does() {
     let named = |name: &str| match name {
         "token" => Some(with(Value::Null)),
         "expired" => Some(with(json!({"exp": now - 100}))),
+        "email" => Some(with(json!({"email": "ü, 50% <a@b>"}))),
+        "crowded" => Some(with(json!({"email": "ü".repeat(1100)}))),
         "early" => Some(with(json!({"nbf": now + 1000}))),
         "stranger" => Some(stack.forge.stranger_token(now, &Value::Null).into_bytes()),
         _ => None,

@@ -23,13 +23,13 @@ use tests::token_forge::Forge;
 use tests::wait;
 
 /// A sidecar with a configuration file.
-struct Reloading {
-    stack: ForgedStack,
+pub(super) struct Reloading {
+    pub(super) stack: ForgedStack,
     home: TempDir,
 }
 
 impl Reloading {
-    fn with(config: &str) -> Self {
+    pub(super) fn with(config: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("sidecar.toml");
         fs::write(&file, config).unwrap();
@@ -42,7 +42,7 @@ impl Reloading {
         self.home.path().join("sidecar.toml")
     }
 
-    fn sidecar(&self) -> &Sidecar {
+    pub(super) fn sidecar(&self) -> &Sidecar {
         &self.stack.sidecar
     }
 
@@ -54,7 +54,7 @@ impl Reloading {
     }
 
     /// Replaces the file and waits until the sidecar has read it.
-    fn reload(&self, config: &str, result: &str) {
+    pub(super) fn reload(&self, config: &str, result: &str) {
         let before = reloads(self.sidecar(), result);
         self.write(config);
         self.sidecar().process().signal("HUP");

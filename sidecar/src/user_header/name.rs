@@ -1,0 +1,229 @@
+//! Which names the headers about the user may have.
+
+use bytes::Bytes;
+use http::header::HeaderName;
+
+use crate::forwarded;
+
+/// One that the service can be told of the user by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FieldName {
+    pub(super) name: HeaderName,
+    /// As it stands in the configuration: this is how the service sees it.
+    pub(super) written: Bytes,
+}
+
+/// Why a name cannot be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FieldNameError {
+    #[error("is not a header name of letters, digits and hyphens")]
+    Malformed,
+    #[error("has a meaning of its own")]
+    Reserved,
+}
+
+impl std::str::FromStr for FieldName {
+    type Err = FieldNameError;
+
+    fn from_str(text: &str) -> Result<Self, FieldNameError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if !text.bytes().all(plain) {
+            return Err(FieldNameError::Malformed);
+        }
+        let name: HeaderName = text.parse().map_err(|_| FieldNameError::Malformed)?;
+        if is_reserved(name.as_str()) {
+            return Err(FieldNameError::Reserved);
+        }
+        Ok(Self {
+            name,
+            written: Bytes::copy_from_slice(text.as_bytes()),
+        })
+    }
+}
+
+/// Names that mean something to HTTP, to browsers and to frameworks, or that the sidecar reads or sets
+/// itself: overwriting one would break the request, or have the user taken for something else.
+const RESERVED: [&str; 62] = [
+    "age",
+    "allow",
+    "alt-svc",
+    "alt-used",
+    "authentication-info",
+    "authorization",
+    "baggage",
+    "cache-control",
+    "cdn-loop",
+    "clear-site-data",
+    "connection",
+    "cookie",
+    "cookie2",
+    "date",
+    "depth",
+    "destination",
+    "dnt",
+    "early-data",
+    "etag",
+    "expect",
+    "expires",
+    "forwarded",
+    "from",
+    "host",
+    "http2-settings",
+    "idempotency-key",
+    "keep-alive",
+    "last-event-id",
+    "last-modified",
+    "link",
+    "location",
+    "lock-token",
+    "max-forwards",
+    "nel",
+    "origin",
+    "overwrite",
+    "pragma",
+    "prefer",
+    "priority",
+    "range",
+    "referer",
+    "referrer-policy",
+    "refresh",
+    "report-to",
+    "retry-after",
+    "save-data",
+    "server",
+    "te",
+    "timeout",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "vary",
+    "verified-ticket",
+    "via",
+    "warning",
+    "x-app-id",
+    "x-app-secret",
+    "x-requested-with",
+];
+/// Whole families of them.
+const RESERVED_PREFIXES: [&str; 23] = [
+    "accept",
+    "access-control-",
+    "content-",
+    "if-",
+    "proxy-",
+    "sec-",
+    "set-cookie",
+    "strict-transport-",
+    "surrogate-",
+    "upgrade-",
+    "www-authenticate",
+    // What frameworks and servers take for the method, the target or the body.
+    "x-accel-",
+    "x-b3-",
+    "x-content-",
+    "x-http-method",
+    "x-method-override",
+    "x-original-host",
+    "x-original-method",
+    "x-original-ur",
+    "x-request-id",
+    "x-rewrite-",
+    "x-sendfile",
+    "x-xss-",
+];
+/// About the client by name ([`forwarded::is_about_the_client`]), and yet the user: services behind other
+/// proxies expect it there.
+const FORWARDED_USER: [&str; 4] = [
+    "x-forwarded-email",
+    "x-forwarded-groups",
+    "x-forwarded-preferred-username",
+    "x-forwarded-user",
+];
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+        || RESERVED_PREFIXES
+            .iter()
+            .any(|family| name.starts_with(family))
+        || (forwarded::is_about_the_client(name) && !FORWARDED_USER.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_steers_the_message_is_refused() {
+        for (name, error) in [
+            ("", FieldNameError::Malformed),
+            ("X User", FieldNameError::Malformed),
+            ("X_User", FieldNameError::Malformed),
+            ("X-User\r\n", FieldNameError::Malformed),
+            ("Host", FieldNameError::Reserved),
+            ("authorization", FieldNameError::Reserved),
+        ] {
+            assert_eq!(name.parse::<FieldName>(), Err(error), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_sidecar_itself_reads_or_sets_is_refused() {
+        for name in [
+            "Accept",
+            "Origin",
+            "Sec-Fetch-Site",
+            "Sec-WebSocket-Protocol",
+            "Access-Control-Request-Method",
+            "X-Request-Id",
+            "TraceParent",
+            "Keep-Alive",
+            "Proxy-Connection",
+            "Forwarded",
+            "X-Forwarded-For",
+            "X-Real-IP",
+            "True-Client-IP",
+            "Verified-Ticket",
+            "Set-Cookie",
+            "Range",
+            "If-None-Match",
+            "User-Agent",
+            "Referer",
+            "From",
+            "Content-Disposition",
+            "Accept-Language",
+            "Cache-Control",
+            "X-Original-URL",
+            "X-Rewrite-URL",
+            "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Method-Override",
+            "X-App-Secret",
+            "X-Remote-Addr",
+        ] {
+            let refused = name.parse::<FieldName>();
+            assert_eq!(refused, Err(FieldNameError::Reserved), "{name}");
+        }
+        for name in [
+            "X-User",
+            "X-Auth-Request-User",
+            "X-Forwarded-User",
+            "X-Forwarded-Preferred-Username",
+            "X-Forwarded-Email",
+            "X-Forwarded-Groups",
+            "X-App-User",
+            "X-Original-User",
+            "X-Auth-User",
+            "X-WEBAUTH-USER",
+            "X-Webauth-User",
+            "Remote-User",
+            "Current-User",
+            "User",
+            "Security",
+        ] {
+            assert!(name.parse::<FieldName>().is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Single claims as header fields (`--claim-header`), and the user header in base64url: what the service is
+//! told, and that a client has no say in it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use tests::auth_server::{USER_DETAILS, admin_get};
+use tests::client::{Client, verdict};
+use tests::clock;
+use tests::echo_service::EchoService;
+use tests::h2_client::{FrameClient, H2Client};
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::raw_client::RawClient;
+use tests::sidecar::SidecarPlan;
+use tests::stack::ForgedStack;
+
+const FLAGS: [&str; 6] = [
+    "--claim-header=X-User-Id=userId",
+    "--claim-header=X-User-Type=/extraInfo/userType",
+    // Beside Connection, a field for the next hop alone.
+    "--claim-header=x-roles=/realm_access/roles,X-Forwarded-Email=email",
+    "--optional=/feed/**",
+    "--pass=/public/**",
+    "--cors-origin=https://app.example",
+];
+const NAMES: [&str; 4] = ["X-User-Id", "X-User-Type", "x-roles", "X-Forwarded-Email"];
+
+/// What a client may send to pass for somebody else.
+const FORGERIES: [&[&str]; 7] = [
+    &["X-User-Id: 0"],
+    &["x_user_id: 0", "X.User.Id: 0", "X-USER_ID: 0"],
+    &["X-User-Id: 0", "X-User-Id: 0"],
+    &["X_ROLES: admin", "X-Roles: admin", "x-user-type: root"],
+    &["X-Forwarded-Email: root@a", "X_Forwarded_Email: root@a"],
+    &["Connection: X-User-Id, x-roles", "X-User-Id: 0"],
+    &["Connection: x_user_id", "x_user_id: 0"],
+];
+
+fn stack() -> ForgedStack {
+    ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(FLAGS))
+}
+
+fn with(client: &Client, path: &str, lines: &[&str]) -> Message {
+    let request = lines
+        .iter()
+        .fold(client.request("GET", path), |request, line| {
+            request.line(*line)
+        });
+    client.send(&request)
+}
+
+/// The lines that a CGI, WSGI or PHP service would take for one of the headers.
+fn told(request: &Message) -> Vec<String> {
+    let folded = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+    };
+    let is_ours = |line: &String| {
+        let name = folded(line.split(':').next().unwrap_or_default());
+        NAMES.iter().any(|ours| folded(ours) == name)
+    };
+    let mut lines: Vec<_> = request.header_lines().into_iter().filter(is_ours).collect();
+    lines.sort_by_key(|line| line.to_ascii_lowercase());
+    lines
+}
+
+#[test]
+fn each_claim_stands_in_its_header_whatever_a_client_sends() {
+    let stack = stack();
+    let claims = json!({"realm_access": {"roles": ["user", "a,b"]}});
+    let token = stack.forge.token(clock::now(), &claims);
+    let client = stack.sidecar.bearing(&token);
+    // Without email, the forged one goes all the same.
+    let expected = [
+        "x-roles: user,a%2Cb",
+        "X-User-Id: 10001",
+        "X-User-Type: member",
+    ];
+    for forgery in FORGERIES {
+        for path in ["/list", "/feed/1"] {
+            assert_eq!(with(&client, path, forgery).status(), 200, "{forgery:?}");
+            let seen = stack.service.last_request();
+            assert_eq!(told(&seen), expected, "{path} {forgery:?}");
+            assert!(seen.header("X-Current-User")[0].contains("alice"));
+        }
+    }
+}
+
+#[test]
+fn without_a_verified_token_there_is_no_claim() {
+    let stack = stack();
+    let preflight = [
+        "Origin: https://app.example",
+        "Access-Control-Request-Method: GET",
+    ];
+    for forgery in FORGERIES {
+        let anonymous = stack.sidecar.anonymous();
+        for path in ["/public/x", "/feed/1"] {
+            assert_eq!(with(&anonymous, path, forgery).status(), 200);
+            let seen = stack.service.last_request();
+            assert_eq!(told(&seen), Vec::<String>::new(), "{path} {forgery:?}");
+        }
+        let bearing = stack.sidecar.bearing(&stack.token());
+        assert_eq!(with(&bearing, "/public/x", forgery).status(), 200);
+        assert_eq!(told(&stack.service.last_request()), Vec::<String>::new());
+        let options = anonymous.request("OPTIONS", "/list");
+        let lines = preflight.iter().chain(forgery);
+        let request = lines.fold(options, |request, line| request.line(*line));
+        assert_eq!(anonymous.send(&request).status(), 200, "{forgery:?}");
+        assert_eq!(told(&stack.service.last_request()), Vec::<String>::new());
+        stack.service.take_requests();
+        let refused = with(&anonymous, "/list", forgery);
+        assert_eq!(verdict(&refused), "401 token_missing");
+        assert_eq!(stack.service.requests().len(), 0);
+    }
+}
+
+#[test]
+fn an_upgrade_an_http_2_stream_and_trailers_bring_no_claim_of_a_client_s() {
+    let stack = stack();
+    let token = stack.token();
+    let expected = ["X-User-Id: 10001", "X-User-Type: member"];
+    let handshake = [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
+    for forgery in &FORGERIES[..5] {
+        let lines = [&handshake[..], forgery].concat();
+        let answer = with(&stack.sidecar.bearing(&token), "/ws", &lines);
+        assert_eq!(answer.status(), 200);
+        let seen = stack.service.last_request();
+        assert!(!seen.header("Upgrade").is_empty());
+        assert_eq!(told(&seen), expected, "{forgery:?}");
+    }
+
+    let bearer = format!("Bearer {token}");
+    let client = H2Client::connect(stack.sidecar.address());
+    let fields = [
+        ("authorization", bearer.as_str()),
+        ("x-user-id", "0"),
+        ("x_roles", "admin"),
+        ("x-forwarded-email", "root@a"),
+    ];
+    let request = client.request("GET", "/orders/list", &fields);
+    assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
+    let seen = stack.service.last_request();
+    let lower = expected.map(str::to_ascii_lowercase);
+    let seen: Vec<_> = told(&seen)
+        .iter()
+        .map(|line| line.to_ascii_lowercase())
+        .collect();
+    assert_eq!(seen, lower);
+
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/orders/list"),
+        ("authorization", &bearer),
+    ];
+    client.head(1, &fields, false);
+    client.frame(0, 0, 1, b"x");
+    client.head(1, &[("x-roles", "admin"), ("x_user_id", "0")], true);
+    client.fate(1);
+    let seen = stack.service.last_request();
+    assert_eq!(told(&seen).len(), 2, "{:?}", told(&seen));
+
+    stack.service.take_requests();
+    let mut client = RawClient::connect(stack.sidecar.address());
+    let head = format!(
+        "POST /orders/list HTTP/1.1\r\nHost: a\r\nAuthorization: {bearer}\r\nTrailer: X-Roles\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    client.send(head.as_bytes());
+    client.send(b"4\r\nbody\r\n0\r\nX-Roles: admin\r\nx_user_id: 0\r\n\r\n");
+    assert_eq!(client.answer("POST").status(), 200);
+    let seen = stack.service.last_request();
+    assert_eq!(told(&seen), expected);
+    assert!(!String::from_utf8_lossy(&seen.body).contains("admin"));
+}
+
+#[test]
+fn a_claim_of_any_kind_is_ascii_and_never_breaks_its_field() {
+    let stack = stack();
+    for (claim, expected) in [
+        (json!("ada@example.com"), Some("ada@example.com")),
+        (json!("Ada Lovelace"), Some("Ada Lovelace")),
+        (json!("Žofie"), Some("%C5%BDofie")),
+        (json!("50%, or so"), Some("50%25%2C or so")),
+        (
+            json!("a\r\nX-Admin: 1\u{0}\u{7f}"),
+            Some("a%0D%0AX-Admin: 1%00%7F"),
+        ),
+        (json!(" a "), Some("%20a%20")),
+        (json!(42), Some("42")),
+        (json!(true), Some("true")),
+        (json!(["a", 1, "ü"]), Some("a,1,%C3%BC")),
+        (json!({"a": ["ü"]}), Some(r#"{"a":["\u00fc"]}"#)),
+        (json!(""), None),
+        (json!([]), None),
+        (json!(null), None),
+    ] {
+        let token = stack.forge.token(clock::now(), &json!({"email": claim}));
+        // The second time from what is remembered.
+        for _ in 0..2 {
+            let answer = stack.sidecar.bearing(&token).get("/list");
+            assert_eq!(answer.status(), 200, "{claim}");
+            let seen = stack.service.last_request();
+            assert!(seen.head.is_ascii(), "{claim}");
+            assert_eq!(seen.header("X-Admin"), Vec::<String>::new(), "{claim}");
+            let expected: Vec<_> = expected.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(seen.header("X-Forwarded-Email"), expected, "{claim}");
+        }
+    }
+}
+
+#[test]
+fn claims_that_do_not_fit_are_refused_as_a_user_is() {
+    let stack = stack();
+    // Six bytes each in the header, where 6144 are left for all.
+    for (length, expected) in [(1000, "200"), (1020, "431 identity_too_large")] {
+        let claims = json!({"email": "é".repeat(length)});
+        let client = stack
+            .sidecar
+            .bearing(&stack.forge.token(clock::now(), &claims));
+        for _ in 0..2 {
+            assert_eq!(verdict(&client.get("/list")), expected, "{length}");
+            assert_eq!(client.get(USER_DETAILS).status(), 200);
+        }
+    }
+    assert_eq!(stack.service.requests().len(), 2);
+}
+
+#[test]
+fn another_issuer_s_claims_are_named_as_in_its_token() {
+    let stack = ForgedStack::start();
+    let home = tempfile::tempdir().unwrap();
+    let key = home.path().join("key.pem");
+    std::fs::write(&key, stack.forge.trusted().served()).unwrap();
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::of_issuer(
+        &service,
+        [
+            "--public-key-file",
+            key.to_str().unwrap(),
+            "--algorithms=ES256",
+            "--issuer=auth",
+            "--audience=orders",
+            "--claim=account=username",
+            "--claim-header=X-Subject=sub,X-Tenant=/https:~1~1idp~1claims/tenant",
+        ],
+    )
+    .start()
+    .ready();
+    let claims = json!({"aud": ["orders"], "sub": "s-7", "https://idp/claims": {"tenant": "t-7"}});
+    let token = stack.forge.token(clock::now(), &claims);
+    let answer = sidecar.bearing(&token).get("/list");
+    assert_eq!(verdict(&answer), "200");
+    let seen = service.last_request();
+    assert_eq!(seen.header("X-Subject"), ["s-7"]);
+    assert_eq!(seen.header("X-Tenant"), ["t-7"]);
+}
+
+#[test]
+fn the_user_may_come_in_base64url() {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(["--user-header-encoding", "base64url"])
+    });
+    let token = stack
+        .forge
+        .token(clock::now(), &json!({"nickName": "Žofie 😀"}));
+    let client = stack.sidecar.bearing(&token);
+    for _ in 0..2 {
+        let details = client.get(USER_DETAILS).json();
+        assert_eq!(details["data"]["nickName"], "Žofie 😀");
+        assert_eq!(
+            with(&client, "/list", &["x_current_user: e30"]).status(),
+            200
+        );
+        let seen = stack.service.last_request();
+        let value = seen.header("X-Current-User").concat();
+        let user: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(value).unwrap()).unwrap();
+        assert_eq!(user["nickName"], "Žofie 😀");
+        assert_eq!(seen.header("x_current_user"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_a_claim_s_header_stops_the_start() {
+    for (flags, says) in [
+        (&["--claim-header=Host=sub"][..], "'Host=sub'"),
+        (&["--claim-header=X_User=sub"], "'X_User=sub'"),
+        (
+            &["--claim-header=X-Forwarded-For=sub"],
+            "'X-Forwarded-For=sub'",
+        ),
+        (&["--claim-header=X-User"], "expected NAME=CLAIM"),
+        (&["--claim-header="], "expected NAME=CLAIM"),
+        (&["--claim-header=X-User="], "names no claim"),
+        (&["--claim-header=X-User=/a~"], "JSON Pointer"),
+        (&["--claim-header=x-current-user=sub"], "set already"),
+        (&["--claim-header=X-User=sub,x-user=jti"], "'x-user=jti'"),
+        (
+            &["--user-header=X-User", "--claim-header=X-USER=sub"],
+            "set already",
+        ),
+    ] {
+        let end = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth")
+            .flags(flags.iter().copied())
+            .fails();
+        let lines = end.stderr.lines().count();
+        assert_eq!((end.code, lines), (Some(78), 1), "{}", end.stderr);
+        assert!(end.stderr.contains("--claim-header"), "{}", end.stderr);
+        assert!(end.stderr.contains(says), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn a_reload_changes_the_claims_also_of_tokens_that_are_known() {
+    let reloading = super::reload::Reloading::with("claim-header = \"X-User-Id=userId\"");
+    let token = reloading.stack.token();
+    let client = reloading.sidecar().bearing(&token);
+    let told = || {
+        assert_eq!(
+            with(&client, "/list", &["X-User-Id: 0", "X-Account: 0"]).status(),
+            200
+        );
+        let seen = reloading.stack.service.last_request();
+        ["X-User-Id", "X-Account", "X-Current-User"].map(|name| seen.header(name).concat())
+    };
+    assert_eq!(told()[..2], ["10001", "0"]);
+    reloading.reload(
+        "claim-header = [\"X-User-Id=username\", \"X-Account=username\"]\n\
+         user-header-encoding = \"base64url\"",
+        "applied",
+    );
+    let [id, account, user] = told();
+    assert_eq!([id, account], ["alice", "alice"]);
+    assert!(user.starts_with("eyJ"), "{user}");
+    let status = admin_get(reloading.sidecar().admin(), "/status.json").json();
+    let protected = &status["protected"];
+    let headers = json!(["X-User-Id=username", "X-Account=username"]);
+    assert_eq!(protected["claim_headers"], headers);
+    assert_eq!(protected["user_header_encoding"], "base64url");
+    let page = admin_get(reloading.sidecar().admin(), "/").text();
+    assert!(page.contains("X-Account=username"), "{page}");
+    assert!(page.contains("in base64url"), "{page}");
+    reloading.reload("claim-header = []", "applied");
+    let [id, account, user] = told();
+    // Nobody's any more, and so the client's.
+    assert_eq!([id, account], ["0", "0"]);
+    assert!(user.starts_with('{'), "{user}");
+}
+
+#[test]
+fn check_shows_the_headers_and_attacks_with_them() {
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments([
+            "check",
+            "--auth-server=http://127.0.0.1:1/auth",
+            "--app-id=a",
+            "--app-secret=b",
+            "--signing-type=ecdsa",
+            "--user-header-encoding=base64url",
+            "--claim-header=X-User-Id=userId",
+        ])
+        .run();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    for line in [
+        "claim-header = [\"X-User-Id=userId\"]",
+        "user-header-encoding = \"base64url\"",
+    ] {
+        assert!(end.stdout.contains(line), "{}", end.stdout);
+    }
+    assert!(end.stdout.contains("# attacks: "), "{}", end.stdout);
+}
