@@ -121,7 +121,7 @@ impl Config {
 pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> VerificationPolicy {
     VerificationPolicy {
         issuer: Some(issuer.to_owned()),
-        audience: None,
+        audiences: Vec::new(),
         leeway_seconds,
         require_expiry: true,
         mapping: None,

@@ -23,8 +23,8 @@ use crate::{
 pub struct VerificationPolicy {
     /// `iss` must be this one; `None` leaves it unchecked.
     pub issuer: Option<String>,
-    /// `aud` must hold this one; `None` leaves it unchecked.
-    pub audience: Option<String>,
+    /// `aud` must hold one of these (RFC 7519 §4.1.3); none leave it unchecked.
+    pub audiences: Vec<String>,
     /// Clock skew in seconds granted to `exp` and `nbf`.
     pub leeway_seconds: u32,
     /// Whether a token without `exp` is refused.
@@ -116,11 +116,12 @@ impl VerificationPolicy {
             let same = claims.issuer == self.issuer;
             observer.check("issuer", same.then_some(()).ok_or(Rejection::TokenIssuer))?;
         }
-        let Some(audience) = &self.audience else {
+        if self.audiences.is_empty() {
             observer.skipped("audience", "--audience is not set");
             return Ok(());
-        };
-        let meant = claims.audience.contains(audience);
+        }
+        let ours = |audience| self.audiences.contains(audience);
+        let meant = claims.audience.iter().any(ours);
         observer.check(
             "audience",
             meant.then_some(()).ok_or(Rejection::TokenAudience),
@@ -257,7 +258,7 @@ mod tests {
     fn policy() -> VerificationPolicy {
         VerificationPolicy {
             issuer: None,
-            audience: None,
+            audiences: Vec::new(),
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,
@@ -327,7 +328,7 @@ mod tests {
     fn issuer_and_audience_are_checked_when_set_and_then_must_be_there() {
         let strict = VerificationPolicy {
             issuer: Some("auth".into()),
-            audience: Some("shop".into()),
+            audiences: vec!["shop".into()],
             ..policy()
         };
         for (claim, value, expected) in [
@@ -340,6 +341,27 @@ mod tests {
         ] {
             let token = token(&header(), &with(payload(), claim, value));
             assert_eq!(verify(&strict, &key_set(), &token), expected, "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_token_for_any_of_several_audiences_is_meant_for_us() {
+        let several = VerificationPolicy {
+            audiences: vec!["shop".into(), "stock".into()],
+            ..policy()
+        };
+        for (aud, expected) in [
+            (json!("shop"), Ok(())),
+            (json!("stock"), Ok(())),
+            (json!(["billing", "stock"]), Ok(())),
+            (json!(["billing", "shops"]), Err(Rejection::TokenAudience)),
+            (json!("shop,stock"), Err(Rejection::TokenAudience)),
+            (json!("shop stock"), Err(Rejection::TokenAudience)),
+            (json!([]), Err(Rejection::TokenAudience)),
+            (Value::Null, Err(Rejection::TokenAudience)),
+        ] {
+            let token = token(&header(), &with(payload(), "aud", aud.clone()));
+            assert_eq!(verify(&several, &key_set(), &token), expected, "{aud}");
         }
     }
 

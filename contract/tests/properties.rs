@@ -45,7 +45,7 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
     let token = bearer::from_headers(&headers, 8192)?.ok_or(Rejection::TokenMissing)?;
     let policy = VerificationPolicy {
         issuer: None,
-        audience: None,
+        audiences: Vec::new(),
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,

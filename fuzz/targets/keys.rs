@@ -62,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
         .expect("there");
     let policy = VerificationPolicy {
         issuer: None,
-        audience: None,
+        audiences: Vec::new(),
         leeway_seconds: 30,
         require_expiry: false,
         mapping: None,

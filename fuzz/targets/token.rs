@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
     let key = VerificationKey::parse(SigningType::Hmac, SECRET).expect("a secret");
     let policy = VerificationPolicy {
         issuer: None,
-        audience: None,
+        audiences: Vec::new(),
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,

@@ -222,6 +222,7 @@ mod tests {
                 "--max-user-header-bytes",
                 "10",
             ],
+            &["--audience", "orders,orders2,billing", "--issuer", "i"],
             &[
                 "--token-cookie",
                 "access_token",
@@ -258,7 +259,15 @@ mod tests {
 
     /// The report on rules that are not those of the settings.
     fn report_on(change: impl Fn(&mut AdmissionRules)) -> Report {
-        let args = args(SOURCES[1], &["--pass", "/static/**", "--issuer", "auth"]);
+        let flags = [
+            "--pass",
+            "/static/**",
+            "--issuer",
+            "auth",
+            "--audience",
+            "orders",
+        ];
+        let args = args(SOURCES[1], &flags);
         let mut config = Config::new(&args).unwrap();
         change(&mut config.rules.admission);
         attack(&args, &config).unwrap()
@@ -268,7 +277,7 @@ mod tests {
     fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
         type Change = fn(&mut AdmissionRules);
         assert_eq!(report_on(|_| {}).verdict(), Ok(()));
-        let rows: [(Change, &str); 4] = [
+        let rows: [(Change, &str); 5] = [
             (|rules| rules.policy.require_expiry = false, "no exp"),
             (
                 |rules| rules.policy.leeway_seconds = 31,
@@ -277,6 +286,10 @@ mod tests {
             (
                 |rules| rules.policy.issuer = None,
                 "issuer asked for: absent",
+            ),
+            (
+                |rules| rules.policy.audiences = vec!["orders".into(), "billing".into()],
+                "audience asked for: another",
             ),
             (
                 |rules| {

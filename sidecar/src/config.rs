@@ -159,7 +159,7 @@ impl Config {
             });
         }
         if matches!(self.key_source, SourceSettings::AuthServer(_))
-            && self.rules.admission.policy.audience.is_some()
+            && !self.rules.admission.policy.audiences.is_empty()
         {
             warnings.push(
                 "--audience: the auth server's tokens carry an aud only where it was started with --audience \
@@ -212,7 +212,7 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
         user_header_encoding: args.rules.user_header_encoding,
         claim_headers: args.rules.claim_header.clone(),
         issuer: args.rules.issuer.clone(),
-        audience: args.rules.audience.clone(),
+        audiences: args.rules.audience.clone(),
         cors_origins: args.rules.cors_origin.clone(),
         keys_from: key_source.to_string(),
     }

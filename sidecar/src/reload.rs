@@ -272,6 +272,7 @@ mod tests {
             ("--cors-origin", "https://app.example", true),
             ("--issuer", "auth", true),
             ("--audience", "orders", true),
+            ("--audience", "orders,stock", true),
             ("--leeway", "5", true),
             ("--app-name", "shop", true),
             ("--user-header", "X-User", true),

@@ -81,7 +81,8 @@ pub(crate) struct Protected {
     /// Which claim stands in which header.
     pub(crate) claim_headers: Vec<String>,
     pub(crate) issuer: Option<String>,
-    pub(crate) audience: Option<String>,
+    /// A token is for any of them; for none, that is not checked.
+    pub(crate) audiences: Vec<String>,
     pub(crate) cors_origins: Vec<String>,
     pub(crate) keys_from: String,
 }
@@ -262,7 +263,7 @@ mod tests {
         );
         let policy = VerificationPolicy {
             issuer: None,
-            audience: None,
+            audiences: Vec::new(),
             leeway_seconds: 0,
             require_expiry: true,
             mapping: None,
@@ -308,7 +309,7 @@ mod tests {
                 user_header_encoding: Encoding::Json,
                 claim_headers: vec!["X-<i>=sub".into()],
                 issuer: Some("\"><img src=x>".into()),
-                audience: None,
+                audiences: vec!["orders".into(), "<u>".into()],
                 cors_origins: Vec::new(),
                 keys_from: "http://127.0.0.1:9000/auth".into(),
             }),
@@ -329,7 +330,15 @@ mod tests {
             page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
             "{page}"
         );
-        for unsafe_text in ["<script", "<b>", "<img", "hush", "\"onmouseover"] {
+        for unsafe_text in [
+            "<script",
+            "<b>",
+            "<i>",
+            "<u>",
+            "<img",
+            "hush",
+            "\"onmouseover",
+        ] {
             assert!(!page.contains(unsafe_text), "{unsafe_text}\n{page}");
         }
     }

@@ -45,7 +45,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
     let pass_list = PassList::parse(["/oauth/jwt/**", "/static/**", "/assets/**"]).unwrap();
     let policy = VerificationPolicy {
         issuer: Some("auth".into()),
-        audience: None,
+        audiences: Vec::new(),
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,

@@ -39,7 +39,7 @@ fn rules_for(issuer: Option<&str>) -> AdmissionRules {
         ),
         VerificationPolicy {
             issuer: issuer.map(ToOwned::to_owned),
-            audience: None,
+            audiences: Vec::new(),
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,

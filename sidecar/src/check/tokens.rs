@@ -163,7 +163,7 @@ impl<'s> Scene<'s> {
         let holds = |policy| match policy {
             Policy::Default => true,
             Policy::Issuer => self.rules.issuer.is_some(),
-            Policy::Audience => self.rules.audience.is_some(),
+            Policy::Audience => !self.rules.audience.is_empty(),
             Policy::NoExpiry => self.rules.allow_no_exp,
         };
         let mapped = self.config.rules.admission.policy.mapping.is_some();
@@ -197,8 +197,12 @@ impl<'s> Scene<'s> {
         if place.measured > self.rules.max_authorization_bytes || place.bytes() > MAX_HEAD_BYTES {
             return Some(Rejection::AuthorizationTooLarge.reason());
         }
-        if let Some((_, reason)) = row.expected(self.shape).split_once(' ') {
-            return Some(reason);
+        match row.expected(self.shape).split_once(' ') {
+            // What is another audience for the row may be one of several here.
+            Some((_, reason)) if reason != Rejection::TokenAudience.reason() => {
+                return Some(reason);
+            }
+            _ => {}
         }
         let claims = attack.claims.as_ref().unwrap_or(&Value::Null);
         if self
@@ -213,12 +217,8 @@ impl<'s> Scene<'s> {
             Value::Array(several) => several.iter().any(|one| one == audience),
             one => one == audience,
         };
-        if self
-            .rules
-            .audience
-            .as_ref()
-            .is_some_and(|audience| !meant(audience))
-        {
+        let audiences = &self.rules.audience;
+        if !audiences.is_empty() && !audiences.iter().any(meant) {
             return Some(Rejection::TokenAudience.reason());
         }
         None
@@ -320,7 +320,8 @@ fn verification_key(key: &SigningKey) -> Result<VerificationKey, Failure> {
 fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
     let defaults = Setting::of_defaults(kid, now);
     let mut claims = Map::new();
-    if let Some(audience) = &rules.audience {
+    // Not the one that rows name, where there are several: good tokens are for either.
+    if let Some(audience) = rules.audience.last() {
         claims.insert("aud".to_owned(), json!(audience));
     }
     if let Some(mapping) = &config.rules.admission.policy.mapping {
@@ -328,7 +329,7 @@ fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
     }
     Setting {
         issuer: rules.issuer.clone().unwrap_or(defaults.issuer),
-        audience: rules.audience.clone().unwrap_or(defaults.audience),
+        audience: rules.audience.first().cloned().unwrap_or(defaults.audience),
         leeway: i64::from(rules.leeway),
         cap: i64::try_from(rules.max_authorization_bytes).unwrap_or(i64::MAX),
         claims: Value::Object(claims),

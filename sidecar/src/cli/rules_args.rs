@@ -32,10 +32,16 @@ pub(crate) struct RulesArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) issuer: Option<String>,
 
-    /// Accept only tokens meant for this audience (aud)
-    #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) audience: Option<String>,
+    /// Accept only tokens meant for this audience (aud); may be repeated, or hold several separated by
+    /// commas: for any of them
+    #[arg(
+        long,
+        env = "POSTERN_AUDIENCE",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) audience: Vec<String>,
 
     /// Seconds by which clocks may differ
     #[arg(

@@ -117,12 +117,20 @@ fn policy(args: &RulesArgs, mapping: Option<ClaimMapping>) -> Result<Verificatio
     }
     Ok(VerificationPolicy {
         issuer: not_empty("issuer", args.issuer.as_deref())?,
-        audience: not_empty("audience", args.audience.as_deref())?,
+        audiences: audiences(args)?,
         leeway_seconds: args.leeway,
         require_expiry: !args.allow_no_exp,
         mapping,
         wanted_claims: Vec::new(),
     })
+}
+
+/// One that is empty is a mistake in a manifest.
+fn audiences(args: &RulesArgs) -> Result<Vec<String>, Failure> {
+    match args.audience.iter().any(String::is_empty) {
+        true => Err(refused("audience", args.audience.join(","), "one is empty")),
+        false => Ok(args.audience.clone()),
+    }
 }
 
 /// The contract's claims are the auth server's; another issuer's are mapped.

@@ -57,6 +57,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         (["--token-cookie", "a;b"], "--token-cookie"),
         (["--issuer", ""], "--issuer"),
         (["--audience", ""], "--audience"),
+        (["--audience", "a,,b"], "--audience 'a,,b'"),
         (["--user-header", "Host"], "--user-header"),
         (["--refresh-cron", "* * * * *"], "--refresh-cron"),
         (["--refresh-cron", "hourly"], "--refresh-cron"),

@@ -181,8 +181,8 @@ fn protected(protected: &Protected) -> Markup {
                 @for pattern in &protected.optional_paths { li { code { (pattern) } " if none is sent" } }
             }
             dl {
-                dt { "issuer" } dd { (or_unchecked(protected.issuer.as_deref())) }
-                dt { "audience" } dd { (or_unchecked(protected.audience.as_deref())) }
+                dt { "issuer" } dd { (or_unchecked(protected.issuer.as_slice())) }
+                dt { "audience" } dd { (or_unchecked(&protected.audiences)) }
                 dt { "user header" } dd {
                     code { (protected.user_header) }
                     @if protected.user_header_encoding == Encoding::Base64url { " in base64url" }
@@ -204,8 +204,15 @@ fn protected(protected: &Protected) -> Markup {
     }
 }
 
-fn or_unchecked(value: Option<&str>) -> Markup {
-    html! { @match value { Some(value) => code { (value) }, None => span.quiet { "not checked" } } }
+/// Any of `accepted` will do.
+fn or_unchecked(accepted: &[String]) -> Markup {
+    html! {
+        @for (place, value) in accepted.iter().enumerate() {
+            @if place > 0 { " or " }
+            code { (value) }
+        }
+        @if accepted.is_empty() { span.quiet { "not checked" } }
+    }
 }
 
 fn legend() -> Markup {

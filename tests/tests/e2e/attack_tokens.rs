@@ -82,7 +82,10 @@ fn verification_key(key: &SigningKey) -> VerificationKey {
 fn policy(policy: Policy) -> VerificationPolicy {
     VerificationPolicy {
         issuer: (policy == Policy::Issuer).then(|| "auth".to_owned()),
-        audience: (policy == Policy::Audience).then(|| "orders".to_owned()),
+        audiences: match policy {
+            Policy::Audience => vec!["orders".to_owned()],
+            _ => Vec::new(),
+        },
         leeway_seconds: 30,
         require_expiry: policy != Policy::NoExpiry,
         mapping: None,

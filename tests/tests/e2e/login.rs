@@ -227,6 +227,8 @@ fn an_audience_limits_a_token_to_the_services_that_it_is_meant_for() {
     for (issuer, audience, expected) in [
         (&auth_server, "orders", "200"),
         (&auth_server, "stock", "200"),
+        (&auth_server, "billing,stock", "200"),
+        (&auth_server, "billing,stocks", "401 token_audience"),
         (&auth_server, "billing", "401 token_audience"),
         (&without, "orders", "401 token_audience"),
     ] {

@@ -255,7 +255,8 @@ fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
 #[test]
 fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
     let reloading = Reloading::with("issuer = \"auth\"");
-    let token = reloading.stack.token();
+    let claims = json!({"aud": ["shop"]});
+    let token = reloading.stack.forge.token(clock::now(), &claims);
     let of_token = || verdict(&reloading.sidecar().bearing(&token).get("/a"));
     let hits = || {
         metric(
@@ -276,6 +277,9 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
             "issuer = \"auth\"\naudience = \"orders\"",
             "401 token_audience",
         ),
+        ("audience = [\"orders\", \"shop\"]", "200"),
+        ("audience = [\"orders\"]", "401 token_audience"),
+        ("audience = \"shop\"", "200"),
     ] {
         reloading.reload(config, "applied");
         assert_eq!(of_token(), expected, "{config}");
