@@ -1,7 +1,7 @@
 //! Every way in which a request is refused, in one table.
 //!
-//! One reason code joins the answer's body (`data.reason`), the `WWW-Authenticate` header, the
-//! metric label and the log line. Codes are part of the public interface: they are added, never
+//! One reason code joins the answer's body (`data.reason`), the metric label and the log line, and where a
+//! token was refused the `WWW-Authenticate` header. Codes are part of the public interface: they are added, never
 //! renamed.
 
 mod remedy;
@@ -16,7 +16,7 @@ macro_rules! challenge {
     (none, $reason:literal, $message:literal) => {
         None
     };
-    // No credentials at all: RFC 6750 §3.1 wants the challenge without an error code.
+    // No credentials, or none of ours: RFC 6750 §3.1 wants the challenge without an error code.
     (bare, $reason:literal, $message:literal) => {
         Some("Bearer realm=\"postern\"")
     };
@@ -99,7 +99,7 @@ rejections! {
     /// The `Authorization` field is longer than the configured limit.
     AuthorizationTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "authorization_too_large", "the Authorization header is too large", none;
     /// Another scheme than `Bearer`.
-    AuthorizationScheme: UNAUTHORIZED, "authorization_scheme", "the Authorization scheme is not Bearer", invalid_token;
+    AuthorizationScheme: UNAUTHORIZED, "authorization_scheme", "the Authorization scheme is not Bearer", bare;
     /// Not a compact JWS of three base64url parts that hold JSON objects without duplicate members.
     TokenMalformed: UNAUTHORIZED, "token_malformed", "the access token is malformed", invalid_token;
     /// Another algorithm than the key's.
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_request_without_credentials_is_challenged_without_an_error_code() {
-        assert_eq!(
-            Rejection::TokenMissing.www_authenticate(),
-            Some(r#"Bearer realm="postern""#)
-        );
+        for without in [Rejection::TokenMissing, Rejection::AuthorizationScheme] {
+            let challenge = without.www_authenticate();
+            assert_eq!(challenge, Some(r#"Bearer realm="postern""#), "{without}");
+        }
         assert_eq!(
             Rejection::TokenExpired.www_authenticate(),
             Some(

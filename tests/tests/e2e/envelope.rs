@@ -141,6 +141,14 @@ fn every_401_names_a_fixed_realm_and_an_error_once_there_was_a_token() {
             missing.header("www-authenticate"),
             [r#"Bearer realm="postern""#]
         );
+        // RFC 6750 §3.1: no error code for who uses another scheme; the body says why.
+        let request = client.request("GET", "/list?x=1");
+        let foreign = client.send(&request.line("Authorization: Basic YTpi"));
+        assert_eq!(foreign.json()["data"]["reason"], "authorization_scheme");
+        assert_eq!(
+            foreign.header("www-authenticate"),
+            [r#"Bearer realm="postern""#]
+        );
         let refused = client
             .bearing("a.b.c")
             .get("/list?x=1")
