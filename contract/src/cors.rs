@@ -12,11 +12,16 @@ use http::{HeaderMap, HeaderValue, Method};
 /// What a script may read of our answers besides the few fields that it always may.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
-/// What our own endpoints take.
-const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST");
-const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "Authorization, Content-Type, Verified-Ticket, X-App-Id, X-App-Secret, X-Request-Id, traceparent",
-);
+/// What a page may send to any endpoint of ours. Also where no token is read: many a page adds its token to
+/// whatever it sends.
+macro_rules! headers_with {
+    ($more:literal) => {
+        concat!(
+            "Authorization, Verified-Ticket, X-Request-Id, traceparent",
+            $more
+        )
+    };
+}
 /// Seconds that a browser may remember the answer to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
@@ -143,12 +148,36 @@ impl AllowedOrigins {
         }
         fields
     }
+}
 
-    /// What our answer to a preflight says besides.
-    pub const fn preflight_fields() -> [(HeaderName, HeaderValue); 3] {
+/// An endpoint of ours, as far as a page that asks about it is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Takes the login's JSON.
+    Login,
+    /// Hands the key to an application.
+    Key,
+    /// Whatever else there is to read.
+    Reading,
+}
+
+impl Endpoint {
+    /// What our answer to a preflight says besides [`AllowedOrigins::answer_fields`].
+    pub const fn preflight_fields(self) -> [(HeaderName, HeaderValue); 3] {
+        let (methods, headers) = match self {
+            Self::Login => ("POST", headers_with!(", Content-Type")),
+            Self::Key => ("GET", headers_with!(", X-App-Id, X-App-Secret")),
+            Self::Reading => ("GET, HEAD", headers_with!("")),
+        };
         [
-            (ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS),
-            (ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),
+            (
+                ACCESS_CONTROL_ALLOW_METHODS,
+                HeaderValue::from_static(methods),
+            ),
+            (
+                ACCESS_CONTROL_ALLOW_HEADERS,
+                HeaderValue::from_static(headers),
+            ),
             (ACCESS_CONTROL_MAX_AGE, MAX_AGE),
         ]
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::cors::AllowedOrigins;
+use contract::cors::Endpoint;
 use contract::envelope::Envelope;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -40,13 +40,13 @@ impl Answer {
         }
     }
 
-    /// To a browser that asks whether it may (Fetch standard §3.2.2).
+    /// To a browser that asks whether it may ask for the current user (Fetch standard §3.2.2).
     pub(crate) fn preflight() -> Self {
         Self {
             status: StatusCode::NO_CONTENT,
             body: Vec::new(),
             rejection: None,
-            fields: AllowedOrigins::preflight_fields().into(),
+            fields: Endpoint::Reading.preflight_fields().into(),
         }
     }
 

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::cors::AllowedOrigins;
+use contract::cors::Endpoint;
 use contract::envelope::Envelope;
 use contract::rejection::Rejection;
 use http::header::{
@@ -65,12 +65,10 @@ impl From<TooSoon> for Refusal {
 }
 
 /// To a browser that asks whether it may (Fetch standard §3.2.2).
-pub(super) fn preflight() -> Response {
+pub(super) fn preflight(endpoint: Endpoint) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response
-        .headers_mut()
-        .extend(AllowedOrigins::preflight_fields());
+    response.headers_mut().extend(endpoint.preflight_fields());
     response
 }
 

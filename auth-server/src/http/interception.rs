@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use contract::bearer::Bearer;
 use contract::claims::Claims;
+use contract::cors::Endpoint;
 use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
@@ -19,6 +20,7 @@ use tracing::debug;
 
 use super::answer;
 use super::jwks::JWKS_PATH;
+use super::login::LOGIN_PATH;
 use super::secret_key::SECRET_KEY_PATH;
 use crate::keys::current::CurrentKey;
 
@@ -37,6 +39,8 @@ pub(crate) struct Interception {
     /// list says: nothing that is only similar to these paths is exempt.
     exempt_paths: [String; 2],
     user_details_path: String,
+    /// What a page may send where, besides what it may send anywhere.
+    endpoints: [(String, Endpoint); 2],
 }
 
 impl Interception {
@@ -46,13 +50,17 @@ impl Interception {
         policy: VerificationPolicy,
         current: Arc<CurrentKey>,
     ) -> Self {
+        let path = |relative: &str| format!("{}{relative}", context.as_str());
         Self {
+            endpoints: [
+                (path(LOGIN_PATH), Endpoint::Login),
+                (path(SECRET_KEY_PATH), Endpoint::Key),
+            ],
+            exempt_paths: [SECRET_KEY_PATH, JWKS_PATH].map(path),
+            user_details_path: path(USER_DETAILS_PATH),
             interceptor,
             policy,
             current,
-            exempt_paths: [SECRET_KEY_PATH, JWKS_PATH]
-                .map(|path| format!("{}{path}", context.as_str())),
-            user_details_path: format!("{}{USER_DETAILS_PATH}", context.as_str()),
         }
     }
 
@@ -69,12 +77,19 @@ impl Interception {
             .judge(request.method(), path.as_bytes(), request.headers())
         {
             Judgement::Pass => Ok(Admitted::Anybody),
-            Judgement::Preflight { .. } => Ok(Admitted::Preflight),
+            Judgement::Preflight { .. } => Ok(Admitted::Preflight(self.endpoint(path))),
             Judgement::Reject(rejection) => Err(rejection),
             Judgement::NeedsToken(token) | Judgement::UserDetails(token) => self
                 .verify(token, now)
                 .map(|user| Admitted::User(Box::new(user))),
         }
+    }
+
+    fn endpoint(&self, path: &str) -> Endpoint {
+        let mut known = self.endpoints.iter();
+        known
+            .find(|(of_endpoint, _)| of_endpoint == path)
+            .map_or(Endpoint::Reading, |(_, endpoint)| *endpoint)
     }
 
     fn verify(&self, token: Bearer<'_>, now: i64) -> Result<CurrentUser, Rejection> {
@@ -106,7 +121,7 @@ enum Admitted {
     Anybody,
     User(Box<CurrentUser>),
     /// A browser asks whether it may ask: it is answered at once, whatever the path.
-    Preflight,
+    Preflight(Endpoint),
 }
 
 /// Whom the message is for. Where it ends was judged before anybody parsed it (`contract::framing`).
@@ -127,7 +142,7 @@ pub(crate) async fn intercept(
 ) -> Response {
     match interception.admit(&request, unix_now()) {
         Err(rejection) => interception.refuse(&request, rejection),
-        Ok(Admitted::Preflight) => answer::preflight(),
+        Ok(Admitted::Preflight(endpoint)) => answer::preflight(endpoint),
         Ok(Admitted::Anybody) => next.run(request).await,
         Ok(Admitted::User(user)) => {
             request.extensions_mut().insert(*user);

@@ -23,6 +23,17 @@ fn preflight(client: &Client, path: &str, origin: &str) -> Request {
         .line("Access-Control-Request-Headers: authorization")
 }
 
+/// The methods that a preflight is told, and the headers besides those that every endpoint takes.
+fn offered(answer: &Message) -> [String; 2] {
+    let headers = answer.header("Access-Control-Allow-Headers").concat();
+    let more = headers.strip_prefix("Authorization, Verified-Ticket, X-Request-Id, traceparent");
+    let more = more.unwrap_or_else(|| panic!("{headers}"));
+    [
+        answer.header("Access-Control-Allow-Methods").concat(),
+        more.trim_start_matches(", ").to_owned(),
+    ]
+}
+
 fn allows(answer: &Message) -> Vec<String> {
     answer.header("Access-Control-Allow-Origin")
 }
@@ -92,8 +103,7 @@ fn our_own_answers_say_who_may_read_them() {
         );
         assert_eq!(asked.status(), 204, "{}", asked.text());
         assert_eq!(allows(&asked), [ORIGIN]);
-        let headers = asked.header("Access-Control-Allow-Headers").concat();
-        assert!(headers.contains("Authorization"), "{headers}");
+        assert_eq!(offered(&asked), ["GET, HEAD", ""]);
 
         let from = |client: &Client, origin: &str| {
             let request = client.request("GET", USER_DETAILS);
@@ -135,7 +145,13 @@ fn an_allowed_origin_may_log_in_and_others_may_not_read_the_answer() {
     };
     assert_eq!(allows(&login(ORIGIN)), [ORIGIN]);
     assert_eq!(allows(&login("https://evil.example")), Vec::<String>::new());
-    for path in [LOGIN, "/client/user/secret/key"] {
+    for (path, methods, headers) in [
+        (LOGIN, "POST", "Content-Type"),
+        ("/client/user/secret/key", "GET", "X-App-Id, X-App-Secret"),
+        ("/.well-known/jwks.json", "GET, HEAD", ""),
+        ("/static/index.html", "GET, HEAD", ""),
+        ("/nowhere", "GET, HEAD", ""),
+    ] {
         let asked = exchange(
             server.address(),
             "OPTIONS",
@@ -146,6 +162,7 @@ fn an_allowed_origin_may_log_in_and_others_may_not_read_the_answer() {
             (204, vec![ORIGIN.to_owned()]),
             "{path}"
         );
+        assert_eq!(offered(&asked), [methods, headers], "{path}");
     }
 }
 
