@@ -54,6 +54,8 @@ pub struct Interceptor {
 pub struct TokenSources {
     /// In the cookie of this name.
     pub cookie: Option<String>,
+    /// Whose pages may have a browser send that cookie with what may change something.
+    pub cookie_origins: AllowedOrigins,
     /// In `Sec-WebSocket-Protocol`, behind `bearer`, of a request that opens a WebSocket.
     pub websocket_protocol: bool,
 }
@@ -66,10 +68,7 @@ impl Interceptor {
             context,
             pass_list,
             optional: PassList::default(),
-            sources: TokenSources {
-                cookie: None,
-                websocket_protocol: false,
-            },
+            sources: TokenSources::default(),
             max_authorization_bytes,
             allowed_origins: AllowedOrigins::new(Vec::new()),
         }
@@ -383,6 +382,7 @@ mod tests {
         let all = TokenSources {
             cookie: Some("t".to_owned()),
             websocket_protocol: true,
+            ..TokenSources::default()
         };
         let none = TokenSources::default();
         for (sources, opens_websocket, fields, token) in [

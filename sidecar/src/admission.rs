@@ -233,7 +233,7 @@ impl AdmissionRules {
             _ => request.headers.get(header::HOST).map(HeaderValue::as_bytes),
         };
         is_forged_across_sites(
-            &self.interceptor,
+            self.interceptor.sources(),
             request.method,
             is_websocket,
             request.headers,

@@ -207,6 +207,7 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
         open_paths: args.rules.pass.clone(),
         optional_paths: args.rules.optional.clone(),
         token_cookie: args.rules.token_cookie.clone(),
+        cookie_origins: args.rules.cookie_origin.clone(),
         websocket_token: args.rules.websocket_token,
         user_header: args.rules.user_header.clone(),
         user_header_encoding: args.rules.user_header_encoding,

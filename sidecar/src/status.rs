@@ -75,6 +75,7 @@ pub(crate) struct Protected {
     pub(crate) optional_paths: Vec<String>,
     /// Where a token may stand besides `Authorization`.
     pub(crate) token_cookie: Option<String>,
+    pub(crate) cookie_origins: Vec<String>,
     pub(crate) websocket_token: bool,
     pub(crate) user_header: String,
     pub(crate) user_header_encoding: Encoding,
@@ -304,6 +305,7 @@ mod tests {
                 open_paths: vec!["/static/<b>/**".into()],
                 optional_paths: vec!["/feed/**".into()],
                 token_cookie: Some("ticket".into()),
+                cookie_origins: vec!["https://<s>".into()],
                 websocket_token: true,
                 user_header: "X-Current-User".into(),
                 user_header_encoding: Encoding::Json,
@@ -335,6 +337,7 @@ mod tests {
             "<b>",
             "<i>",
             "<u>",
+            "<s>",
             "<img",
             "hush",
             "\"onmouseover",

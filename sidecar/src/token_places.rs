@@ -2,7 +2,7 @@
 //! another site made a browser send, and traces of the token in what the service sees.
 
 use contract::bearer::{cookies_without, websocket_protocols_without_token};
-use contract::interceptor::{Interceptor, TokenSources};
+use contract::interceptor::TokenSources;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -16,14 +16,13 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Whether a browser sent the cookie along because another site told it to, in a request that may
 /// change something. `host` is the request's own.
 pub(crate) fn is_forged_across_sites(
-    interceptor: &Interceptor,
+    sources: &TokenSources,
     method: &Method,
     is_websocket: bool,
     headers: &HeaderMap,
     host: Option<&[u8]>,
 ) -> bool {
     // Whoever shows a token of his own is no form and no image of another site.
-    let sources = interceptor.sources();
     let shows_own = headers.contains_key(header::AUTHORIZATION)
         || (is_websocket
             && sources.websocket_protocol
@@ -31,8 +30,8 @@ pub(crate) fn is_forged_across_sites(
     if sources.cookie.is_none() || shows_own {
         return false;
     }
-    // These may do with the answer what they like; then they may also ask.
-    if interceptor.allowed_origins().of(headers).is_some() {
+    // Not those of `--cors-origin`: who may call with a token of its own may not use the browser's.
+    if sources.cookie_origins.of(headers).is_some() {
         return false;
     }
     if method.is_safe() && !is_websocket {
@@ -111,7 +110,6 @@ fn replace(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::cors::AllowedOrigins;
-    use contract::path_patterns::PassList;
 
     use super::*;
 
@@ -119,6 +117,7 @@ mod tests {
         TokenSources {
             cookie: Some("t".to_owned()),
             websocket_protocol: true,
+            ..TokenSources::default()
         }
     }
 
@@ -221,12 +220,12 @@ mod tests {
             }
             let judged = |sources: TokenSources, origins: &[&str]| {
                 let origins = origins.iter().map(|origin| origin.parse().unwrap());
-                let interceptor =
-                    Interceptor::new("".parse().unwrap(), PassList::parse([]).unwrap(), 1)
-                        .with_sources(sources)
-                        .with_allowed_origins(AllowedOrigins::new(origins.collect()));
+                let sources = TokenSources {
+                    cookie_origins: AllowedOrigins::new(origins.collect()),
+                    ..sources
+                };
                 let host = Some(&b"a:1"[..]);
-                is_forged_across_sites(&interceptor, &method, websocket, &headers, host)
+                is_forged_across_sites(&sources, &method, websocket, &headers, host)
             };
             assert_eq!(judged(everywhere(), &[]), forged, "{method} {fields:?}");
             assert!(!judged(TokenSources::default(), &[]));

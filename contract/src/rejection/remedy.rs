@@ -51,7 +51,7 @@ impl Rejection {
             ),
             Self::CrossSite => (
                 "A browser sent the cookie that holds the token (`--token-cookie`) with a request that may change something, and the page that made it do so belongs to another site.",
-                "Nothing, if it was an attack. A page of your own on another origin: name it with `--cors-origin`, or send the token in the Authorization header. If your own pages are refused over plain http, a gateway in front rewrites `Host`, which `Origin` is compared with: let it keep `Host`, or name the pages' origin with `--cors-origin`.",
+                "Nothing, if it was an attack. A page of your own on another origin: name it with `--cookie-origin`, or send the token in the Authorization header. If your own pages are refused over plain http, a gateway in front rewrites `Host`, which `Origin` is compared with: let it keep `Host`, or name the pages' origin with `--cookie-origin`.",
             ),
             Self::TokenMissing => (
                 "The path needs an access token and the request has none.",

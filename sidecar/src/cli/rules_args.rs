@@ -76,11 +76,24 @@ pub(crate) struct RulesArgs {
     )]
     pub(crate) optional: Vec<String>,
 
-    /// Cookie that may hold the token where there is no Authorization header. Requests that may change
-    /// something are refused if another site made the browser send them
+    /// Cookie that may hold the token where there is no Authorization header. WebSockets, and requests
+    /// other than GET, HEAD and OPTIONS, are refused if another site made the browser send them
     #[arg(long, env = "POSTERN_TOKEN_COOKIE", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_cookie: Option<String>,
+
+    /// Origin of another site, as in https://app.example, whose pages may have the browser send that
+    /// cookie all the same; may be repeated, or hold several separated by commas. Those of --cors-origin
+    /// may not unless they are named here too
+    #[arg(
+        long,
+        env = "POSTERN_COOKIE_ORIGIN",
+        requires = "token_cookie",
+        value_delimiter = ',',
+        value_name = "ORIGIN"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cookie_origin: Vec<String>,
 
     /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, which is all that a
     /// browser can send
@@ -152,7 +165,8 @@ pub(crate) struct RulesArgs {
 
     /// Origin whose pages may call the service from a browser, as in https://app.example; may be
     /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
-    /// own answers carry the CORS fields; the service answers for itself
+    /// own answers carry the CORS fields; the service answers for itself. The cookie of --token-cookie
+    /// counts for them no more than for any other site
     #[arg(
         long,
         env = "POSTERN_CORS_ORIGIN",

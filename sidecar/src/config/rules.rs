@@ -52,19 +52,18 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
         args.max_authorization_bytes,
     );
     Ok(interceptor
-        .with_allowed_origins(allowed_origins(args)?)
+        .with_allowed_origins(origins("cors-origin", &args.cors_origin)?)
         .with_optional(patterns("optional", &args.optional)?)
         .with_sources(TokenSources {
             cookie: token_cookie(args)?,
+            cookie_origins: origins("cookie-origin", &args.cookie_origin)?,
             websocket_protocol: args.websocket_token,
         }))
 }
 
-fn allowed_origins(args: &RulesArgs) -> Result<AllowedOrigins, Failure> {
-    let origins = args.cors_origin.iter();
-    let origins: Result<Vec<Origin>, Failure> = origins
-        .map(|origin| parsed("cors-origin", origin))
-        .collect();
+fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, Failure> {
+    let origins = origins.iter().map(|origin| parsed(flag, origin));
+    let origins: Result<Vec<Origin>, Failure> = origins.collect();
     origins.map(AllowedOrigins::new)
 }
 

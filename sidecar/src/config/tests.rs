@@ -54,6 +54,7 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         (["--cors-origin", "https://app.example/"], "--cors-origin"),
         (["--optional", "feed/**"], "--optional"),
         (["--token-cookie", ""], "--token-cookie"),
+        (["--token-cookie=t", "--cookie-origin=*"], "--cookie-origin"),
         (["--token-cookie", "a;b"], "--token-cookie"),
         (["--issuer", ""], "--issuer"),
         (["--audience", ""], "--audience"),

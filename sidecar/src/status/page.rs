@@ -191,7 +191,12 @@ fn protected(protected: &Protected) -> Markup {
                     dt { "claim header" } dd { code { (header) } }
                 }
                 @if let Some(name) = &protected.token_cookie {
-                    dt { "token cookie" } dd { code { (name) } }
+                    dt { "token cookie" } dd {
+                        code { (name) }
+                        @if !protected.cookie_origins.is_empty() {
+                            ", also from " (protected.cookie_origins.join(", "))
+                        }
+                    }
                 }
                 @if protected.websocket_token {
                     dt { "WebSockets" } dd { "token as a protocol" }

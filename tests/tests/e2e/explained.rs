@@ -19,13 +19,14 @@ use tests::stack::ForgedStack;
 use tests::tables::{self, OddRequest, OddRequests, Verdicts};
 use tests::template::fill;
 
-const RULES: [&str; 9] = [
+const RULES: [&str; 10] = [
     "--pass=/static/**",
     "--pass=/health",
     "--optional=/feed/**",
     "--token-cookie=ticket",
     "--websocket-token",
     "--cors-origin=https://app.example",
+    "--cookie-origin=https://shop.example",
     "--forwarded=append",
     "--claim-header=X-User-Id=userId,X-Forwarded-Email=email",
     "--user-header-encoding=base64url",

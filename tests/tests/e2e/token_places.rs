@@ -82,6 +82,30 @@ fn another_site_cannot_have_a_browser_change_anything() {
 }
 
 #[test]
+fn an_origin_that_may_call_may_use_the_cookie_only_where_it_is_named_for_that() {
+    const APP: &str = "Origin: https://app.example";
+    for (flag, expected) in [
+        ("--cors-origin", "403 cross_site"),
+        ("--cookie-origin", "200"),
+    ] {
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.flags(["--token-cookie", "session", flag, "https://app.example"])
+        });
+        let cookie = format!("Cookie: session={}", stack.token());
+        let client = stack.sidecar.anonymous();
+        let asked = |method: &str, lines: &[&str]| with(&client, method, "/list", lines);
+        for site in ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"] {
+            assert_eq!(asked("POST", &[&cookie, APP, site]), expected, "{flag}");
+            assert_eq!(asked("GET", &[&cookie, APP, site]), "200", "{flag}");
+        }
+        let other = "Origin: https://app.example.evil";
+        assert_eq!(asked("POST", &[&cookie, other]), "403 cross_site", "{flag}");
+        let bearer = stack.sidecar.bearing(&stack.token());
+        assert_eq!(with(&bearer, "POST", "/list", &[APP]), "200", "{flag}");
+    }
+}
+
+#[test]
 fn the_cookie_stays_with_us_if_the_service_is_to_see_no_token() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.flags([
