@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use contract::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
+use process::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -32,11 +33,8 @@ pub(super) struct AutomaticAnswers<S, R> {
     requests: Requests,
     held_back: Option<HeldBack>,
     head_timeout: Duration,
-    /// Runs from the beginning of the connection to its first byte, and from the first byte of a head to its end:
-    /// between two requests a connection may be silent for longer.
-    head_timer: Option<Pin<Box<Sleep>>>,
-    /// Whether a byte came.
-    begun: bool,
+    /// Of what is waited for. Set only while there is something to wait for: most heads arrive at once.
+    timer: Option<Pin<Box<Sleep>>>,
     head_is_overdue: bool,
 }
 
@@ -73,15 +71,14 @@ impl<S, R> AutomaticAnswers<S, R> {
             requests: Requests::default(),
             held_back: None,
             head_timeout,
-            head_timer: None,
-            begun: false,
+            timer: None,
             head_is_overdue: false,
         }
     }
 
     /// Whether the connection failed since half a head came, and then nothing for too long.
     pub(super) fn has_half_a_head(&self) -> bool {
-        self.head_is_overdue && self.begun
+        self.head_is_overdue
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -90,18 +87,38 @@ impl<S, R> AutomaticAnswers<S, R> {
 }
 
 impl<S, R> AutomaticAnswers<S, R> {
+    /// How long the client may take for what comes next: for its first byte, and from the first byte of a head to
+    /// its end, less than between two requests. A body has a time-out where it is read.
+    fn patience(&self) -> Option<Duration> {
+        let is_first = self.requests.heads() == 0;
+        if is_first || self.requests.is_within_head() {
+            Some(self.head_timeout)
+        } else {
+            self.requests.is_between().then_some(CLIENT_IDLE)
+        }
+    }
+
     /// Ready when what is expected of the client did not come in time.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.begun && !self.requests.is_within_head() {
+        let Some(patience) = self.patience() else {
             return Poll::Pending;
-        }
-        let limit = self.head_timeout;
-        let timer = self
-            .head_timer
-            .get_or_insert_with(|| Box::pin(sleep(limit)));
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(timer.as_mut().poll(cx));
-        self.head_is_overdue = true;
+        self.head_is_overdue = self.requests.is_within_head();
         Poll::Ready(())
+    }
+
+    /// Takes note of what was received.
+    fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
+        let place = |requests: &Requests| (requests.heads(), requests.is_within_head());
+        let before = place(&self.requests);
+        let followed = self.requests.follow(received);
+        // Blank lines lead nowhere, and so does a byte more of the same head.
+        if place(&self.requests) != before {
+            self.timer = None;
+        }
+        followed
     }
 }
 
@@ -134,8 +151,14 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAn
             report,
             replacement: pending,
             held_back,
+            requests,
+            timer,
             ..
         } = self.get_mut();
+        if requests.is_between() {
+            // The time between two requests begins with the answer.
+            *timer = None;
+        }
         if pending.is_none() {
             *pending = replacement(written).map(|rejection| {
                 let rejection = held_back.as_ref().map_or(rejection, |held| held.rejection);
@@ -181,13 +204,7 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             let received = buffer.filled().get(before..).unwrap_or_default();
-            let is_first = !this.begun;
-            let followed = this.requests.follow(received);
-            this.begun |= !received.is_empty();
-            if is_first || !this.requests.is_within_head() {
-                this.head_timer = None;
-            }
-            let Err(refused) = followed else {
+            let Err(refused) = this.follow(received) else {
                 return Poll::Ready(Ok(()));
             };
             buffer.set_filled(before + refused.passed);
@@ -205,6 +222,9 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
     use super::*;
 
     #[test]
@@ -243,5 +263,72 @@ mod tests {
         ] {
             assert_eq!(replacement(written.as_bytes()), expected, "{written}");
         }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const HEAD: Duration = Duration::from_secs(10);
+
+    /// How long the next read waits in vain, and whether half a head had come by then.
+    async fn waits(stream: &mut AutomaticAnswers<DuplexStream, fn(Rejection)>) -> (Duration, bool) {
+        let began = tokio::time::Instant::now();
+        let read = stream.read(&mut [0; 1024]).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        (began.elapsed(), stream.has_half_a_head())
+    }
+
+    async fn receive(
+        stream: &mut AutomaticAnswers<DuplexStream, fn(Rejection)>,
+        client: &mut DuplexStream,
+        sent: &str,
+    ) {
+        client.write_all(sent.as_bytes()).await.unwrap();
+        let read = stream.read(&mut [0; 1024]).await.unwrap();
+        assert_eq!(read, sent.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_from_its_first_byte_and_a_connection_is_idle_for_longer() {
+        const GET: &str = "GET / HTTP/1.1\r\n\r\n";
+        const POST: &str = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n";
+        let connection = || {
+            let (stream, client) = tokio::io::duplex(1024);
+            let report: fn(Rejection) = |_| {};
+            (AutomaticAnswers::new(stream, HEAD, report), client)
+        };
+        for (sent, expected) in [
+            (&[][..], (HEAD, false)),
+            (&["G"], (HEAD, true)),
+            (&[GET], (CLIENT_IDLE, false)),
+            // Blank lines prolong nothing.
+            (&["\r\n"], (2 * SECOND, false)),
+            (&[GET, "\r\n"], (CLIENT_IDLE - 8 * SECOND, false)),
+            (&[GET, "G"], (HEAD, true)),
+            (&["G", &GET[1..], "G"], (HEAD, true)),
+            // The end of one head and the beginning of the next.
+            (&["G", &[&GET[1..], "G"].concat()], (HEAD, true)),
+        ] {
+            let (mut stream, mut client) = connection();
+            for piece in sent {
+                // Some of the time is over by then.
+                let _ = tokio::time::timeout(8 * SECOND, stream.read(&mut [0; 1])).await;
+                receive(&mut stream, &mut client, piece).await;
+            }
+            assert_eq!(waits(&mut stream).await, expected, "{sent:?}");
+        }
+        // A byte more prolongs nothing; a body is not waited for here.
+        let (mut stream, mut client) = connection();
+        receive(&mut stream, &mut client, "G").await;
+        let _ = tokio::time::timeout(8 * SECOND, stream.read(&mut [0; 1])).await;
+        receive(&mut stream, &mut client, "E").await;
+        assert_eq!(waits(&mut stream).await, (2 * SECOND, true));
+        let (mut stream, mut client) = connection();
+        receive(&mut stream, &mut client, POST).await;
+        let body = tokio::time::timeout(10 * CLIENT_IDLE, stream.read(&mut [0; 1])).await;
+        assert!(body.is_err());
+        // Nor does the time between two requests begin before the answer.
+        receive(&mut stream, &mut client, "012345678").await;
+        let _ = tokio::time::timeout(CLIENT_IDLE - SECOND, stream.read(&mut [0; 1])).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        assert_eq!(waits(&mut stream).await, (CLIENT_IDLE, false));
     }
 }

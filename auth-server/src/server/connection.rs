@@ -13,7 +13,6 @@ use contract::rejection::Rejection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use process::listener::CLIENT_IDLE;
 use process::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -125,8 +124,8 @@ where
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // Before the first byte and within a head, the stream below waits for less.
-        .header_read_timeout(CLIENT_IDLE)
+        // The stream below has one that knows whether a head has begun.
+        .header_read_timeout(None)
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)

@@ -11,7 +11,10 @@ const END: &[u8] = b"\r\n\r\n";
 
 /// Goes along with the bytes of one HTTP/1 connection. Whoever feeds it bounds how long a head may be.
 #[derive(Debug, Default)]
-pub struct Requests(Place);
+pub struct Requests {
+    place: Place,
+    heads: u64,
+}
 
 #[derive(Debug)]
 enum Place {
@@ -56,9 +59,9 @@ impl Requests {
     /// # Errors
     /// The first thing that is out of order. Whatever is received after it belongs to no request.
     pub fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
-        let followed = self.0.follow(received);
+        let followed = self.place.follow(received, &mut self.heads);
         if followed.is_err() {
-            self.0 = Place::Beyond;
+            self.place = Place::Beyond;
         }
         followed
     }
@@ -66,12 +69,24 @@ impl Requests {
     /// Whether a part of a head came, and not yet its end.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
-        matches!(&self.0, Place::Head(head) if !head.is_empty())
+        matches!(&self.place, Place::Head(head) if head.iter().any(|byte| !is_of_a_blank_line(byte)))
+    }
+
+    /// Whether what came are whole requests.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        matches!(self.place, Place::Head(_)) && !self.is_within_head()
+    }
+
+    /// How many heads came whole.
+    #[must_use]
+    pub const fn heads(&self) -> u64 {
+        self.heads
     }
 }
 
 impl Place {
-    fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
+    fn follow(&mut self, received: &[u8], heads: &mut u64) -> Result<(), Refused> {
         let mut passed = 0;
         while let Some(rest @ [_, ..]) = received.get(passed..) {
             passed += match self {
@@ -83,6 +98,7 @@ impl Place {
                     })?;
                     if let Some(body) = body {
                         *self = Self::after(body);
+                        *heads += 1;
                     }
                     taken
                 }
@@ -134,14 +150,24 @@ fn follow_head(head: &mut Vec<u8>, received: &[u8]) -> Result<(usize, Option<Bod
     if has_bare_line_feed(head, before) {
         return Err(Rejection::RequestFraming);
     }
+    let taken = head.len() - before;
     let body = end.map(|_| check(head)).transpose()?;
-    Ok((head.len() - before, body))
+    if head.iter().all(is_of_a_blank_line) {
+        // Looked at; but a line feed that may follow has to find what is before it.
+        let is_cut = head.last() == Some(&b'\r');
+        head.clear();
+        head.extend(is_cut.then_some(b'\r'));
+    }
+    Ok((taken, body))
+}
+
+const fn is_of_a_blank_line(byte: &u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
 }
 
 /// Where the head ends, if it does so after `seen`. Empty lines may precede it (RFC 9112 §2.2).
 fn end(head: &[u8], seen: usize) -> Option<usize> {
-    let blank = |byte: &u8| matches!(byte, b'\r' | b'\n');
-    let start = head.iter().position(|byte| !blank(byte))?;
+    let start = head.iter().position(|byte| !is_of_a_blank_line(byte))?;
     let from = start.max(seen.saturating_sub(END.len() - 1));
     let at = memmem::find(head.get(from..)?, END)?;
     Some(from + at + END.len())
@@ -223,6 +249,30 @@ mod tests {
             assert_eq!(refused, Some(Part::Head));
             assert!(passed < sent.len() - 1, "by {size}: {passed}");
         }
+    }
+
+    #[test]
+    fn blank_lines_between_two_requests_are_no_head() {
+        let mut requests = Requests::default();
+        let get = b"GET / HTTP/1.1\r\n\r\n";
+        for (received, between, heads) in [
+            (&b""[..], true, 0),
+            (&b"\r"[..], true, 0),
+            (&b"\n\r\n"[..], true, 0),
+            (&b"G"[..], false, 0),
+            (&get[1..], true, 1),
+            (b"\r\n", true, 1),
+            (&[&get[..], &get[..]].concat(), true, 3),
+            (b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", false, 4),
+            (b"x", true, 4),
+        ] {
+            assert_eq!(requests.follow(received), Ok(()));
+            let seen = (requests.is_between(), requests.heads());
+            assert_eq!(seen, (between, heads), "{}", received.escape_ascii());
+        }
+        assert!(requests.follow(b"\r").is_ok() && requests.follow(b"\r").is_ok());
+        assert!(requests.follow(b"\n").is_ok());
+        assert!(requests.follow(b"\n").is_err(), "a line feed alone");
     }
 
     #[test]
