@@ -5,6 +5,7 @@
 
 mod places;
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
 use rustix::net::{RecvFlags, recv};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::places::Places;
@@ -109,8 +111,11 @@ async fn serve_connection(
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = Box::pin(connections.watch(connection));
-    let at_once = poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await;
-    tokio::spawn(async move {
+    let (begun, has_begun) = oneshot::channel::<Infallible>();
+    // A task of its own from the first step on: one that panics ends nobody else's.
+    let serving = tokio::spawn(async move {
+        let at_once = poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await;
+        drop(begun);
         let ended = match at_once {
             Poll::Ready(ended) => ended,
             Poll::Pending => connection.await,
@@ -118,7 +123,9 @@ async fn serve_connection(
         if let Err(error) = ended {
             tracing::debug!(%error, %peer, "admin port: connection ended");
         }
-    })
+    });
+    let _ = has_begun.await;
+    serving
 }
 
 /// Whether there is something to read.
@@ -471,6 +478,26 @@ mod tests {
     }
 
     /// They came while nobody accepted, all from where the probe comes from.
+    #[tokio::test]
+    #[expect(clippy::panic, reason = "a route that panics is what this is about")]
+    async fn a_route_that_panics_ends_its_own_connection_and_nothing_else() {
+        let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Router::new().route("/panics", get(async || -> &str { panic!("oh") }));
+        let registry = Arc::new(Registry::default());
+        let never = std::future::pending();
+        tokio::spawn(serve(listener, Health::new(), registry, routes, never));
+        for (path, begin) in [("/panics", ""), ("/livez", "HTTP/1.1 200")] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+            client.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            let read = client.read_to_string(&mut answer);
+            let _ = tokio::time::timeout(LONG, read).await.unwrap();
+            assert_eq!(answer.get(..12).unwrap_or_default(), begin, "{path}");
+        }
+    }
+
     async fn probe_before_a_crowd() -> String {
         let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
