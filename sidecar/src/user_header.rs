@@ -88,8 +88,8 @@ impl std::str::FromStr for ClaimHeader {
     fn from_str(text: &str) -> Result<Self, ClaimHeaderError> {
         let (field, claim) = text.split_once('=').ok_or(ClaimHeaderError::NotAPair)?;
         Ok(Self {
-            field: field.parse()?,
-            claim: claim.parse()?,
+            field: field.trim().parse()?,
+            claim: claim.trim().parse()?,
         })
     }
 }
@@ -123,7 +123,10 @@ impl UserHeader {
         // Of letters, digits and hyphens: what CGI takes for the same is the same.
         let name = &header.field.name;
         let fields = self.claims.iter().map(|claim| &claim.field.name);
-        if *name == self.field.name || fields.into_iter().any(|other| other == name) {
+        // The user's own name too, which services believe that were not told of another.
+        if [&self.field.name, &DEFAULT_NAME].contains(&name)
+            || fields.into_iter().any(|other| other == name)
+        {
             return Err(ClaimHeaderError::Repeated);
         }
         self.not_from_clients.push(name.clone());

@@ -39,11 +39,22 @@ fn escaped(text: &str) -> String {
     let inner = rest.trim_end_matches(' ');
     let before = BLANK.repeat(text.len() - rest.len());
     let after = BLANK.repeat(rest.len() - inner.len());
-    format!("{before}{}{after}", utf8_percent_encode(inner, ESCAPED))
+    // Or a text could look like the JSON of an object or of a list.
+    let (bracket, inner) = match inner.as_bytes().first() {
+        Some(b'{') => ("%7B", inner.get(1..).unwrap_or_default()),
+        Some(b'[') => ("%5B", inner.get(1..).unwrap_or_default()),
+        _ => ("", inner),
+    };
+    format!(
+        "{before}{bracket}{}{after}",
+        utf8_percent_encode(inner, ESCAPED)
+    )
 }
 
+/// Without a percent sign, which stands within texts only: to decode it as if it were one changes nothing.
 fn json(value: &Value) -> Option<String> {
-    String::from_utf8(ascii_json(value).ok()?).ok()
+    let json = String::from_utf8(ascii_json(value).ok()?).ok()?;
+    Some(json.replace('%', "\\u0025"))
 }
 
 #[cfg(test)]
@@ -63,6 +74,9 @@ mod tests {
             (json!("Ada \"L\" Lovelace;"), Some("Ada \"L\" Lovelace;")),
             (json!("\u{17d}ofie"), Some("%C5%BDofie")),
             (json!("100%"), Some("100%25")),
+            (json!(r#"{"role":1}"#), Some(r#"%7B"role":1}"#)),
+            (json!(" [a] {b}"), Some("%20%5Ba] {b}")),
+            (json!(["[]", "{}"]), Some("%5B],%7B}")),
             (json!("a,b"), Some("a%2Cb")),
             (json!("a\r\nX-Admin: 1"), Some("a%0D%0AX-Admin: 1")),
             (json!("\0\t\u{7f}"), Some("%00%09%7F")),
@@ -80,6 +94,10 @@ mod tests {
             (
                 json!({"a": "\u{e4}\u{7f}"}),
                 Some(r#"{"a":"\u00e4\u007f"}"#),
+            ),
+            (
+                json!({"a": "%22,%22b%22:1"}),
+                Some(r#"{"a":"\u002522,\u002522b\u002522:1"}"#),
             ),
             (json!({}), Some("{}")),
             (json!(""), None),
