@@ -74,6 +74,11 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
+    /// Whether it is a verified user's.
+    pub(crate) fn has_token(&self) -> bool {
+        self.outcome() == Outcome::Verified
+    }
+
     pub(crate) fn outcome(&self) -> Outcome {
         if self.verified.is_some() {
             Outcome::Verified

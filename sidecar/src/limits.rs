@@ -62,9 +62,66 @@ impl Limit {
     }
 }
 
+/// The requests on their way to the service. Those without a token have half of the places: whoever has
+/// none cannot take all, however slowly he sends or reads.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    all: Limit,
+    without_token: Limit,
+}
+
+/// Among those that may be on their way.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _without_token: Option<OwnedSemaphorePermit>,
+}
+
+impl InFlight {
+    pub(crate) fn new(all: Limit) -> Self {
+        let half = (all.most / 2).max(1);
+        Self {
+            without_token: Limit::new(
+                "without a token: half of --max-in-flight,",
+                Some(half),
+                usize::MAX,
+            ),
+            all,
+        }
+    }
+
+    /// A place, until it is dropped; `None` where all are taken.
+    pub(crate) fn take(&self, has_token: bool, now: Instant) -> Option<Place> {
+        let without_token = if has_token {
+            None
+        } else {
+            Some(self.without_token.take(now)?)
+        };
+        Some(Place {
+            _of_all: self.all.take(now)?,
+            _without_token: without_token,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_no_token_gets_half_of_the_places_and_at_least_one() {
+        let now = Instant::now();
+        for (most, without_token) in [(1, 1), (2, 1), (5, 2), (8, 4)] {
+            let places = InFlight::new(Limit::new("--max", Some(most), usize::MAX));
+            let strangers: Vec<_> = (0..most).filter_map(|_| places.take(false, now)).collect();
+            assert_eq!(strangers.len(), without_token);
+            let users: Vec<_> = (0..most).filter_map(|_| places.take(true, now)).collect();
+            assert_eq!(users.len(), most - without_token);
+            assert!(places.take(false, now).is_none());
+            drop(strangers);
+            assert!(places.take(false, now).is_some());
+        }
+    }
 
     #[test]
     fn a_client_counts_twice() {

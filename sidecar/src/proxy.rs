@@ -18,7 +18,6 @@ use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
 use process::clock::unix_now;
 use process::listener::CLIENT_IDLE;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward};
@@ -28,7 +27,7 @@ use crate::client_stream::ClientStream;
 use crate::conversation::Conversation;
 use crate::forwarded::Client;
 use crate::keys::current::CurrentKeys;
-use crate::limits::Limit;
+use crate::limits::{InFlight, Place};
 use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
@@ -47,7 +46,7 @@ pub(crate) struct AuthProxy {
     pub(crate) reports: Reports,
     pub(crate) request_body_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
-    pub(crate) in_flight: Limit,
+    pub(crate) in_flight: InFlight,
     pub(crate) end_streams: bool,
     pub(crate) metrics: Metrics,
     pub(crate) marking: Marking,
@@ -62,7 +61,7 @@ pub(crate) struct RequestContext {
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
     /// Among those that may be on their way to the service.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
     outcome: Outcome,
     tries: Tries,
     /// The address at which something failed last.
@@ -75,16 +74,14 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    fn forward(&mut self, forward: Forward, place: OwnedSemaphorePermit) {
+    fn forward(&mut self, forward: Forward, place: Place) {
         self.outcome = forward.outcome();
         self.forward = Some(forward);
         self._place = Some(place);
     }
 
-    fn is_websocket(&self) -> bool {
-        self.forward
-            .as_ref()
-            .is_some_and(|forward| forward.conversation == Conversation::WebSocket)
+    fn conversation(&self) -> Option<Conversation> {
+        self.forward.as_ref().map(|forward| forward.conversation)
     }
 }
 
@@ -148,6 +145,7 @@ impl AuthProxy {
             stream_end::answer_may_be_silent();
         } else if conversation == Conversation::Events && !answer.status.is_informational() {
             stream_end::outlive_token();
+            stream_end::answer_may_be_silent();
         }
     }
 
@@ -165,6 +163,7 @@ impl AuthProxy {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
             client: self.told_client(session),
+            upstream: self.upstream.address().to_string(),
             request_id: marks.request_id().cloned(),
             trace_id: marks.trace_id(&request.headers),
         }
@@ -292,14 +291,16 @@ impl ProxyHttp for AuthProxy {
         self.metrics
             .decided(ctx.decided.saturating_duration_since(ctx.began));
         let (outcome, answer) = match admission {
-            Ok(Admission::Forward(forward)) => match self.in_flight.take(ctx.decided) {
-                Some(place) => {
-                    self.prepare(session, &forward, &ctx.marks);
-                    ctx.forward(forward, place);
-                    return Ok(false);
+            Ok(Admission::Forward(forward)) => {
+                match self.in_flight.take(forward.has_token(), ctx.decided) {
+                    Some(place) => {
+                        self.prepare(session, &forward, &ctx.marks);
+                        ctx.forward(forward, place);
+                        return Ok(false);
+                    }
+                    None => refused(Rejection::ServerBusy),
                 }
-                None => refused(Rejection::ServerBusy),
-            },
+            }
             Ok(Admission::UserDetails(body)) => (Outcome::Answered, Answer::success(body)),
             Ok(Admission::Preflight) => (Outcome::Answered, Answer::preflight()),
             Err(rejection) => refused(rejection),
@@ -385,8 +386,11 @@ impl ProxyHttp for AuthProxy {
         end_of_stream: bool,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        let is_call = |forward: &Forward| forward.conversation == Conversation::Grpc;
-        if session.is_http2() && !ctx.forward.as_ref().is_some_and(is_call) {
+        if let Some(Conversation::Events) = ctx.conversation() {
+            // The service cannot answer what has not come.
+            stream_end::answer_goes_on(self.upstream.read_timeout());
+        }
+        if session.is_http2() && ctx.conversation() != Some(Conversation::Grpc) {
             let within = self.request_body_timeout.filter(|_| !end_of_stream);
             stream_end::expect_body(within, || self.told_of(session, &ctx.marks));
         }
@@ -399,7 +403,9 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if response.status == StatusCode::SWITCHING_PROTOCOLS && !ctx.is_websocket() {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS
+            && ctx.conversation() != Some(Conversation::WebSocket)
+        {
             // No tunnel that nobody asked for.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
@@ -407,20 +413,6 @@ impl ProxyHttp for AuthProxy {
             self.metrics.service_answered(ctx.decided.elapsed());
         }
         Ok(())
-    }
-
-    fn upstream_response_body_filter(
-        &self,
-        _session: &mut Session,
-        _body: &mut Option<Bytes>,
-        _end_of_stream: bool,
-        ctx: &mut RequestContext,
-    ) -> pingora::Result<Option<Duration>> {
-        let asked_for_events = |forward: &Forward| forward.conversation == Conversation::Events;
-        if ctx.forward.as_ref().is_some_and(asked_for_events) {
-            stream_end::answer_goes_on(self.upstream.read_timeout());
-        }
-        Ok(None)
     }
 
     async fn response_filter(

@@ -30,7 +30,7 @@ use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
-use crate::limits::Limit;
+use crate::limits::{InFlight, Limit};
 use crate::listening::{Announcement, BoundService};
 use crate::metrics::Metrics;
 use crate::proxy::AuthProxy;
@@ -245,7 +245,11 @@ fn client_connections(
 ) -> ClientConnections {
     let descriptors = descriptors::for_clients();
     let limit = Limit::new("--max-connections", config.max_connections, descriptors);
-    let in_flight = Limit::new("--max-in-flight", config.max_in_flight, descriptors);
+    let in_flight = InFlight::new(Limit::new(
+        "--max-in-flight",
+        config.max_in_flight,
+        descriptors,
+    ));
     let head_timeout = config.request_header_timeout;
     let proxy = http_proxy_app(conf, auth_proxy(config, upstream, in_flight, shared));
     let (metrics, reports) = (shared.metrics.clone(), shared.reports.clone());
@@ -263,7 +267,7 @@ fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {
 fn auth_proxy(
     config: Config,
     upstream: Arc<Upstream>,
-    in_flight: Limit,
+    in_flight: InFlight,
     shared: &Shared,
 ) -> AuthProxy {
     AuthProxy {

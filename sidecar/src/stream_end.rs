@@ -40,7 +40,7 @@ struct Ends {
     token: Cell<Option<Instant>>,
     /// The next part of its body has to come by then; moved on by each that does.
     body: Cell<Option<Instant>>,
-    /// The next part of its answer has to come by then.
+    /// Its answer has to begin by then; moved on by each part of its body that comes.
     answer: Cell<Option<Instant>>,
     request: OnceCell<Request>,
 }
@@ -51,6 +51,8 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) target: Vec<u8>,
     pub(crate) client: Option<IpAddr>,
+    /// Where the service is.
+    pub(crate) upstream: String,
     pub(crate) request_id: Option<RequestId>,
     pub(crate) trace_id: Option<TraceId>,
 }
@@ -96,13 +98,13 @@ pub(crate) fn expect_body(within: Option<Duration>, request: impl FnOnce() -> Re
     set(|ends| &ends.body, within, request);
 }
 
-/// Has the request at hand end if no more of its answer comes `within` this time. For what may become a stream:
-/// for others Pingora has a time-out, which can be answered.
+/// Has the request at hand end if its answer does not begin `within` this time. For what may become a stream: for
+/// others Pingora has a time-out, which can be answered.
 pub(crate) fn expect_answer(within: Option<Duration>, request: impl FnOnce() -> Request) {
     set(|ends| &ends.answer, within, request);
 }
 
-/// A part of an answer came that is expected; the next one has to come `within` this time.
+/// A part of the body came: an answer that is expected has `within` this time from now on.
 pub(crate) fn answer_goes_on(within: Option<Duration>) {
     let _ = ENDS.try_with(|ends| {
         if ends.answer.get().is_some() {
@@ -111,7 +113,7 @@ pub(crate) fn answer_goes_on(within: Option<Duration>) {
     });
 }
 
-/// What was expected is a stream.
+/// What was expected has begun.
 pub(crate) fn answer_may_be_silent() {
     let _ = ENDS.try_with(|ends| ends.answer.set(None));
 }
@@ -201,6 +203,9 @@ impl TimedRequests {
         self.reports.request_ended(outcome, || Line {
             request: request.map(|request| (&request.method, &*request.target)),
             client: request.and_then(|request| request.client),
+            upstream: request
+                .filter(|_| over == Over::Answer)
+                .map(|request| request.upstream.clone()),
             cause: Some(cause.to_owned()),
             request_id: request.and_then(|request| request.request_id.clone()),
             trace_id: request.and_then(|request| request.trace_id),
@@ -249,6 +254,7 @@ mod tests {
             method: Method::GET,
             target: target.into(),
             client: None,
+            upstream: String::new(),
             request_id: None,
             trace_id: None,
         }

@@ -361,7 +361,8 @@ pub(crate) struct ServeArgs {
     pub(crate) max_connections: Option<usize>,
 
     /// Most requests at once on their way to the service and back, over all connections; more are
-    /// answered with 503 server_busy. Default: as for --max-connections
+    /// answered with 503 server_busy. Half of them at most without a token. Default: as for
+    /// --max-connections
     #[arg(long, env = "POSTERN_MAX_IN_FLIGHT", value_parser = connections, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_in_flight: Option<usize>,

@@ -118,7 +118,8 @@ fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
 
 #[test]
 fn one_connection_with_many_requests_takes_no_more_than_its_share() {
-    let stack = stack_with(&["--max-in-flight", "2"]);
+    // Half of the places are for who has no token.
+    let stack = stack_with(&["--max-in-flight", "4"]);
     let client = H2Client::connect(stack.sidecar.address());
     let open = || client.open(client.request("POST", "/orders/public/slow", &[]));
     let (mut first, mut second) = (open(), open());
@@ -128,6 +129,8 @@ fn one_connection_with_many_requests_takes_no_more_than_its_share() {
     });
     let refused = client.send(client.request("GET", "/orders/public/x", &[]), b"");
     assert_eq!(refused.unwrap().verdict(), "503 server_busy");
+    let user = stack.sidecar.bearing(&stack.token()).get("/list");
+    assert_eq!(verdict(&user), "200");
     let other = exchange(
         stack.sidecar.address(),
         "GET",
