@@ -15,6 +15,7 @@ use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::access_log::AccessLog;
+use process::client_address::{IpNet, parse_network};
 use process::command_line::shown::{displayed, each_displayed, word};
 use process::listener::ip_address_and_port;
 use process::telemetry::LogArgs;
@@ -28,7 +29,6 @@ use self::token::TokenCommand;
 use self::user::UserCommand;
 use crate::config::rotation::RotateEvery;
 use crate::users::UsersLocation;
-use process::client_address::{IpNet, parse_network};
 
 /// Issues signed access tokens (JWT) and hands out the key that verifies them
 #[derive(Debug, Parser)]

@@ -15,6 +15,7 @@ use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
 use http::HeaderValue;
 use process::access_log::AccessLog;
+use process::client_address::TrustedProxies;
 use process::exit::Failure;
 use process::tls::ServerCertificate;
 
@@ -30,7 +31,6 @@ use crate::registry::RegistryConfig;
 use crate::token_issuer::TokenIssuer;
 use crate::users::UsersLocation;
 use crate::users::file::FileUsers;
-use process::client_address::TrustedProxies;
 
 /// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];

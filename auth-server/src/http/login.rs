@@ -11,6 +11,7 @@ use contract::envelope::MSG_LOGIN_SUCCEEDED;
 use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
+use process::client_address::TrustedProxies;
 use process::clock::unix_now;
 use tracing::error;
 
@@ -25,7 +26,6 @@ use crate::random;
 use crate::token_issuer::TokenIssuer;
 use crate::users::User;
 use crate::users::authenticator::{Authenticator, NotAuthenticated};
-use process::client_address::TrustedProxies;
 
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 

@@ -11,11 +11,11 @@ use contract::rejection::Rejection;
 use contract::trace::{REQUEST_ID, RequestId, TraceId};
 use http::{HeaderMap, Method, Uri};
 use process::access_log::{AccessLog, Entry, LoggedPath, short};
+use process::client_address::TrustedProxies;
 
 use super::client_address::client_of;
 use crate::metrics::Metrics;
 use crate::random;
-use process::client_address::TrustedProxies;
 
 /// Clones report to the same places.
 #[derive(Debug, Clone)]

@@ -12,6 +12,7 @@ use axum::response::Response;
 use contract::rejection::Rejection;
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
+use process::client_address::TrustedProxies;
 
 use super::answer;
 use super::answer::Refusal;
@@ -21,7 +22,6 @@ use crate::audit;
 use crate::keys::current::CurrentKey;
 use crate::keys::published::PublishedKeys;
 use crate::metrics::{Metrics, OK};
-use process::client_address::TrustedProxies;
 
 pub(crate) const SECRET_KEY_PATH: &str = "/client/user/secret/key";
 

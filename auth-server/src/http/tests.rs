@@ -12,6 +12,7 @@ use contract::verifier::VerificationPolicy;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
+use process::client_address::TrustedProxies;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -26,7 +27,6 @@ use crate::metrics::Metrics;
 use crate::token_issuer::TokenIssuer;
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
-use process::client_address::TrustedProxies;
 
 mod jwks;
 mod limits;

@@ -408,6 +408,7 @@ mod tests {
             thread::yield_now();
         }
     }
+
     #[test]
     fn several_paths_are_looked_at_on_one_thread_until_one_hangs() {
         let one_thread = |paths: &[PathBuf]| {

@@ -115,10 +115,12 @@ fn the_log_and_the_status_page_say_where_the_service_was_looked_for() {
         assert_eq!(failed["upstream"], tried, "{failed}");
         let refused = line("token_missing");
         assert!(refused["upstream"].is_null(), "{refused}");
-        let status = admin_get(sidecar.admin(), "/status.json").json();
-        let refusals = status["refusals"].as_array().unwrap();
-        let told = |upstream: Value| refusals.iter().any(|one| one["upstream"] == upstream);
-        assert!(told(tried.into()) && told(Value::Null), "{status}");
+        wait::until("both on the status page", || {
+            let status = admin_get(sidecar.admin(), "/status.json").json();
+            let refusals = status["refusals"].as_array()?;
+            let told = |upstream: Value| refusals.iter().any(|one| one["upstream"] == upstream);
+            (told(tried.into()) && told(Value::Null)).then_some(())
+        });
     }
 }
 

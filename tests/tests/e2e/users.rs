@@ -172,17 +172,14 @@ fn a_command_for_an_account_that_is_not_there_fails_before_it_asks() {
 }
 
 #[test]
-fn whoever_keeps_failing_waits_longer_each_time() {
+fn whoever_fails_has_to_wait_and_gets_in_afterwards() {
     let users = quickly_checked();
     let server = server_of(&users, &["--login-rate", "0"]);
-    for (shorter, wait) in [(0, 1), (1, 3), (3, 5)] {
-        wait::until("the next attempt to be judged", || {
-            let answer = login(&server, "ada", "wrong");
-            (answer.status() == 401).then_some(())
-        });
-        let waits = seconds_to_wait(&login(&server, "ada", "enchantress"));
-        assert!((shorter + 1..=wait).contains(&waits), "{waits} of {wait}");
-    }
+    let waits = wait::until("an attempt that comes too soon", || {
+        let answer = login(&server, "ada", "wrong");
+        (answer.status() == 429).then(|| seconds_to_wait(&answer))
+    });
+    assert!((1..=60).contains(&waits), "{waits}");
     until_let_in(&server);
 }
 
@@ -238,15 +235,14 @@ fn one_address_has_so_many_logins_a_minute() {
 fn a_gateway_that_nobody_named_is_warned_about_once_and_not_believed() {
     let users = quickly_checked();
     let server = server_of(&users, &[]);
-    let statuses = ["198.51.100.1", "198.51.100.2"].map(|address| {
-        let answer = login_from(&server, address, "wrong");
-        answer.status()
-    });
-    assert_eq!(statuses, [401, 429], "they are one client");
+    for address in ["198.51.100.1", "198.51.100.2"] {
+        login_from(&server, address, "wrong");
+    }
     let output = wait::until("the second login's line", || {
         let output = server.process().output();
-        output.contains("event=login_locked").then_some(output)
+        (output.matches(" client=127.0.0.1").count() >= 2).then_some(output)
     });
     let warnings = output.matches("X-Forwarded-For without --trusted-proxy");
     assert_eq!(warnings.count(), 1, "{output}");
+    assert!(!output.contains("198.51.100"), "{output}");
 }

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use process::client_address::{TrustedProxies, parse_network};
 
 use super::super::client_address::Peer;
 use super::*;
 use crate::attempts::AddressLimit;
 use crate::users::file::FileUsers;
 use crate::users::file::tests::file_with;
-use process::client_address::{TrustedProxies, parse_network};
 
 /// Ada's password is `ada's`; behind the proxies of 10.0.0.0/8.
 fn with_users(logins_per_minute: u32) -> Router {

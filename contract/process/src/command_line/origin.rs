@@ -12,9 +12,13 @@ use crate::exit::Failure;
 /// What ends a refusal of the command line, and stays its end.
 pub(super) const SEE_HELP: &str = "; see --help";
 
-/// The failure, and which of the settings that it names come from a variable or from the file.
+/// The failure, and which of the settings that it names come from a variable or from the file. A fault of the
+/// program itself stays as it is.
 #[must_use]
 pub fn traced<C: Parser>(failure: Failure) -> Failure {
+    if matches!(failure, Failure::Software(_)) {
+        return failure;
+    }
     let arguments: Vec<_> = std::env::args_os().collect();
     let matches = lenient_matches::<C>(&arguments).ok();
     let file = matches.as_ref().and_then(file_of);
