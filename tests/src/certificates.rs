@@ -130,6 +130,17 @@ impl Default for Authority {
 }
 
 impl Certificate {
+    /// Of the certificate and of the key, for other flags.
+    ///
+    /// # Panics
+    /// When one is no text.
+    pub fn paths(&self) -> (&str, &str) {
+        (
+            self.cert.to_str().expect("a path in UTF-8"),
+            self.key.to_str().expect("a path in UTF-8"),
+        )
+    }
+
     /// The two flags of a server.
     pub fn flags(&self) -> [String; 4] {
         let path = |path: &Path| path.display().to_string();

@@ -118,10 +118,7 @@ fn a_pattern_that_changes_its_meaning_when_decoded_is_refused_before_any_attack(
 fn certificates_that_have_expired_are_named_by_check_and_at_the_start_alike() {
     let authority = Authority::new();
     let expired = authority.issue_expired_client();
-    let (cert, key) = (
-        expired.cert.to_str().unwrap(),
-        expired.key.to_str().unwrap(),
-    );
+    let (cert, key) = expired.paths();
     let (auth_server, service) = ("https://127.0.0.1:1/auth", "https://127.0.0.1:1");
     let shown = [
         ("--tls-cert", "--tls-key"),

@@ -233,10 +233,7 @@ fn what_cannot_be_served_with_stops_start_and_check_with_one_line() {
 fn certificates_that_have_expired_are_named_by_check_and_at_the_start_alike() {
     let authority = Authority::new();
     let expired = authority.issue_expired_client();
-    let (cert, key) = (
-        expired.cert.to_str().unwrap(),
-        expired.key.to_str().unwrap(),
-    );
+    let (cert, key) = expired.paths();
     let store = "rediss://127.0.0.1:1";
     let of_store = ["--store-client-cert", cert, "--store-client-key", key];
 
