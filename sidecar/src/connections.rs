@@ -17,11 +17,11 @@ use crate::answer;
 use crate::client_stream::{ClientStream, UnreadRequests};
 use crate::client_tls::ClientTls;
 use crate::limits::Limit;
-use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
 use crate::reports::Reports;
 use crate::stream_end::TimedRequests;
+use crate::upstream::Upstream;
 
 /// What the listening socket hands its connections to.
 pub(crate) struct ClientConnections {
@@ -30,7 +30,6 @@ pub(crate) struct ClientConnections {
     unread: Arc<dyn UnreadRequests>,
     limit: Limit,
     head_timeout: Duration,
-    metrics: Metrics,
 }
 
 impl ClientConnections {
@@ -39,19 +38,19 @@ impl ClientConnections {
         tls: Option<Arc<ClientTls>>,
         limit: Limit,
         head_timeout: Duration,
-        metrics: Metrics,
+        upstream: Arc<Upstream>,
         reports: Reports,
     ) -> Self {
         Self {
             requests: Arc::new(TimedRequests {
                 proxy: Arc::new(proxy),
+                upstream,
                 reports: reports.clone(),
             }),
             tls,
             unread: Arc::new(Refusals(reports)),
             limit,
             head_timeout,
-            metrics,
         }
     }
 
@@ -75,10 +74,10 @@ impl ServerApp for ClientConnections {
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let Some(_place) = self.limit.take(Instant::now()) else {
-            self.metrics.connection_refused();
+            self.requests.reports.metrics.connection_refused();
             return None;
         };
-        let _open = self.metrics.connection_opened();
+        let _open = self.requests.reports.metrics.connection_opened();
         let transport = self.secured(transport).await?;
         let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
         self.requests.process_new(Box::new(stream), shutdown).await

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// More than one sidecar has to do with; each connection takes some 30 kB after its first request, and up to 0.7 MB where its client does not read.
+/// More than one sidecar has to do with; each connection takes some 30 kB after its first request, and up to
+/// 0.7 MB where its client does not read.
 const MAX_BY_DEFAULT: usize = 16_384;
 /// Who has too many connections has them again and again.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);

@@ -142,11 +142,12 @@ impl AuthProxy {
         let conversation = forward.conversation;
         if conversation.becomes_stream(answer.status, &answer.headers) {
             self.end_with_token(session, forward, marks);
-            stream_end::answer_may_be_silent();
         } else if conversation == Conversation::Events && !answer.status.is_informational() {
             stream_end::outlive_token();
-            stream_end::answer_may_be_silent();
+        } else {
+            return;
         }
+        stream_end::answer_may_be_silent();
     }
 
     /// Who asked, as far as it is known.
@@ -163,7 +164,6 @@ impl AuthProxy {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
             client: self.told_client(session),
-            upstream: self.upstream.address().to_string(),
             request_id: marks.request_id().cloned(),
             trace_id: marks.trace_id(&request.headers),
         }

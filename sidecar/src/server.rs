@@ -251,9 +251,10 @@ fn client_connections(
         descriptors,
     ));
     let head_timeout = config.request_header_timeout;
-    let proxy = http_proxy_app(conf, auth_proxy(config, upstream, in_flight, shared));
-    let (metrics, reports) = (shared.metrics.clone(), shared.reports.clone());
-    ClientConnections::new(proxy, tls, limit, head_timeout, metrics, reports)
+    let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
+    let proxy = http_proxy_app(conf, proxy);
+    let reports = shared.reports.clone();
+    ClientConnections::new(proxy, tls, limit, head_timeout, upstream, reports)
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {

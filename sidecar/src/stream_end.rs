@@ -28,6 +28,7 @@ use crate::access_log::{Line, LoggedPath};
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
 use crate::reports::Reports;
+use crate::upstream::Upstream;
 
 tokio::task_local! {
     /// The ends of the request that is being worked on; none for most.
@@ -51,8 +52,6 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) target: Vec<u8>,
     pub(crate) client: Option<IpAddr>,
-    /// Where the service is.
-    pub(crate) upstream: String,
     pub(crate) request_id: Option<RequestId>,
     pub(crate) trace_id: Option<TraceId>,
 }
@@ -179,6 +178,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, GivenUp> {
 /// Stands before the proxy and watches the time of each request.
 pub(crate) struct TimedRequests {
     pub(crate) proxy: Arc<HttpProxy<AuthProxy>>,
+    pub(crate) upstream: Arc<Upstream>,
     pub(crate) reports: Reports,
 }
 
@@ -203,9 +203,7 @@ impl TimedRequests {
         self.reports.request_ended(outcome, || Line {
             request: request.map(|request| (&request.method, &*request.target)),
             client: request.and_then(|request| request.client),
-            upstream: request
-                .filter(|_| over == Over::Answer)
-                .map(|request| request.upstream.clone()),
+            upstream: (over == Over::Answer).then(|| self.upstream.address().to_string()),
             cause: Some(cause.to_owned()),
             request_id: request.and_then(|request| request.request_id.clone()),
             trace_id: request.and_then(|request| request.trace_id),
@@ -254,7 +252,6 @@ mod tests {
             method: Method::GET,
             target: target.into(),
             client: None,
-            upstream: String::new(),
             request_id: None,
             trace_id: None,
         }
