@@ -144,11 +144,13 @@ bench-peers: ## Install what `make bench` races against: Debian and PyPI package
 # What the images say of themselves.
 VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PROGRAMS := auth-server sidecar
-BUILD_IMAGE = docker build --file deploy/Dockerfile --target $(1) --tag postern/$(1):$(VERSION) \
+# Where nobody has set one, a name that no registry but one on the machine itself can answer for.
+REGISTRY ?= localhost
+BUILD_IMAGE = docker build --file deploy/Dockerfile --target $(1) --tag $(REGISTRY)/postern/$(1):$(VERSION) \
 	--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) .
 
 .PHONY: images
-images: ## Both container images, from deploy/Dockerfile (VERSION=…: their tag)
+images: ## Both container images, from deploy/Dockerfile (REGISTRY=…, VERSION=…: their names)
 	$(call BUILD_IMAGE,auth-server)
 	$(call BUILD_IMAGE,sidecar)
 

@@ -12,7 +12,7 @@ source tests/containers/clients.sh
 
 build_images() {
     # Its tag keeps the layers of the build from being pruned.
-    docker build --quiet --file deploy/Dockerfile --target build --tag postern/build:dev . >/dev/null
+    docker build --quiet --file deploy/Dockerfile --target build --tag localhost/postern/build:dev . >/dev/null
     VERSION=dev make --no-print-directory images
     # What earlier builds left behind, in an engine that is ours to tidy.
     ! engine_is_own || docker image prune --force >/dev/null

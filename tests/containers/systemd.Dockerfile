@@ -4,8 +4,8 @@ FROM debian:bookworm-slim
 RUN apt-get update -q \
  && apt-get install -qy --no-install-recommends curl dbus libpython3-stdlib python3-minimal systemd systemd-sysv \
  && rm -rf /var/lib/apt/lists/*
-COPY --from=postern/auth-server:dev /auth-server /src/target/release/
-COPY --from=postern/sidecar:dev /sidecar /src/target/release/
+COPY --from=localhost/postern/auth-server:dev /auth-server /src/target/release/
+COPY --from=localhost/postern/sidecar:dev /sidecar /src/target/release/
 WORKDIR /src
 STOPSIGNAL SIGRTMIN+3
 # What systemd mounts for a unit, the unit sees: as on a machine, and unlike in a container.

@@ -16,7 +16,7 @@ SERVE = {
 
 
 def image(program):
-    return json.loads(run("docker", "image", "inspect", f"postern/{program}:dev").stdout)[0]
+    return json.loads(run("docker", "image", "inspect", f"localhost/postern/{program}:dev").stdout)[0]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def started():
     containers = []
 
     def start(program, *arguments, options=()):
-        command = ["docker", "run", "--detach", *CONFINED, *options, f"postern/{program}:dev", *arguments]
+        command = ["docker", "run", "--detach", *CONFINED, *options, f"localhost/postern/{program}:dev", *arguments]
         containers.append(run(*command).stdout.strip())
         return containers[-1]
 
@@ -49,7 +49,7 @@ def test_it_is_small_and_runs_as_a_number(program):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_there_is_no_shell_in_it(program):
     for shell in ["sh", "/bin/sh", "/bin/bash", "/busybox/sh"]:
-        end = run("docker", "run", "--rm", "--entrypoint", shell, f"postern/{program}:dev", check=False)
+        end = run("docker", "run", "--rm", "--entrypoint", shell, f"localhost/postern/{program}:dev", check=False)
         assert end.returncode == 127, end
 
 
@@ -92,7 +92,7 @@ def test_a_secret_that_cannot_be_read_is_told_with_file_owner_mode_and_uid(tmp_p
     secret.chmod(0o600)
     mount = f"{secret}:/secrets/app-secret:ro"
     arguments = ["check", "--auth-server", "http://a:1/auth", "--app-id", "a", "--app-secret-file", "/secrets/app-secret"]
-    end = run("docker", "run", "--rm", "--volume", mount, "postern/sidecar:dev", *arguments, check=False)
+    end = run("docker", "run", "--rm", "--volume", mount, "localhost/postern/sidecar:dev", *arguments, check=False)
     assert end.returncode == 78
     for part in ["/secrets/app-secret", f"owner uid {os.getuid()}", "mode 0600", "running as uid 65532"]:
         assert part in end.stderr, end.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from compose import REPOSITORY, run, until
 
-IMAGE = "postern/systemd-test:dev"
+IMAGE = "localhost/postern/systemd-test:dev"
 HERE = Path(__file__).parent
 INSTALL = re.search(r"```sh\n(.*?)```", (REPOSITORY / "deploy/systemd/README.md").read_text(), re.S)[1]
 AUTH_SERVER, SIDECAR = "postern-auth-server", "postern-sidecar@orders"

@@ -1,6 +1,7 @@
 """What can be said of the compose file and the Dockerfile without an engine."""
 
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -11,7 +12,7 @@ from programs import variables
 COMPOSE = yaml.safe_load((REPOSITORY / "deploy/docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 DOCKERFILE = (REPOSITORY / "deploy/Dockerfile").read_text()
-OURS = {name: each for name, each in SERVICES.items() if each["image"].startswith("postern/")}
+OURS = {name: each for name, each in SERVICES.items() if each["image"].startswith("localhost/postern/")}
 
 
 def test_compose_1_29_reads_it():
@@ -78,3 +79,15 @@ def test_the_manifest_of_every_member_of_the_workspace_is_there_for_the_build():
     for member in workspace["members"]:
         whole = any(member == directory or member.startswith(f"{directory}/") for directory in let_in)
         assert whole or f"{member}/Cargo.toml" in let_in, f".dockerignore keeps {member}/Cargo.toml out"
+
+
+# With a tag, or where a name of an image is expected.
+WITHOUT_REGISTRY = re.compile(r"(?<![\w./-])postern/[\w-]+:[\w$({]|\b(?:image|name|newName|tag)[:=]? postern/|=postern/")
+
+
+def test_no_image_of_ours_is_named_so_that_a_stranger_could_publish_it():
+    """Without a registry it is Docker Hub's: whoever has `postern` there would be handed our secrets."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    for file in (REPOSITORY / name for name in tracked.splitlines()):
+        if file.suffix in {".md", ".yml", ".yaml", ".sh", ".py", ".Dockerfile", ""} and file.is_file():
+            assert not WITHOUT_REGISTRY.findall(file.read_text(errors="replace")), file
