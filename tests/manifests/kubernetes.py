@@ -11,6 +11,8 @@ K8S = REPOSITORY / "k8s"
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
 # A workload for components to be laid over.
 SERVICE = REPOSITORY / "tests/manifests/service.yaml"
+# What has been rendered so far: a name with the hash of its content means the same everywhere.
+CONFIG_MAPS = {}
 
 
 def directories(kind):
@@ -24,24 +26,36 @@ def directories(kind):
 
 def render(directory):
     """The objects of a kustomization."""
-    end = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True)
+    end = kustomize(directory)
     assert end.returncode == 0, f"{directory}: {end.stderr}"
-    return [document for document in yaml.safe_load_all(end.stdout) if document]
+    objects = [document for document in yaml.safe_load_all(end.stdout) if document]
+    CONFIG_MAPS.update({each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")})
+    return objects
+
+
+def kustomize(directory):
+    return subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True)
 
 
 def render_with(component, scratch, resources):
     """The objects of a component, laid over these resources in an overlay made for it."""
+    write_overlay(scratch, SERVICE.read_text(), [component], resources=resources(scratch))
+    return render(scratch)
+
+
+def write_overlay(scratch, service, components, resources=None, patches=()):
+    """An overlay in `scratch`: a service as its owner wrote it, and what is laid over it."""
     (scratch / "service").mkdir(exist_ok=True)
-    (scratch / "service/service.yaml").write_text(SERVICE.read_text())
+    (scratch / "service/service.yaml").write_text(service)
     (scratch / "service/kustomization.yaml").write_text("resources: [service.yaml]\n")
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [os.path.relpath(resource, scratch) for resource in resources(scratch)],
-        "components": [os.path.relpath(component, scratch)],
+        "resources": [os.path.relpath(each, scratch) for each in resources or [scratch / "service"]],
+        "components": [os.path.relpath(component, scratch) for component in components],
+        "patches": list(patches),
     }
     (scratch / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    return render(scratch)
 
 
 def of_kind(objects, *kinds):
@@ -77,12 +91,21 @@ def ours(objects):
 def settings(container):
     """Its environment; what Kubernetes fills in at run time is made up."""
     made_up = {"status.podIP": "192.0.2.7", "metadata.labels['app.kubernetes.io/name']": "orders"}
-    return {
-        variable["name"]: variable["value"]
-        if "value" in variable
-        else made_up[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-        for variable in container.get("env", [])
-    }
+    values = {}
+    for source in container.get("envFrom", []):
+        values |= CONFIG_MAPS[source["configMapRef"]["name"]]
+    for variable in container.get("env", []):
+        values[variable["name"]] = (
+            variable["value"] if "value" in variable else made_up[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+        )
+    return values
+
+
+def reads(pod, container, volume):
+    """The container's group is the one that this mounted secret is for, and nobody else may read it."""
+    group = pod.get("securityContext", {}).get("fsGroup", 0)
+    groups = {container["securityContext"].get("runAsGroup"), pod.get("securityContext", {}).get("fsGroup")}
+    return volume["defaultMode"] == 0o440 and group in groups
 
 
 def production_faults(objects):

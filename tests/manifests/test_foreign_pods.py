@@ -1,0 +1,250 @@
+"""Components laid over workloads of others: nothing of theirs is changed, and what cannot be protected is refused."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes import CONFIG_MAPS, K8S, SERVICE, containers, kustomize, named, reads, render, settings, write_overlay
+from programs import path
+
+VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
+
+
+def service():
+    """Deployment and Service of tests/manifests/service.yaml."""
+    return list(yaml.safe_load_all(SERVICE.read_text()))
+
+
+def demanding():
+    """A Deployment that sets whatever a component could be tempted to set."""
+    deployment, its_service = service()
+    deployment["metadata"]["labels"]["postern/lifecycle"] = "own"
+    template = deployment["spec"]["template"]
+    template["metadata"]["annotations"] = {"example.com/reviewed": "yes"}
+    pod = template["spec"]
+    pod |= {
+        "enableServiceLinks": True,
+        "terminationGracePeriodSeconds": 300,
+        "securityContext": {"fsGroup": 999, "fsGroupChangePolicy": "Always", "supplementalGroups": [7]},
+        "serviceAccountName": "orders",
+        "shareProcessNamespace": False,
+        "volumes": [{"name": "postern", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}],
+        "initContainers": [{"name": "migrate", "image": "registry.example.com/migrate:1.4.2"}],
+    }
+    pod["containers"][0] |= {
+        "lifecycle": {"preStop": {"exec": {"command": ["/finish"]}}},
+        "volumeMounts": [{"name": "postern", "mountPath": "/secrets/postern"}],
+        "env": [{"name": "POSTERN_LAME_DUCK", "value": "a variable of the service"}],
+    }
+    pod["containers"].append({"name": "shipper", "image": "registry.example.com/shipper:2.0.0"})
+    return deployment, its_service
+
+
+def laid_over(variant, scratch, objects, **more):
+    write_overlay(scratch, yaml.safe_dump_all(objects), [K8S / "components" / variant], **more)
+    return render(scratch)
+
+
+def sidecar_of(pod, variant):
+    (found,) = [each for each in pod[VARIANTS[variant]] if each["name"] == "sidecar"]
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nothing_of_a_pod_is_changed_beside_the_sidecar(variant, tmp_path):
+    before, _ = demanding()
+    after = named(laid_over(variant, tmp_path, demanding()), "Deployment", "orders")
+    assert after["metadata"] == before["metadata"]
+    assert after["spec"]["template"]["metadata"]["labels"].pop("postern/sidecar") == "true"
+    pod = after["spec"]["template"]["spec"]
+    pod[VARIANTS[variant]].remove(sidecar_of(pod, variant))
+    pod["volumes"] = [volume for volume in pod["volumes"] if not volume["name"].startswith("postern-sidecar-")]
+    assert after == before
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("group", [None, 999])
+def test_the_secret_is_read_whatever_the_group_of_the_volumes_is(variant, group, tmp_path):
+    deployment, its_service = service()
+    if group:
+        deployment["spec"]["template"]["spec"]["securityContext"] = {"fsGroup": group}
+    objects = laid_over(variant, tmp_path, [deployment, its_service])
+    pod = named(objects, "Deployment", "orders")["spec"]["template"]["spec"]
+    (secret,) = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
+    assert reads(pod, sidecar_of(pod, variant), secret)
+    mounts = [mount["name"] for each in containers(pod) if each["name"] != "sidecar" for mount in each.get("volumeMounts", [])]
+    assert not any(name.startswith("postern-sidecar-") for name in mounts), "others read it too"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("owner, mode, readable", [(0, 0o440, True), (999, 0o440, True), (0, 0o444, False)])
+def test_the_program_reads_a_secret_as_it_is_mounted_and_none_that_all_may_read(owner, mode, readable):
+    patch = yaml.safe_load((K8S / "components/sidecar/sidecar.yaml").read_text())
+    identity = sidecar_of(patch["spec"]["template"]["spec"], "sidecar")["securityContext"]
+    # Where another user may look.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        program = shutil.copy(path("sidecar"), directory)
+        secret = Path(directory) / "app-secret"
+        secret.write_text("x" * 32)
+        os.chown(secret, 0, owner)
+        secret.chmod(mode)
+        command = [program, "check", "--auth-server", "http://auth:9000/auth", "--app-id", "a", "--app-secret-file", secret]
+        groups = {"group": identity["runAsGroup"], "extra_groups": [999]}
+        end = subprocess.run(command, user=identity["runAsUser"], **groups, env={}, capture_output=True, text=True)
+        assert (end.returncode == 0) == readable, end.stderr
+
+
+def defaults(variant, scratch):
+    pod = named(laid_over(variant, scratch, service()), "Deployment", "orders")["spec"]["template"]["spec"]
+    (source,) = sidecar_of(pod, variant)["envFrom"]
+    return CONFIG_MAPS[source["configMapRef"]["name"]]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_setting_of_the_deployment_counts_more_than_the_component_s(variant, tmp_path):
+    own = {name: f"own {value}" for name, value in defaults(variant, tmp_path).items()}
+    own |= {"POSTERN_AUTH_SERVER": "dns://auth.identity.svc:9000/auth", "POSTERN_PASS": "/healthz"}
+    deployment, its_service = service()
+    variables = [{"name": name, "value": value} for name, value in own.items()]
+    container = {"name": "sidecar", "env": variables}
+    deployment["spec"]["template"]["spec"].setdefault(VARIANTS[variant], []).append(container)
+    objects = laid_over(variant, tmp_path, [deployment, its_service])
+    pod = named(objects, "Deployment", "orders")["spec"]["template"]["spec"]
+    assert own.items() <= settings(sidecar_of(pod, variant)).items()
+
+
+def test_both_variants_have_the_same_settings(tmp_path):
+    (tmp_path / "plain").mkdir()
+    assert defaults("sidecar", tmp_path) == defaults("sidecar-plain", tmp_path / "plain")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("own", [None, "shop"])
+def test_a_service_at_the_root_or_below_a_path_of_its_own_says_so_with_a_label(variant, own, tmp_path):
+    deployment, its_service = service()
+    deployment["metadata"]["labels"]["postern/app-name"] = "own"
+    if own:
+        container = {"name": "sidecar", "env": [{"name": "POSTERN_APP_NAME", "value": own}]}
+        deployment["spec"]["template"]["spec"].setdefault(VARIANTS[variant], []).append(container)
+    objects = laid_over(variant, tmp_path, [deployment, its_service])
+    values = settings(sidecar_of(named(objects, "Deployment", "orders")["spec"]["template"]["spec"], variant))
+    assert (values.get("POSTERN_APP_NAME"), values["POSTERN_APP_ID"]) == (own, "orders")
+
+
+def test_a_job_s_sidecar_does_not_wait_for_callers_at_its_end():
+    job = named(render(K8S / "examples/job"), "Job", "month-end")["spec"]["template"]["spec"]
+    assert settings(sidecar_of(job, "sidecar"))["POSTERN_LAME_DUCK"] == "0"
+    assert "lifecycle" not in job["containers"][0]
+
+
+def deployment_with(change):
+    def changed():
+        deployment, its_service = service()
+        change(deployment)
+        return [deployment, its_service]
+    return changed
+
+
+def service_with(*ports):
+    def changed():
+        deployment, its_service = service()
+        its_service["spec"]["ports"] = list(ports)
+        return [deployment, its_service]
+    return changed
+
+
+def of_kind(kind):
+    def changed():
+        deployment, _ = service()
+        return [{**deployment, "kind": kind, "apiVersion": {"Pod": "v1", "ReplicationController": "v1"}.get(kind, "batch/v1")}]
+    return changed
+
+
+def own_lifecycle(deployment):
+    deployment["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 1}}}
+
+
+def label_on_pods_alone(deployment):
+    del deployment["metadata"]["labels"]
+    deployment["spec"]["template"]["metadata"]["labels"] = {"app.kubernetes.io/name": "orders", "postern/sidecar": "true"}
+
+
+HTTP = {"name": "http", "port": 80, "targetPort": 3000}
+METRICS = {"name": "metrics", "port": 9090, "targetPort": 9090}
+REFUSED = {
+    "a lifecycle of the service's own": (deployment_with(own_lifecycle), "containers/0/lifecycle"),
+    "the label on the pods alone": (deployment_with(label_on_pods_alone), "labels/postern~1sidecar"),
+    "a second port of a Service": (service_with(HTTP, METRICS), "/spec/ports/-1/targetPort"),
+    "another port before the service's": (service_with(METRICS, HTTP), "/spec/ports/-1/targetPort"),
+    "a CronJob": (of_kind("CronJob"), "no sidecar is put into this kind"),
+    "a bare Pod": (of_kind("Pod"), "no sidecar is put into this kind"),
+    "a ReplicaSet": (of_kind("ReplicaSet"), "no sidecar is put into this kind"),
+    "a ReplicationController": (of_kind("ReplicationController"), "no sidecar is put into this kind"),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_would_look_protected_and_not_be_is_refused(variant, what, tmp_path):
+    objects, said = REFUSED[what]
+    write_overlay(tmp_path, yaml.safe_dump_all(objects()), [K8S / "components" / variant])
+    end = kustomize(tmp_path)
+    assert end.returncode != 0 and said in end.stderr, end.stdout or end.stderr
+
+
+def test_the_plain_variant_refuses_a_job_which_would_never_complete(tmp_path):
+    write_overlay(tmp_path, yaml.safe_dump_all(of_kind("Job")()), [K8S / "components/sidecar-plain"])
+    assert "no sidecar is put into this kind" in kustomize(tmp_path).stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("target", [3000, "plain", None])
+def test_a_service_of_one_port_is_moved_however_it_named_its_target(variant, target, tmp_path):
+    deployment, its_service = service()
+    its_service["spec"]["ports"] = [{"name": "http", "port": 80} | ({"targetPort": target} if target else {})]
+    moved = named(laid_over(variant, tmp_path, [deployment, its_service]), "Service", "orders")
+    assert moved["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": 8080}]
+
+
+def examples(member):
+    """The YAML blocks of docs/kubernetes.md that hold this member."""
+    text = (K8S.parent / "docs/kubernetes.md").read_text()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)]
+    return [block[member] for block in blocks if member in block]
+
+
+def with_everything(scratch, deployment=None, patches=()):
+    ours, its_service = service()
+    components = [K8S / "components" / name for name in ["sidecar", "networkpolicy"]]
+    resources = [K8S / "base/auth-server", scratch / "service"]
+    write_overlay(scratch, yaml.safe_dump_all([deployment or ours, its_service]), components, resources, patches)
+    return render(scratch)
+
+
+@pytest.mark.parametrize("patches", examples("patches"), ids=lambda patches: patches[0]["target"]["kind"])
+def test_every_patch_of_the_document_has_its_effect(patches, tmp_path):
+    before, after = with_everything(tmp_path), with_everything(tmp_path, patches=patches)
+    text = yaml.safe_dump_all(after)
+    for word in re.findall(r"(?:value: |secretName: |_SERVER: )\"?([^\s\",}]+)", "\n".join(each["patch"] for each in patches)):
+        assert word in text and word not in yaml.safe_dump_all(before), word
+
+
+def test_the_variables_of_the_document_are_those_of_the_sidecar_then(tmp_path):
+    (block,) = examples("initContainers")
+    deployment, _ = service()
+    deployment["spec"]["template"]["spec"]["initContainers"] = block
+    pod = named(with_everything(tmp_path, deployment), "Deployment", "orders")["spec"]["template"]["spec"]
+    wanted = {variable["name"]: variable["value"] for variable in block[0]["env"]}
+    assert len(wanted) == 3 and wanted.items() <= settings(sidecar_of(pod, "sidecar")).items()
+
+
+def test_every_refusal_is_in_the_document():
+    document = (K8S.parent / "docs/kubernetes.md").read_text()
+    for _, said in REFUSED.values():
+        assert f"| `{said}` |" in document, said
