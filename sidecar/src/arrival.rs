@@ -15,6 +15,7 @@ use pingora::protocols::http::ServerSession;
 
 use crate::admission::{RequestHead, Wire};
 use crate::client_stream::{ClientStream, UnreadRequests};
+use crate::client_transport::{self, ClientTransport};
 
 /// Has `judge` decide about the request that was read last.
 pub(crate) fn judged<T>(
@@ -50,7 +51,8 @@ pub(crate) fn judged<T>(
 pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     let told = Arc::new(Told::default());
     let bytes = Box::new(Cursor::new(raw.to_vec()));
-    let stream = ClientStream::new(bytes, Arc::clone(&told) as _, Duration::MAX);
+    let transport = ClientTransport::plain(client_transport::socket(bytes, None));
+    let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX);
     let mut session = ServerSession::new_http1(Box::new(stream));
     let is_request = at_once(async {
         let read = session.read_request().await;

@@ -22,10 +22,11 @@ use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use contract::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
-use pingora::protocols::{ALPN, Shutdown, Stream};
+use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use self::bare_refusals::{BareRefusal, BareRefusals};
+use crate::client_transport::ClientTransport;
 use crate::request_head::ArrivingHead;
 
 /// How Pingora's refusal begins.
@@ -52,7 +53,7 @@ pub(crate) trait UnreadRequests: std::fmt::Debug + Send + Sync {
 /// Wraps the transport.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
-    transport: Stream,
+    transport: ClientTransport,
     unread: Arc<dyn UnreadRequests>,
     /// On from the first filter of a request to its last.
     handling: AtomicBool,
@@ -75,12 +76,12 @@ pub(crate) struct ClientStream {
 impl ClientStream {
     /// `head_timeout` is how long the head of a request may take to arrive.
     pub(crate) fn new(
-        transport: Stream,
+        transport: ClientTransport,
         unread: Arc<dyn UnreadRequests>,
         head_timeout: Duration,
     ) -> Self {
         Self {
-            is_http_2: transport.selected_alpn_proto() == Some(ALPN::H2),
+            is_http_2: transport.alpn() == Some(ALPN::H2),
             transport,
             unread,
             peeked: Bytes::new(),
@@ -145,7 +146,7 @@ impl ClientStream {
             return self.give_up(Some(Rejection::RequestHeaderTooLarge));
         }
         let before = buffer.filled().len();
-        if let Poll::Ready(read) = Pin::new(&mut self.transport).poll_read(cx, buffer) {
+        if let Poll::Ready(read) = Pin::new(&mut self.transport.io).poll_read(cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
             return Poll::Ready(read);
@@ -165,7 +166,7 @@ impl ClientStream {
             return Poll::Ready(Ok(()));
         }
         if self.is_http_2 || self.handling.load(Ordering::Relaxed) {
-            return Pin::new(&mut self.transport).poll_read(cx, buffer);
+            return Pin::new(&mut self.transport.io).poll_read(cx, buffer);
         }
         self.poll_read_head(cx, buffer)
     }
@@ -230,7 +231,7 @@ impl ClientStream {
             .as_mut()
             .filter(|refusal| refusal.has_remaining())
         {
-            let written = ready!(Pin::new(&mut self.transport).poll_write(cx, refusal))?;
+            let written = ready!(Pin::new(&mut self.transport.io).poll_write(cx, refusal))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -251,7 +252,7 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(data.len()));
         }
         ready!(self.poll_send_refusal(cx))?;
-        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, data))?;
+        let written = ready!(Pin::new(&mut self.transport.io).poll_write(cx, data))?;
         if self.is_http_2 {
             self.report_refusals(data.get(..written).unwrap_or_default());
         }
@@ -260,12 +261,12 @@ impl AsyncWrite for ClientStream {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send_refusal(cx))?;
-        Pin::new(&mut self.transport).poll_flush(cx)
+        Pin::new(&mut self.transport.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send_refusal(cx))?;
-        Pin::new(&mut self.transport).poll_shutdown(cx)
+        Pin::new(&mut self.transport.io).poll_shutdown(cx)
     }
 }
 
@@ -291,20 +292,20 @@ impl Shutdown for ClientStream {
         if refused {
             let _ = tokio::time::timeout(LINGER, self.flush()).await;
         }
-        Shutdown::shutdown(self.transport.as_mut()).await;
+        self.transport.close().await;
         if refused {
             // Until the client has closed its side too, or the time is up.
-            let _ = tokio::time::timeout(LINGER, discard(&mut self.transport)).await;
+            let _ = tokio::time::timeout(LINGER, discard(&mut self.transport.io)).await;
         }
     }
 }
 
-fn client_of(transport: &Stream) -> Option<IpAddr> {
-    let digest = transport.get_socket_digest()?;
+fn client_of(transport: &ClientTransport) -> Option<IpAddr> {
+    let digest = transport.socket().get_socket_digest()?;
     digest.peer_addr()?.as_inet().map(SocketAddr::ip)
 }
 
-async fn discard(transport: &mut Stream) {
+async fn discard(mut transport: impl AsyncRead + Unpin) {
     let mut sink = [0; 4096];
     while matches!(transport.read(&mut sink).await, Ok(1..)) {}
 }

@@ -1,4 +1,4 @@
-//! TLS towards clients: the handshake, and the connection after it as Pingora sees it.
+//! TLS towards clients: the handshake.
 //!
 //! Pingora's own listener would shake hands before a connection has a place and without a deadline
 //! of ours, and could not exchange the authorities of the clients.
@@ -6,19 +6,10 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
-use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::SslDigest;
-use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
-    Stream, TimingDigest, UniqueID, UniqueIDType,
-};
 use process::exit::Failure;
 use process::tls::{ServerCertificate, read_bounded};
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
@@ -28,9 +19,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use crate::client_transport::Socket;
 
 /// What the flags about TLS say.
 #[derive(Debug, Clone)]
@@ -97,12 +89,15 @@ impl ClientTls {
     ///
     /// # Errors
     /// When the two do not agree, or not in time.
-    pub(crate) async fn accept(&self, transport: Stream, limit: Duration) -> io::Result<Stream> {
+    pub(crate) async fn accept(
+        &self,
+        socket: Socket,
+        limit: Duration,
+    ) -> io::Result<TlsStream<Socket>> {
         let acceptor = self.current.load().acceptor.clone();
-        let stream = tokio::time::timeout(limit, acceptor.accept(transport))
+        tokio::time::timeout(limit, acceptor.accept(socket))
             .await
-            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        Ok(Box::new(TlsTransport::new(stream)))
+            .map_err(|_| io::ErrorKind::TimedOut)?
     }
 }
 
@@ -163,120 +158,6 @@ fn vouched_for_by(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifie
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
         .map_err(|error| refused(&error))
-}
-
-/// What a connection is to Pingora once it is encrypted.
-#[derive(Debug)]
-struct TlsTransport {
-    stream: TlsStream<Stream>,
-    /// Pingora does not look for the preface of HTTP/2 without TLS where there is one of these.
-    digest: Arc<SslDigest>,
-}
-
-impl TlsTransport {
-    fn new(stream: TlsStream<Stream>) -> Self {
-        let session = stream.get_ref().1;
-        let version = match session.protocol_version() {
-            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
-            _ => "TLSv1.3",
-        };
-        Self {
-            digest: Arc::new(SslDigest::new("", version, None, None, Vec::new())),
-            stream,
-        }
-    }
-
-    fn transport(&self) -> &Stream {
-        self.stream.get_ref().0
-    }
-}
-
-impl AsyncRead for TlsTransport {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for TlsTransport {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-#[async_trait]
-impl Shutdown for TlsTransport {
-    async fn shutdown(&mut self) {
-        // Tells the client that nothing was cut off; who is gone is not told.
-        let _ = AsyncWriteExt::shutdown(&mut self.stream).await;
-    }
-}
-
-impl UniqueID for TlsTransport {
-    fn id(&self) -> UniqueIDType {
-        self.transport().id()
-    }
-}
-
-impl Ssl for TlsTransport {
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        Some(Arc::clone(&self.digest))
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        match self.stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Some(ALPN::H2),
-            Some(_) => Some(ALPN::H1),
-            None => None,
-        }
-    }
-}
-
-impl Peek for TlsTransport {}
-
-impl GetTimingDigest for TlsTransport {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.transport().get_timing_digest()
-    }
-}
-
-impl GetProxyDigest for TlsTransport {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.transport().get_proxy_digest()
-    }
-}
-
-impl GetSocketDigest for TlsTransport {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.transport().get_socket_digest()
-    }
 }
 
 #[cfg(test)]

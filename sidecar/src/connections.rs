@@ -16,6 +16,7 @@ use crate::access_log::Line;
 use crate::answer;
 use crate::client_stream::{ClientStream, UnreadRequests};
 use crate::client_tls::ClientTls;
+use crate::client_transport::{self, ClientTransport, Socket};
 use crate::limits::Limit;
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
@@ -30,6 +31,7 @@ pub(crate) struct ClientConnections {
     unread: Arc<dyn UnreadRequests>,
     limit: Limit,
     head_timeout: Duration,
+    send_timeout: Option<Duration>,
 }
 
 impl ClientConnections {
@@ -38,6 +40,7 @@ impl ClientConnections {
         tls: Option<Arc<ClientTls>>,
         limit: Limit,
         head_timeout: Duration,
+        send_timeout: Option<Duration>,
         upstream: Arc<Upstream>,
         reports: Reports,
     ) -> Self {
@@ -51,17 +54,19 @@ impl ClientConnections {
             unread: Arc::new(Refusals(reports)),
             limit,
             head_timeout,
+            send_timeout,
         }
     }
 
     /// The transport to speak HTTP over; `None` where the handshake failed.
-    async fn secured(&self, transport: Stream) -> Option<Stream> {
+    async fn secured(&self, socket: Socket) -> Option<ClientTransport> {
         let Some(tls) = &self.tls else {
-            return Some(transport);
+            return Some(ClientTransport::plain(socket));
         };
-        tls.accept(transport, self.head_timeout)
+        tls.accept(socket, self.head_timeout)
             .await
             .inspect_err(|error| tracing::debug!(%error, "no TLS connection"))
+            .map(ClientTransport::encrypted)
             .ok()
     }
 }
@@ -70,7 +75,7 @@ impl ClientConnections {
 impl ServerApp for ClientConnections {
     async fn process_new(
         self: &Arc<Self>,
-        transport: Stream,
+        stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let Some(_place) = self.limit.take(Instant::now()) else {
@@ -78,7 +83,8 @@ impl ServerApp for ClientConnections {
             return None;
         };
         let _open = self.requests.reports.metrics.connection_opened();
-        let transport = self.secured(transport).await?;
+        let socket = client_transport::socket(stream, self.send_timeout);
+        let transport = self.secured(socket).await?;
         let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
         self.requests.process_new(Box::new(stream), shutdown).await
     }

@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod client_stream;
 mod client_tls;
+mod client_transport;
 mod config;
 mod connections;
 mod conversation;

@@ -278,7 +278,10 @@ impl ProxyHttp for AuthProxy {
     ) -> pingora::Result<bool> {
         set_handling(session, true);
         allow_pipelining(session);
-        session.set_write_timeout(self.send_timeout);
+        if session.is_http2() {
+            // For each stream, beside what bounds each connection.
+            session.set_write_timeout(self.send_timeout);
+        }
         self.limit_connection(session);
         ctx.marks = self.marking.of(&session.req_header().headers);
         let mut admission = self.admit(session, &ctx.rules.admission);

@@ -251,10 +251,19 @@ fn client_connections(
         descriptors,
     ));
     let head_timeout = config.request_header_timeout;
+    let send_timeout = config.send_timeout;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
     let proxy = http_proxy_app(conf, proxy);
     let reports = shared.reports.clone();
-    ClientConnections::new(proxy, tls, limit, head_timeout, upstream, reports)
+    ClientConnections::new(
+        proxy,
+        tls,
+        limit,
+        head_timeout,
+        send_timeout,
+        upstream,
+        reports,
+    )
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {

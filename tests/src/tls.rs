@@ -114,6 +114,16 @@ impl TlsClient {
         let _ = stream.write_all(bytes).and_then(|()| stream.flush());
     }
 
+    /// For a client that writes and does not care what becomes of it.
+    pub fn writer(&mut self) -> &mut impl Write {
+        self.0.get_mut()
+    }
+
+    /// The connection below TLS.
+    pub fn socket(&self) -> &TcpStream {
+        &self.0.get_ref().sock
+    }
+
     /// Reads the answer to a request with `method`.
     ///
     /// # Panics

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails with [`io::ErrorKind::TimedOut`] once a write got rid of nothing for as long as the deadline. Put it
-/// directly around the socket, below TLS, so that every byte goes through it.
+/// Fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown got rid of nothing for as long as the
+/// deadline. Put it directly around the socket, below TLS, so that every byte goes through it.
 #[derive(Debug)]
 pub struct WriteDeadline<S> {
     stream: S,
@@ -78,13 +78,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         self.stream.is_write_vectored()
     }
 
-    // Of a socket neither of the two ever waits, and neither says that the peer has read anything.
+    // A socket never waits here, but a buffer in front of it has to be written first.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.judge(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let shut_down = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.judge(shut_down, cx)
     }
 }
 
@@ -101,7 +103,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 
     use super::*;
 
@@ -116,6 +118,21 @@ mod tests {
             let error = stream.write_all(b"more than fits").await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert_eq!(started.elapsed().as_secs(), BRIEF.as_secs());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_buffer_holds_is_not_waited_for_either() {
+        for shuts_down in [false, true] {
+            let (stream, _client) = tokio::io::duplex(4);
+            let mut stream = WriteDeadline::new(BufWriter::new(stream), BRIEF);
+            stream.write_all(b"more than fits").await.unwrap();
+            let ended = if shuts_down {
+                stream.shutdown().await
+            } else {
+                stream.flush().await
+            };
+            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
     }
 

@@ -4,6 +4,7 @@ use pingora::protocols::Peek;
 use tokio::io::DuplexStream;
 
 use super::*;
+use crate::client_transport;
 use crate::request_head::MAX_HEAD_BYTES;
 
 #[derive(Debug)]
@@ -23,7 +24,8 @@ fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
 
 fn connection_with(capacity: usize, head_timeout: Duration) -> (ClientStream, DuplexStream) {
     let (transport, client) = tokio::io::duplex(capacity);
-    let stream = ClientStream::new(Box::new(transport), Arc::new(Ours), head_timeout);
+    let transport = ClientTransport::plain(client_transport::socket(Box::new(transport), None));
+    let stream = ClientStream::new(transport, Arc::new(Ours), head_timeout);
     (stream, client)
 }
 

@@ -16,17 +16,17 @@ use super::ClientStream;
 
 impl UniqueID for ClientStream {
     fn id(&self) -> UniqueIDType {
-        self.transport.id()
+        self.transport.socket().id()
     }
 }
 
 impl Ssl for ClientStream {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.transport.get_ssl_digest()
+        self.transport.tls.clone()
     }
 
     fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.transport.selected_alpn_proto()
+        self.transport.alpn()
     }
 }
 
@@ -45,26 +45,26 @@ impl Peek for ClientStream {
 
 impl GetTimingDigest for ClientStream {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.transport.get_timing_digest()
+        self.transport.socket().get_timing_digest()
     }
 
     fn get_read_pending_time(&self) -> Duration {
-        self.transport.get_read_pending_time()
+        self.transport.socket().get_read_pending_time()
     }
 
     fn get_write_pending_time(&self) -> Duration {
-        self.transport.get_write_pending_time()
+        self.transport.socket().get_write_pending_time()
     }
 }
 
 impl GetProxyDigest for ClientStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.transport.get_proxy_digest()
+        self.transport.socket().get_proxy_digest()
     }
 }
 
 impl GetSocketDigest for ClientStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.transport.get_socket_digest()
+        self.transport.socket().get_socket_digest()
     }
 }

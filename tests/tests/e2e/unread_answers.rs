@@ -1,0 +1,126 @@
+//! Clients that ask and read nothing: within `--send-timeout` their places and connections are free again.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tests::auth_server::admin_get;
+use tests::certificates::Authority;
+use tests::echo_service::MARK;
+use tests::keys::SigningType;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
+use tests::wait;
+
+/// Their answers have no body, or are our own.
+const REQUESTS: [&[u8]; 3] = [
+    b"HEAD /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n",
+];
+/// Far more than the buffers between the two hold.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// Sends requests until no more of them are taken.
+fn stuff(mut client: impl Write, request: &[u8]) {
+    let many = request.repeat(100);
+    for _ in 0..MOST_BYTES / many.len() {
+        if let Err(error) = client.write_all(&many) {
+            let stopped = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+            let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+            assert!(
+                [stopped, closed].concat().contains(&error.kind()),
+                "{error}"
+            );
+            return;
+        }
+    }
+    panic!("requests were read though no answer was");
+}
+
+/// A moment without progress means that the peer has stopped reading.
+fn give_up_soon(socket: &TcpStream) {
+    let moment = Some(Duration::from_millis(500));
+    socket.set_write_timeout(moment).unwrap();
+}
+
+fn wait_for_free_places(sidecar: &Sidecar) {
+    wait::until("free places", || {
+        let metrics = admin_get(sidecar.admin(), "/metrics").text();
+        let free = ["requests_in_flight 0\n", "sidecar_connections 0\n"];
+        free.iter().all(|line| metrics.contains(line)).then_some(())
+    });
+}
+
+fn stack_with(prepare: impl FnOnce(SidecarPlan) -> SidecarPlan) -> ForgedStack {
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        let flags = ["--send-timeout", "1", "--max-in-flight", "4"];
+        prepare(plan.pass(["/public/**"]).flags(flags))
+    });
+    // A few hundred of these fill the buffers.
+    let field = "a".repeat(16 * 1024);
+    let no_content = format!("HTTP/1.1 204 No Content\r\n{MARK}: 1\r\nX-Field: {field}\r\n\r\n");
+    stack.service.answers(no_content.into_bytes());
+    stack
+}
+
+#[test]
+fn heads_that_nobody_reads_keep_no_place() {
+    let stack = stack_with(|plan| plan);
+    let clients = REQUESTS.map(|request| {
+        let client = TcpStream::connect(stack.sidecar.address()).unwrap();
+        give_up_soon(&client);
+        stuff(&client, request);
+        client
+    });
+    wait_for_free_places(&stack.sidecar);
+    assert_eq!(stack.sidecar.anonymous().get("/public/y").status(), 204);
+    drop(clients);
+}
+
+#[test]
+fn heads_that_nobody_reads_over_tls_keep_no_place() {
+    let authority = Authority::new();
+    let tls = authority.issue("server").flags();
+    let stack = stack_with(|plan| plan.flags(tls.iter().map(String::as_str)));
+    let trust = authority.client();
+    let clients = REQUESTS.map(|request| {
+        let mut client = trust.connect(stack.sidecar.address()).unwrap();
+        give_up_soon(client.socket());
+        stuff(client.writer(), request);
+        client
+    });
+    wait_for_free_places(&stack.sidecar);
+    let another = stack.sidecar.anonymous().over_tls(&trust);
+    assert_eq!(another.get("/public/y").status(), 204);
+    drop(clients);
+}
+
+#[test]
+fn an_http_2_client_that_reads_nothing_keeps_no_place() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    // POST, http, the path, `a`; a body follows.
+    let block = [
+        &[0x83, 0x86, 0x04, 16][..],
+        b"/orders/public/x",
+        &[0x41, 1, b'a'],
+    ]
+    .concat();
+    let length = u8::try_from(block.len()).unwrap();
+    let headers = [&[0, 0, length, 1, 4, 0, 0, 0, 1], &*block].concat();
+
+    let stack = stack_with(|plan| plan);
+    let mut client = TcpStream::connect(stack.sidecar.address()).unwrap();
+    client
+        .write_all(&[PREFACE, SETTINGS, &headers].concat())
+        .unwrap();
+    wait::until("the request in flight", || {
+        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
+        metrics.contains("requests_in_flight 1\n").then_some(())
+    });
+    give_up_soon(&client);
+    stuff(&client, PING);
+    wait_for_free_places(&stack.sidecar);
+}
