@@ -43,7 +43,7 @@ def render_with(component, scratch, resources):
     return render(scratch)
 
 
-def write_overlay(scratch, service, components, resources=None, patches=()):
+def write_overlay(scratch, service, components, resources=None, patches=(), more=None):
     """An overlay in `scratch`: a service as its owner wrote it, and what is laid over it."""
     (scratch / "service").mkdir(exist_ok=True)
     (scratch / "service/service.yaml").write_text(service)
@@ -54,6 +54,7 @@ def write_overlay(scratch, service, components, resources=None, patches=()):
         "resources": [os.path.relpath(each, scratch) for each in resources or [scratch / "service"]],
         "components": [os.path.relpath(component, scratch) for component in components],
         "patches": list(patches),
+        **(more or {}),
     }
     (scratch / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
 

@@ -57,7 +57,7 @@ def test_it_is_valid(rendered, name):
     for version in [PLAIN_VERSION] if name == "components/sidecar-plain" else VERSIONS:
         for each in rendered[name]:
             if each["apiVersion"].startswith("monitoring.coreos.com/"):
-                continue  # The operator's own type; test_the_monitors_name_ports_that_exist.
+                continue  # The operator's own types: test_monitoring.py.
             kubernetes_validate.validate(each, version, strict=True)
 
 
@@ -143,21 +143,6 @@ def test_ports_and_selectors_lead_somewhere(rendered, name):
             assert port["targetPort"] in open_ports, f"{service['metadata']['name']}: {port}"
         if service["metadata"].get("labels", {}).get("postern/sidecar") and 8080 in open_ports:
             assert {open_ports[port["targetPort"]] for port in service["spec"]["ports"]} == {8080}
-
-
-def test_the_monitors_name_ports_that_exist(rendered):
-    objects = rendered["overlays/prod"]
-    for monitor in of_kind(objects, "PodMonitor"):
-        labels = monitor["spec"]["selector"]["matchLabels"]
-        pods_of = [
-            w["spec"]["template"]["spec"]
-            for w in of_kind(objects, "Deployment")
-            if labels.items() <= w["spec"]["template"]["metadata"]["labels"].items()
-        ]
-        assert pods_of, labels
-        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
-            names = {port["name"] for pod in pods_of for c in containers(pod) for port in c.get("ports", [])}
-            assert endpoint["port"] in names and endpoint["path"] == "/metrics"
 
 
 def variables_of_ours():
