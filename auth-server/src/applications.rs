@@ -17,6 +17,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use self::secret_hash::SecretHashes;
 
@@ -76,13 +77,43 @@ impl Borrow<str> for AppId {
 /// The record of every application, by id; as JSON `{"<id>": {"secretSha256": ["<base64url>"]}}`.
 /// Registered is whoever has a secret there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Applications(BTreeMap<AppId, SecretHashes>);
+#[serde(from = "BTreeMap<String, Value>")]
+pub(crate) struct Applications {
+    #[serde(flatten)]
+    records: BTreeMap<AppId, SecretHashes>,
+    /// What stands there and is no record to this version, as it was read: it admits nobody, and it
+    /// stays where it is.
+    #[serde(flatten)]
+    unreadable: BTreeMap<String, Value>,
+}
+
+/// One bad record must not take the others with it, nor the keys beside them.
+impl From<BTreeMap<String, Value>> for Applications {
+    fn from(held: BTreeMap<String, Value>) -> Self {
+        let mut applications = Self::default();
+        for (id, record) in held {
+            match (id.parse(), serde_json::from_value(record.clone())) {
+                (Ok(id), Ok(secrets)) => applications.put(id, secrets),
+                _ => drop(applications.unreadable.insert(id, record)),
+            }
+        }
+        applications
+    }
+}
 
 impl Applications {
-    /// Whether none is registered.
+    /// Whether anybody may fetch the key: none is registered, and no record is unreadable either.
     pub(crate) fn is_empty(&self) -> bool {
-        self.registered().next().is_none()
+        self.registered().next().is_none() && self.unreadable.is_empty()
+    }
+
+    /// The ids, or what stands in their place, of the records that cannot be read.
+    pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
+        self.unreadable.keys().map(String::as_str)
+    }
+
+    pub(crate) fn is_unreadable(&self, id: &AppId) -> bool {
+        self.unreadable.contains_key(id.as_str())
     }
 
     /// The registered ones.
@@ -92,29 +123,29 @@ impl Applications {
 
     /// All of them, removed ones included.
     pub(crate) fn records(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
-        self.0.iter()
+        self.records.iter()
     }
 
     /// The record under an id, be it of a removed application.
     pub(crate) fn record(&self, id: &str) -> Option<&SecretHashes> {
-        self.0.get(id)
+        self.records.get(id)
     }
 
     /// The id as it is registered, which is the only form in which a stranger's text becomes a label.
     pub(crate) fn registered_id(&self, id: &str) -> Option<&AppId> {
-        let (id, secrets) = self.0.get_key_value(id)?;
+        let (id, secrets) = self.records.get_key_value(id)?;
         (!secrets.is_empty()).then_some(id)
     }
 
     pub(crate) fn put(&mut self, id: AppId, secrets: SecretHashes) {
-        self.0.insert(id, secrets);
+        self.records.insert(id, secrets);
     }
 
     /// Whether `secret` is one of the application's. An unknown id costs the same work as a known
     /// one, so that the time does not tell which ids there are.
     pub(crate) fn admits(&self, id: &str, secret: &str) -> bool {
         let nobody = SecretHashes::unknown();
-        let known = self.0.get(id);
+        let known = self.records.get(id);
         let matches = known.unwrap_or(&nobody).match_any(secret);
         known.is_some() && matches
     }
@@ -182,20 +213,25 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_records_are_never_skipped() {
-        for json in [
-            "",
-            "[]",
-            r#"{"orders": 1"#,
-            r#"{"a b": {"secretSha256": []}}"#,
-            r#"{"orders": 1}"#,
-            r#"{"orders": {}}"#,
-            r#"{"orders": {"secretSha256": ["AAAA"]}}"#,
+    fn a_record_that_cannot_be_read_admits_nobody_and_opens_nothing() {
+        for (id, record) in [
+            ("a b", r#"{"secretSha256":[]}"#),
+            ("orders", "1"),
+            ("orders", "{}"),
+            ("orders", r#"{"secretSha256":["AAAA"]}"#),
         ] {
-            assert!(
-                serde_json::from_str::<Applications>(json).is_err(),
-                "{json}"
-            );
+            let json = format!(r#"{{"{id}":{record}}}"#);
+            let mut all: Applications = serde_json::from_str(&json).unwrap();
+            assert_eq!(all.unreadable().collect::<Vec<_>>(), [id]);
+            assert!(!all.is_empty() && !all.admits(id, "AAAA"), "{json}");
+            all.put("stock".parse().unwrap(), SecretHashes::of("s"));
+            assert!(all.admits("stock", "s"));
+            let written = serde_json::to_string(&all).unwrap();
+            assert!(written.contains(record), "{written}");
+            assert_eq!(serde_json::from_str::<Applications>(&written).unwrap(), all);
+        }
+        for json in ["", "[]", r#"{"orders": 1"#] {
+            assert!(serde_json::from_str::<Applications>(json).is_err());
         }
     }
 

@@ -83,6 +83,7 @@ pub(crate) struct Metrics {
     key_retrievals: Family<Retrieval, Counter>,
     store_up: Gauge,
     registered_applications: Gauge,
+    unreadable_applications: Gauge,
     listed_keys: Family<Key, Gauge>,
     /// The labels of `listed_keys`, which cannot be asked for them.
     shown_keys: Arc<Mutex<HashSet<Key>>>,
@@ -126,6 +127,11 @@ impl Metrics {
             "postern_auth_server_registered_applications",
             "Applications that may fetch the verification key; while there is none, anybody may",
             self.registered_applications.clone(),
+        );
+        registry.register(
+            "postern_auth_server_unreadable_applications",
+            "Records of applications in the store that this server cannot read",
+            self.unreadable_applications.clone(),
         );
         registry.register(
             "postern_auth_server_key_info",
@@ -219,6 +225,11 @@ impl Metrics {
         self.registered_applications.set(count);
     }
 
+    pub(crate) fn unreadable_applications(&self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.unreadable_applications.set(count);
+    }
+
     /// The keys of this moment, and what led to them.
     pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
         self.show_keys(listed(ring));
@@ -300,6 +311,7 @@ mod tests {
         metrics.refused(Rejection::LoginFailed);
         metrics.store_up(true);
         metrics.registered_applications(2);
+        metrics.unreadable_applications(1);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
         let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
@@ -326,6 +338,7 @@ mod tests {
             r#"postern_auth_server_refusals_total{reason="login_failed"} 1"#,
             "postern_auth_server_store_up 1",
             "postern_auth_server_registered_applications 2",
+            "postern_auth_server_unreadable_applications 1",
             &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
             "postern_auth_server_key_rotations_total 1",
             "postern_auth_server_key_revocations_total 1",

@@ -79,25 +79,34 @@ impl Registrations {
     ///
     /// A record that memory has and the store has not was lost, because a removed application keeps
     /// one: it stays in force. So a lost store opens no check that was closed, whatever was written
-    /// into it since.
+    /// into it since. One that became unreadable stays in force too, and stays as it is in the store.
     pub(crate) fn reconcile(&self, stored: Applications) -> Reconciled {
         let former = self.known.load_full();
         let Some(memory) = former.as_deref() else {
             self.known.store(Some(Arc::new(stored)));
             return Reconciled::default();
         };
-        let lost: Vec<_> = memory
+        let missing = memory
             .records()
-            .filter(|(id, _)| stored.record(id.as_str()).is_none())
-            .map(|(id, secrets)| (id.clone(), secrets.clone()))
-            .collect();
+            .filter(|(id, _)| stored.record(id.as_str()).is_none());
         let events = events(memory, &stored);
-        let mut all = stored;
-        for (id, secrets) in &lost {
+        let mut all = stored.clone();
+        let mut lost = Vec::new();
+        for (id, secrets) in missing {
             all.put(id.clone(), secrets.clone());
+            if !stored.is_unreadable(id) {
+                lost.push((id.clone(), secrets.clone()));
+            }
         }
         self.known.store(Some(Arc::new(all)));
         Reconciled { lost, events }
+    }
+
+    /// The ids whose stored records cannot be read.
+    pub(crate) fn unreadable(&self) -> Vec<String> {
+        let known = self.known.load();
+        let unreadable = known.iter().flat_map(|known| known.unreadable());
+        unreadable.map(str::to_owned).collect()
     }
 
     /// How many applications are registered; `None` until the store was read.
@@ -245,6 +254,28 @@ mod tests {
         for (id, secret) in [("orders", "right"), ("stock", "new")] {
             assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
         }
+    }
+
+    #[test]
+    fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
+        let unreadable = || {
+            let json = r#"{"orders": "of a newer version", "stock": 1}"#;
+            serde_json::from_str::<Applications>(json).unwrap()
+        };
+        let known = Registrations::new(false);
+        known.reconcile(orders());
+        assert_eq!(known.reconcile(unreadable()), Reconciled::default());
+        assert_eq!(known.unreadable(), ["orders", "stock"]);
+        let started = Registrations::new(false);
+        started.reconcile(unreadable());
+        let denied = Err(Denied::Unknown);
+        assert_eq!(authorize(&known, "orders", "right"), Ok(()));
+        assert_eq!(authorize(&started, "orders", "right"), denied);
+        for registrations in [&known, &started] {
+            assert_eq!(authorize(registrations, "stock", "1"), denied);
+        }
+        known.reconcile(orders());
+        assert_eq!(known.unreadable(), [""; 0]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, within_timeout};
+use crate::log_text::LogText;
 use crate::random;
 
 /// Somebody else changed the same application in between; that often it is no coincidence.
@@ -84,6 +85,9 @@ async fn list(args: &StoreArgs) -> Result<(), Failure> {
         remark(&format!("{location}: is not there yet"));
     } else if applications.is_empty() {
         remark("no application is registered: any appId and appSecret get the key");
+    }
+    for id in applications.unreadable() {
+        remark(&format!("the record of {} cannot be read", LogText(id)));
     }
     for (id, secrets) in applications.registered() {
         print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;

@@ -41,7 +41,7 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError>;
 
-    /// The record of every application, of removed ones too.
+    /// The record of every application, of removed ones too; those that cannot be read are set aside.
     async fn applications(&self) -> Result<Applications, StoreError>;
 
     /// Puts `record` in the place of `expected` (`None`: of no record at all) in one indivisible
@@ -96,6 +96,12 @@ impl From<StoreError> for Failure {
 fn unusable_applications(store: &dyn KeyStore, cause: &dyn fmt::Display) -> StoreError {
     let place = store.whereabouts(Entry::Applications);
     StoreError::Unusable(format!("{place}: {cause}"))
+}
+
+/// A record that is there, is none to this version, and so is not replaced by it.
+fn unreadable_record(store: &dyn KeyStore, id: &AppId) -> StoreError {
+    let cause = format!("the record of {id} cannot be read; it stays until somebody removes it");
+    unusable_applications(store, &cause)
 }
 
 /// Every call of a store passes here.

@@ -23,6 +23,7 @@ use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use super::update::{not_written, unusable_keys, update};
 use crate::applications::registrations::Registrations;
 use crate::audit;
+use crate::log_text::LogText;
 use crate::metrics::Metrics;
 
 /// What is kept in step, for whoever serves it.
@@ -41,7 +42,7 @@ pub(crate) struct Upkeep {
     shared: Shared,
     key_condition: Condition,
     store_condition: Condition,
-    /// What the store fails with while the key in memory makes up for it; `/readyz` shows it.
+    /// What is wrong with the store although this server can serve; `/readyz` shows it.
     trouble: Arc<ArcSwapOption<String>>,
     /// Looks that failed in a row.
     failures: u32,
@@ -114,8 +115,18 @@ impl Upkeep {
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
-        // Before the key: a key is never there while it is unknown who may have it.
-        self.synchronize_applications().await?;
+        if self.shared.current.load().is_none() {
+            // A key is never there while it is unknown who may have it.
+            self.synchronize_applications().await?;
+            return self.synchronize_keys(now).await;
+        }
+        // Neither waits for the other: a revocation counts whatever became of the applications.
+        let (applications, keys) =
+            tokio::join!(self.synchronize_applications(), self.synchronize_keys(now));
+        keys.and(applications)
+    }
+
+    async fn synchronize_keys(&self, now: i64) -> Result<(), StoreError> {
         let keys = self.shared.current.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
         let reconciliation = Reconciliation {
@@ -166,8 +177,10 @@ impl Upkeep {
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
         let before = self.shared.registrations.count();
+        let unreadable = self.shared.registrations.unreadable();
         let reconciled = self.shared.registrations.reconcile(stored);
         self.tell_how_many(before);
+        self.tell_unreadable(&unreadable);
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
@@ -185,6 +198,25 @@ impl Upkeep {
             )));
         }
         Ok(())
+    }
+
+    fn tell_unreadable(&self, before: &[String]) {
+        let now = self.shared.registrations.unreadable();
+        self.shared.metrics.unreadable_applications(now.len());
+        if let Some(note) = self.unreadable_note(&now).filter(|_| now != before) {
+            warn!("{note}");
+        }
+    }
+
+    fn unreadable_note(&self, ids: &[String]) -> Option<String> {
+        let first = ids.first()?;
+        Some(format!(
+            "{}: {} record(s) cannot be read, the first is of {}: such an application is admitted only by a \
+             server that could read it before",
+            self.store.whereabouts(Entry::Applications),
+            ids.len(),
+            LogText(first)
+        ))
     }
 
     /// The last one that is removed opens the key endpoint: nobody may miss that.
@@ -212,7 +244,9 @@ impl Upkeep {
         }
         self.failures = 0;
         self.last_failure = None;
-        self.trouble.store(None);
+        let unreadable = self.shared.registrations.unreadable();
+        let note = self.unreadable_note(&unreadable);
+        self.trouble.store(note.map(Arc::new));
         self.key_condition.met();
         self.store_condition.met();
     }

@@ -62,7 +62,7 @@ for_every_store!(
     of_many_who_replace_an_application_at_once_one_does,
     an_application_is_replaced_only_while_the_one_beside_it_stands,
     of_two_that_rely_on_each_other_one_is_replaced,
-    unreadable_applications_are_unusable_and_named,
+    an_application_that_cannot_be_read_is_set_aside_and_stays,
     every_place_has_its_own_name,
 );
 
@@ -411,18 +411,27 @@ async fn of_two_that_rely_on_each_other_one_is_replaced(installation: &dyn Insta
     }
 }
 
-async fn unreadable_applications_are_unusable_and_named(installation: &dyn Installation) {
+async fn an_application_that_cannot_be_read_is_set_aside_and_stays(
+    installation: &dyn Installation,
+) {
     let store = installation.open();
     installation
         .plant_application("orders", "not a record")
         .await;
-    let Err(StoreError::Unusable(line)) = store.applications().await else {
-        unreachable!("an unreadable record was read")
+    let there = store.applications().await.unwrap();
+    assert_eq!(there.unreadable().collect::<Vec<_>>(), ["orders"]);
+    let (orders, stock) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+    let one = SecretHashes::of("first");
+    let Err(StoreError::Unusable(line)) = store.swap_application(&orders, None, &one, None).await
+    else {
+        unreachable!("an unreadable record was replaced")
     };
-    assert!(
-        line.contains(&store.whereabouts(Entry::Applications)),
-        "{line}"
-    );
+    let place = store.whereabouts(Entry::Applications);
+    assert!(line.contains(&place) && line.contains("orders"), "{line}");
+    let added = store.swap_application(&stock, None, &one, None).await;
+    assert_eq!(added, Ok(true));
+    let there = store.applications().await.unwrap();
+    assert!(there.admits("stock", "first") && there.is_unreadable(&orders));
 }
 
 async fn every_place_has_its_own_name(installation: &dyn Installation) {

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 
 use super::key_files::{self, PRIVATE, PUBLIC, RING};
 use super::private_directory::{Locked, PrivateDirectory};
-use super::{Entry, KeyStore, StoreError, unusable_applications};
+use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeys};
@@ -141,6 +141,9 @@ impl KeyStore for FileStore {
         self.blocking(move |store| {
             let _locked = store.write_lock()?;
             let mut applications = store.read_applications()?;
+            if applications.is_unreadable(&id) {
+                return Err(unreadable_record(store, &id));
+            }
             if applications.record(id.as_str()) != expected.as_ref() {
                 return Ok(false);
             }

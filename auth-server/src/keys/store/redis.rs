@@ -20,7 +20,7 @@ use self::access::StoreAccess;
 use self::address::Address;
 use self::connection::Connection;
 use self::route::Route;
-use super::{Entry, KeyStore, StoreError, unusable_applications};
+use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
@@ -206,8 +206,8 @@ impl KeyStore for RedisStore {
 
     async fn applications(&self) -> Result<Applications, StoreError> {
         let mut command = redis::cmd("HGETALL");
-        let records: BTreeMap<String, String> = self.call(command.arg(APPLICATIONS)).await?;
-        parse_records(&records).map_err(|error| unusable_applications(self, &error))
+        let records: BTreeMap<Vec<u8>, Vec<u8>> = self.call(command.arg(APPLICATIONS)).await?;
+        Ok(parse_records(&records))
     }
 
     async fn swap_application(
@@ -228,8 +228,7 @@ impl KeyStore for RedisStore {
         for (id, expected) in std::iter::once((id, expected)).chain(beside) {
             let there = self.record(&mut connection, id).await?;
             let parsed = there.as_deref().map(serde_json::from_str).transpose();
-            let parsed: Option<SecretHashes> =
-                parsed.map_err(|error| unusable_applications(self, &error))?;
+            let parsed: Option<SecretHashes> = parsed.map_err(|_| unreadable_record(self, id))?;
             if parsed.as_ref() != expected {
                 return Ok(false);
             }
@@ -256,14 +255,13 @@ impl KeyStore for RedisStore {
 }
 
 /// The hash's fields are the ids, its values what stands under an id in the file store.
-fn parse_records(records: &BTreeMap<String, String>) -> Result<Applications, String> {
-    let mut applications = Applications::default();
-    for (id, record) in records {
-        let fault = |cause: &dyn std::fmt::Display| format!("field {id:?}: {cause}");
-        let secrets = serde_json::from_str(record).map_err(|error| fault(&error))?;
-        applications.put(id.parse().map_err(|error| fault(&error))?, secrets);
-    }
-    Ok(applications)
+fn parse_records(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> Applications {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let held = records.iter().map(|(id, record)| {
+        let json = serde_json::from_slice(record);
+        (text(id), json.unwrap_or_else(|_| text(record).into()))
+    });
+    held.collect::<BTreeMap<_, _>>().into()
 }
 
 /// The three values, in the order of [`KEYS`].

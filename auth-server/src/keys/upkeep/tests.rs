@@ -211,6 +211,25 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
 }
 
 #[tokio::test]
+async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
+    let mut server = Server::new(TYPE);
+    server.store.put_applications(r#"{"orders": 1}"#);
+    server.upkeep.start().await.unwrap();
+    let old = server.ring();
+    let id = old.current().id().clone();
+    let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
+    server.store.put_ring(&revoked);
+    server.look().await;
+    assert_eq!(server.ring(), revoked);
+    assert!(server.note().unwrap().contains("orders"));
+    let now = std::time::Instant::now();
+    assert!(server.registrations.authorize("any", "pair", now).is_err());
+    server.store.put_applications("{}");
+    server.look().await;
+    assert_eq!(server.note(), None);
+}
+
+#[tokio::test]
 async fn hmac_makes_no_secret_before_an_application_is_registered() {
     let mut server = Server::new(SigningType::Hmac);
     let failure = server.upkeep.start().await.unwrap_err();

@@ -54,6 +54,10 @@ impl MemoryStore {
         self.put(ring.to_stored().unwrap());
     }
 
+    pub(super) fn put_applications(&self, json: &str) {
+        self.0.lock().unwrap().applications = serde_json::from_str(json).unwrap();
+    }
+
     pub(super) fn register(&self) {
         let mut contents = self.0.lock().unwrap();
         let id = "orders".parse().unwrap();
