@@ -1,6 +1,8 @@
 """A service that knows nothing of authentication: it greets whom the sidecar vouches for."""
 
 import json
+import signal
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -17,5 +19,7 @@ class Orders(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+# Process 1 of a container has to handle the signal itself: nothing else ends it.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 # The sidecar is in the same pod: nobody else has to reach this port.
 ThreadingHTTPServer(("127.0.0.1", 3000), Orders).serve_forever()
