@@ -9,7 +9,7 @@ use process::exit::Failure;
 use process::secret_file;
 use zeroize::Zeroizing;
 
-use super::{not_empty, patience, refused};
+use super::{patience, refused};
 use crate::address_text::without_credentials;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
@@ -137,12 +137,22 @@ fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
 }
 
 fn application(args: &ServeArgs) -> Result<Application, Failure> {
-    let id = not_empty("app-id", args.app_id.as_deref())?.unwrap_or_default();
+    let id = app_id(args)?;
     let secret = secret(args)?;
     if secret.is_empty() {
         return Err(Failure::Config("--app-secret: is empty".to_owned()));
     }
     Ok(Application { id, secret })
+}
+
+/// Where it is a variable of a pod, an empty one is a label that the pod lacks.
+fn app_id(args: &ServeArgs) -> Result<String, Failure> {
+    let id = args.app_id.clone().unwrap_or_default();
+    if args.app_id.is_some() && id.is_empty() {
+        let why = "is empty; in Kubernetes it is the pod's label app.kubernetes.io/name";
+        return Err(refused("app-id", id, why));
+    }
+    Ok(id)
 }
 
 fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {

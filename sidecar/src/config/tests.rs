@@ -83,7 +83,10 @@ fn the_application_needs_an_id_and_one_secret() {
     for (arguments, flag) in [
         (&["--app-id", "a"][..], "--app-secret"),
         (&["--app-id", "a", "--app-secret", ""], "--app-secret"),
-        (&["--app-id", "", "--app-secret", "b"], "--app-id"),
+        (
+            &["--app-id", "", "--app-secret", "b"],
+            "--app-id '': is empty; in Kubernetes it is the pod's label app.kubernetes.io/name",
+        ),
         (
             &["--app-id", "a", "--app-secret-file", "/nowhere"],
             "/nowhere",
