@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from kubernetes import CONFIG_MAPS, K8S, SERVICE, containers, kustomize, named, reads, render, settings, write_overlay
-from programs import path
+from programs import Mounts, path, run
 
 VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
 
@@ -227,12 +227,20 @@ def with_everything(scratch, deployment=None, patches=()):
     return render(scratch)
 
 
-@pytest.mark.parametrize("patches", examples("patches"), ids=lambda patches: patches[0]["target"]["kind"])
+@pytest.mark.parametrize("patches", examples("patches"), ids=str)
 def test_every_patch_of_the_document_has_its_effect(patches, tmp_path):
     before, after = with_everything(tmp_path), with_everything(tmp_path, patches=patches)
     text = yaml.safe_dump_all(after)
-    for word in re.findall(r"(?:value: |secretName: |_SERVER: )\"?([^\s\",}]+)", "\n".join(each["patch"] for each in patches)):
+    for word in re.findall(r"(?:value: |secretName: |_SERVER: )\"?(?!null)([^\s\",}]+)", "\n".join(each["patch"] for each in patches)):
         assert word in text and word not in yaml.safe_dump_all(before), word
+
+
+def test_a_sidecar_without_an_application_secret_has_a_configuration_and_no_secret(tmp_path):
+    (patches,) = [each for each in examples("patches") if "JWKS_URL" in each[0]["patch"]]
+    pod = named(with_everything(tmp_path, patches=patches), "Deployment", "orders")["spec"]["template"]["spec"]
+    end = run("sidecar", "check", values=Mounts(tmp_path).localised(sidecar_of(pod, "sidecar")))
+    assert end.returncode == 0 and "jwks.json" in end.stdout, end.stderr
+    assert not [volume for volume in pod["volumes"] if "secret" in volume]
 
 
 def test_the_variables_of_the_document_are_those_of_the_sidecar_then(tmp_path):
