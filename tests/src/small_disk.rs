@@ -45,6 +45,18 @@ impl SmallDisk {
         None
     }
 
+    /// Mounts the disk for as long as the returned process lives; any program reaches it at
+    /// [`seen_by`](Self::seen_by) that process.
+    pub fn mounted(&self) -> Process {
+        let (program, arguments) = self.command();
+        let mut holder = CommandLine::new(program)
+            .arguments(arguments)
+            .arguments(["sh", "-c", "echo mounted && exec sleep 600"])
+            .start();
+        holder.announced("mounted");
+        holder
+    }
+
     /// What a program is run by to see the disk; the program stands behind it.
     pub fn wrapper(&self) -> Vec<String> {
         let (program, arguments) = self.command();
@@ -90,6 +102,17 @@ pub fn fill(directory: &Path) {
         .find_map(|_| filler.write_all(&[0; 1024]).err())
         .expect("a disk that is full");
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+}
+
+/// Gives `bytes` of it back, a multiple of a page.
+///
+/// # Panics
+/// When less was taken.
+pub fn make_some_room(directory: &Path, bytes: u64) {
+    let filler = File::options().write(true).open(directory.join(FILLER));
+    let filler = filler.expect("the filler");
+    let taken = filler.metadata().expect("its length").len();
+    filler.set_len(taken - bytes).expect("a shorter filler");
 }
 
 /// Gives it back.

@@ -59,6 +59,7 @@ mod e2e {
     mod spoofing;
     mod spring;
     mod srv_discovery;
+    mod store_crashes;
     mod stored_keys;
     mod streams;
     mod tls;

@@ -11,7 +11,7 @@ use process::clock::unix_now;
 use process::exit::Failure;
 
 use self::listing::Listing;
-use super::print;
+use super::{print, remark};
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
 use crate::config::store_location;
 use crate::keys::StoredKeys;
@@ -74,6 +74,7 @@ async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
             Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), unix_now(), lead)),
         })
         .await?;
+    store.remark_unfinished();
     print(&match ring.next() {
         Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
         None => format!("{} signs already", ring.current().id()),
@@ -98,6 +99,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
         })
         .await?;
     let current = after.current().id();
+    store.remark_unfinished();
     print(&format!("{kid} is revoked; {current} signs"))
 }
 
@@ -105,6 +107,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
 async fn reencrypt(args: &KeyArgs) -> Result<(), Failure> {
     let store = KeysInStore::open(args)?;
     let ring = store.update(|ring, _| Plan::Write(ring)).await?;
+    store.remark_unfinished();
     print(&format!(
         "{}: the private keys are {} ({} signs)",
         store.location,
@@ -152,6 +155,15 @@ impl KeysInStore {
             Ok(decide(self.parse(stored)?, fresh))
         });
         Ok(updated.await?.ring)
+    }
+
+    /// A change that counts is no failure, but somebody has to make room.
+    fn remark_unfinished(&self) {
+        if let Some(cause) = self.store.unfinished() {
+            remark(&format!(
+                "the change counts; the store could not be tidied up yet: {cause}"
+            ));
+        }
     }
 
     fn parse(&self, stored: &StoredKeys) -> Result<KeyRing, StoreError> {

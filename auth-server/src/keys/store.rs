@@ -55,6 +55,11 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError>;
 
+    /// What keeps a change that counts already from being completed in the store, such as a full disk.
+    fn unfinished(&self) -> Option<StoreError> {
+        None
+    }
+
     /// The place of a value, with what an operator needs to look at it; never a secret.
     fn whereabouts(&self, entry: Entry) -> String;
 }

@@ -244,8 +244,9 @@ impl Upkeep {
         }
         self.failures = 0;
         self.last_failure = None;
+        let unfinished = self.store.unfinished().map(|cause| cause.to_string());
         let unreadable = self.shared.registrations.unreadable();
-        let note = self.unreadable_note(&unreadable);
+        let note = unfinished.or_else(|| self.unreadable_note(&unreadable));
         self.trouble.store(note.map(Arc::new));
         self.key_condition.met();
         self.store_condition.met();

@@ -19,6 +19,7 @@ pub mod health;
 pub mod healthcheck;
 pub mod histogram;
 pub mod listener;
+pub mod lock_file;
 mod log_lines;
 pub mod looks;
 pub mod loopback;

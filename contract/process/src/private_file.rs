@@ -5,13 +5,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
+
+use crate::lock_file;
+
+const FILE_MODE: u32 = 0o600;
 
 /// Why a file cannot be used. The text does not name it: [`describe`] does.
 #[derive(Debug, thiserror::Error)]
@@ -57,16 +60,100 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Pr
 /// Puts a whole file in place of whatever is at `path`: after a crash it is the old or the new one.
 ///
 /// # Errors
-/// What the operating system said. What was there stays.
+/// As [`replace_prepared`].
 pub fn replace(path: &Path, content: &str) -> io::Result<()> {
-    let directory = directory_of(path);
-    // 0600 from its first byte on: the mode `tempfile` creates with.
-    let mut file = NamedTempFile::new_in(directory)?;
-    file.write_all(content.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
+    replace_prepared(path, content, |_| Ok(()))
+}
+
+/// As [`replace`], with `prepare` called on the new file before it takes the place of the old one:
+/// for another owner or mode.
+///
+/// The content is first written to `<path>.new`. Its name never varies, so that the next call, or
+/// [`remove_unfinished`], finds what a crash left.
+///
+/// # Errors
+/// What the operating system reported, or [`ErrorKind::ResourceBusy`] while another process replaces
+/// the same file. What was there stays.
+pub fn replace_prepared(
+    path: &Path,
+    content: &str,
+    prepare: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let new = unfinished(path);
+    let mut file = claim(&new)?;
+    let written = file
+        .write_all(content.as_bytes())
+        .and_then(|()| prepare(&file))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, path));
+    if let Err(error) = written {
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
     // A rename is durable only with its directory.
-    File::open(directory)?.sync_all()
+    File::open(directory_of(path))?.sync_all()
+}
+
+/// Removes what a crash left of a [`replace`] of `path`. A file that another process is writing stays.
+///
+/// # Errors
+/// What the operating system reported.
+pub fn remove_unfinished(path: &Path) -> io::Result<()> {
+    match remove_abandoned(&unfinished(path)) {
+        Err(error) if lock_file::is_busy(&error) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Returns whether `error` is a condition that passes by itself or with more room, as a full disk is,
+/// and says nothing against the file.
+#[must_use]
+pub fn is_passing(error: &io::Error) -> bool {
+    const PASSING: [Errno; 6] = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::IO,
+        Errno::NOMEM,
+    ];
+    lock_file::is_busy(error)
+        || Errno::from_io_error(error).is_some_and(|errno| PASSING.contains(&errno))
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+/// Creates `new`, 0600 from its first byte on, and locks it: only who holds the lock writes to it.
+fn claim(new: &Path) -> io::Result<File> {
+    remove_abandoned(new)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(new)?;
+    lock_file::try_lock_in_place(&file, new)?;
+    Ok(file)
+}
+
+/// Removes `new` unless a living process holds its lock. What cannot be opened, such as a link, is
+/// nothing that [`claim`] made.
+fn remove_abandoned(new: &Path) -> io::Result<()> {
+    let _locked = match open(new) {
+        Ok(file) => {
+            lock_file::try_lock_in_place(&file, new)?;
+            Some(file)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(_) => None,
+    };
+    match fs::remove_file(new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Path, owner and mode of a file, and who asks: what an operator needs to see.
@@ -139,6 +226,58 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         assert!(replace(&directory, "one").is_err());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_replaced_or_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("keys");
+        let left = home.path().join("keys.new");
+        let leave = |mode| {
+            fs::write(&left, "half of a much longer ke").unwrap();
+            fs::set_permissions(&left, Permissions::from_mode(mode)).unwrap();
+        };
+        for mode in [0o600, 0o640, 0o000] {
+            leave(mode);
+            replace(&path, "one").unwrap();
+            assert_eq!(read(&path, 10).unwrap().unwrap().as_str(), "one");
+            leave(mode);
+            remove_unfinished(&path).unwrap();
+            assert!(!left.exists(), "{mode:o}");
+        }
+        symlink(&path, &left).unwrap();
+        replace(&path, "two").unwrap();
+        assert_eq!(read(&path, 10).unwrap().unwrap().as_str(), "two");
+        remove_unfinished(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_another_process_replaces_is_left_to_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("keys");
+        let other = claim(&unfinished(&path)).unwrap();
+        let busy = replace(&path, "one").unwrap_err();
+        assert!(lock_file::is_busy(&busy));
+        assert!(is_passing(&busy));
+        remove_unfinished(&path).unwrap();
+        assert!(home.path().join("keys.new").exists());
+        drop(other);
+        replace(&path, "one").unwrap();
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_full_disk_passes_and_a_missing_right_does_not() {
+        for (errno, passes) in [
+            (Errno::NOSPC, true),
+            (Errno::DQUOT, true),
+            (Errno::MFILE, true),
+            (Errno::IO, true),
+            (Errno::ACCESS, false),
+            (Errno::LOOP, false),
+        ] {
+            assert_eq!(is_passing(&errno.into()), passes, "{errno}");
+        }
     }
 
     #[test]

@@ -219,6 +219,10 @@ impl KeyStore for EncryptedStore {
             .await
     }
 
+    fn unfinished(&self) -> Option<StoreError> {
+        self.store.unfinished()
+    }
+
     fn whereabouts(&self, entry: Entry) -> String {
         self.store.whereabouts(entry)
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::task::spawn_blocking;
+use tracing::{info, warn};
 
 use super::key_files::{self, PRIVATE, PUBLIC, RING};
 use super::private_directory::{Locked, PrivateDirectory};
@@ -29,6 +30,8 @@ pub(crate) struct FileStore {
     directory: Arc<PrivateDirectory>,
     /// `None` for commands, which do not serve.
     serving: Option<Arc<Mutex<File>>>,
+    /// What keeps the last change from being completed.
+    unfinished: Arc<Mutex<Option<StoreError>>>,
 }
 
 impl FileStore {
@@ -37,6 +40,7 @@ impl FileStore {
         Self {
             directory: Arc::new(PrivateDirectory::new(directory)),
             serving: None,
+            unfinished: Arc::default(),
         }
     }
 
@@ -51,6 +55,7 @@ impl FileStore {
         Ok(Self {
             directory: Arc::new(directory),
             serving: Some(Arc::new(Mutex::new(serving))),
+            unfinished: Arc::default(),
         })
     }
 
@@ -85,6 +90,30 @@ impl FileStore {
         self.directory.lock(WRITE_LOCK)
     }
 
+    fn read_keys(&self) -> Result<StoredKeys, StoreError> {
+        let held = key_files::read(&self.directory)?;
+        self.note_unfinished(held.unfinished);
+        Ok(held.keys)
+    }
+
+    /// Logs once that a change waits for room on the disk, and once that it was completed.
+    fn note_unfinished(&self, unfinished: Option<StoreError>) {
+        let mut noted = self
+            .unfinished
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match &unfinished {
+            Some(_) if *noted == unfinished => {}
+            Some(cause) => warn!(
+                %cause,
+                "the keys were changed, and the change counts; the store could not be tidied up yet"
+            ),
+            None if noted.is_some() => info!("the store was tidied up"),
+            None => {}
+        }
+        *noted = unfinished;
+    }
+
     fn read_applications(&self) -> Result<Applications, StoreError> {
         let Some(text) = self.directory.read(APPLICATIONS)? else {
             return Ok(Applications::default());
@@ -102,7 +131,8 @@ impl KeyStore for FileStore {
                 return Ok(StoredKeys::default());
             }
             let _no_writer = store.write_lock()?;
-            key_files::read(&store.directory)
+            store.directory.remove_unfinished(APPLICATIONS)?;
+            store.read_keys()
         })
         .await
     }
@@ -115,11 +145,11 @@ impl KeyStore for FileStore {
         let (expected, new) = (expected.clone(), new.clone());
         self.blocking(move |store| {
             let _locked = store.write_lock()?;
-            let held = key_files::read(&store.directory)?;
+            let held = store.read_keys()?;
             if held != expected {
                 return Ok(held);
             }
-            key_files::write(&store.directory, &new)?;
+            store.note_unfinished(key_files::write(&store.directory, &new)?);
             Ok(new)
         })
         .await
@@ -159,6 +189,11 @@ impl KeyStore for FileStore {
             Ok(true)
         })
         .await
+    }
+
+    fn unfinished(&self) -> Option<StoreError> {
+        let noted = self.unfinished.lock();
+        noted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn whereabouts(&self, entry: Entry) -> String {

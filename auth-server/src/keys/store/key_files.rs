@@ -18,29 +18,64 @@ pub(super) const RING: &str = "user-token.ring";
 const JOURNAL: &str = "user-token.journal";
 
 /// The keys of this moment.
-pub(super) fn read(directory: &PrivateDirectory) -> Result<StoredKeys, StoreError> {
+pub(super) struct Held {
+    pub(super) keys: StoredKeys,
+    /// Why the journal of these keys stays: a full disk, say. They count all the same.
+    pub(super) unfinished: Option<StoreError>,
+}
+
+/// Reads the keys. A journal that cannot be carried out now is in effect nevertheless.
+pub(super) fn read(directory: &PrivateDirectory) -> Result<Held, StoreError> {
+    for name in [JOURNAL, PRIVATE, PUBLIC, RING] {
+        directory.remove_unfinished(name)?;
+    }
     if let Some(text) = directory.read(JOURNAL)? {
         let journal: Journal = serde_json::from_str(&text).map_err(|_| unreadable(directory))?;
-        carry_out(directory, &journal)?;
+        if let Some(unfinished) = carried_out(directory, &journal)? {
+            return Ok(Held {
+                keys: journal.into_keys(),
+                unfinished: Some(unfinished),
+            });
+        }
     }
     let private = directory.read(PRIVATE)?;
     let public = directory.read(PUBLIC)?;
-    Ok(StoredKeys {
+    let keys = StoredKeys {
         pair: private
             .zip(public)
             .map(|(private, public)| StoredKeyPair { private, public }),
         ring: directory.read(RING)?.map(StoredRing),
+    };
+    Ok(Held {
+        keys,
+        unfinished: None,
     })
 }
 
-/// Puts `keys` in the place of whatever is there.
-pub(super) fn write(directory: &PrivateDirectory, keys: &StoredKeys) -> Result<(), StoreError> {
+/// Puts `keys` in the place of whatever is there. They are once the journal is written; what keeps it
+/// from being carried out is returned.
+pub(super) fn write(
+    directory: &PrivateDirectory,
+    keys: &StoredKeys,
+) -> Result<Option<StoreError>, StoreError> {
     let journal = Journal::of(keys);
     let text = serde_json::to_string(&journal)
         .map(Zeroizing::new)
         .map_err(|_| unreadable(directory))?;
     directory.replace(JOURNAL, &text)?;
-    carry_out(directory, &journal)
+    carried_out(directory, &journal)
+}
+
+/// Carries the journal out, and returns what keeps it from that for now.
+fn carried_out(
+    directory: &PrivateDirectory,
+    journal: &Journal,
+) -> Result<Option<StoreError>, StoreError> {
+    match carry_out(directory, journal) {
+        Ok(()) => Ok(None),
+        Err(passing @ StoreError::Unavailable(_)) => Ok(Some(passing)),
+        Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
+    }
 }
 
 /// Again and again with the same effect, so that it may be interrupted anywhere.
@@ -58,11 +93,16 @@ fn carry_out(directory: &PrivateDirectory, journal: &Journal) -> Result<(), Stor
     directory.remove(JOURNAL)
 }
 
-/// The three values as they are to be.
+/// The three values as they are to be. `null` removes a file, so each has to be written out: another
+/// JSON object in this place must not remove anything.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Journal {
+    #[serde(deserialize_with = "Option::deserialize")]
     private: Option<Zeroizing<String>>,
+    #[serde(deserialize_with = "Option::deserialize")]
     public: Option<Zeroizing<String>>,
+    #[serde(deserialize_with = "Option::deserialize")]
     ring: Option<Zeroizing<String>>,
 }
 
@@ -74,6 +114,14 @@ impl Journal {
             private,
             public,
             ring: keys.ring.clone().map(|StoredRing(ring)| ring),
+        }
+    }
+
+    fn into_keys(self) -> StoredKeys {
+        let pair = self.private.zip(self.public);
+        StoredKeys {
+            pair: pair.map(|(private, public)| StoredKeyPair { private, public }),
+            ring: self.ring.map(StoredRing),
         }
     }
 }
@@ -116,8 +164,8 @@ mod tests {
             keys("c", Some("")),
             StoredKeys::default(),
         ] {
-            write(&directory, &keys).unwrap();
-            assert_eq!(read(&directory).unwrap(), keys);
+            assert_eq!(write(&directory, &keys).unwrap(), None);
+            assert_eq!(read(&directory).unwrap().keys, keys);
             assert_eq!(directory.read(JOURNAL).unwrap(), None);
         }
     }
@@ -135,18 +183,39 @@ mod tests {
             for (name, value) in &steps[..done] {
                 directory.replace(name, value).unwrap();
             }
-            assert_eq!(read(&directory).unwrap(), new, "after {done} steps");
+            assert_eq!(read(&directory).unwrap().keys, new, "after {done} steps");
         }
     }
 
     #[test]
-    fn a_journal_that_is_none_is_named_without_its_content() {
-        let (_outer, directory) = directory();
-        directory.replace(JOURNAL, r#"{"private": hush"#).unwrap();
-        let line = read(&directory).unwrap_err().to_string();
-        assert!(
-            line.contains("user-token.journal") && !line.contains("hush"),
-            "{line}"
-        );
+    fn what_is_not_a_journal_is_named_without_its_content_and_removes_nothing() {
+        for text in [
+            r#"{"private": hush"#,
+            "{}",
+            r#"{"private": "hush", "public": "p"}"#,
+            r#"{"private": "hush", "public": "p", "ring": null, "more": 1}"#,
+        ] {
+            let (_outer, directory) = directory();
+            let keys = keys("a", Some("{}"));
+            write(&directory, &keys).unwrap();
+            directory.replace(JOURNAL, text).unwrap();
+            let line = read(&directory).err().unwrap().to_string();
+            assert!(line.contains("user-token.journal"), "{line}");
+            assert!(!line.contains("hush"), "{line}");
+            directory.remove(JOURNAL).unwrap();
+            assert_eq!(read(&directory).unwrap().keys, keys, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_crash_left_half_written_is_removed() {
+        let (outer, directory) = directory();
+        let left = [JOURNAL, PRIVATE, PUBLIC, RING].map(|name| {
+            let path = outer.path().join("data").join(format!("{name}.new"));
+            std::fs::write(&path, "hush").unwrap();
+            path
+        });
+        read(&directory).unwrap();
+        assert!(left.iter().all(|path| !path.exists()), "{left:?}");
     }
 }

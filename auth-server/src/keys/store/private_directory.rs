@@ -3,27 +3,24 @@
 //!
 //! What others could have read or changed is refused, not repaired: somebody has to look at it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use process::lock_file;
 use process::private_file::{self, PrivateFileError, describe};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use super::StoreError;
 
-const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// A key pair is under 2 KiB, a thousand applications under 100 KiB.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Writers hold the lock for a few file operations; longer means that one of them hangs.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
-const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// The directory, which need not exist yet.
 #[derive(Debug)]
@@ -87,6 +84,12 @@ impl PrivateDirectory {
         private_file::replace(&path, content).map_err(|error| refused(&path, &error))
     }
 
+    /// Removes what a crash left of a [`replace`](Self::replace).
+    pub(super) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        private_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
+    }
+
     /// Removes a file if it is there.
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
@@ -99,39 +102,29 @@ impl PrivateDirectory {
     /// Waits for the lock file `name`, a moment only.
     pub(super) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
         let file = self.open_lock(name)?;
-        let started = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Locked(file)),
-                Err(TryLockError::Error(error)) => {
-                    return Err(refused(&self.0.join(name), &error));
-                }
-                Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_PATIENCE => {
-                    return Err(StoreError::Unavailable(format!(
-                        "{} stays locked by another process",
-                        self.0.join(name).display()
-                    )));
-                }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY),
-            }
+        match lock_file::lock(&file, LOCK_PATIENCE) {
+            Ok(()) => Ok(Locked(file)),
+            Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
+                "{} stays locked by another process",
+                self.0.join(name).display()
+            ))),
+            Err(error) => Err(refused(&self.0.join(name), &error)),
         }
     }
 
     /// The lock file `name`, locked at once; `None` where another process holds it.
     pub(super) fn try_lock(&self, name: &str) -> Result<Option<File>, StoreError> {
         let file = self.open_lock(name)?;
-        match file.try_lock() {
+        match lock_file::try_lock(&file) {
             Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(refused(&self.0.join(name), &error)),
+            Err(error) if lock_file::is_busy(&error) => Ok(None),
+            Err(error) => Err(refused(&self.0.join(name), &error)),
         }
     }
 
-    /// Whether `held` is still the file that others would try to lock under `name`.
+    /// Returns whether `held` is still the file that others would try to lock under `name`.
     pub(super) fn is_in_place(&self, name: &str, held: &File) -> bool {
-        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let in_place = fs::metadata(self.0.join(name)).map(identity).ok();
-        in_place.is_some() && in_place == held.metadata().map(identity).ok()
+        lock_file::is_in_place(held, &self.0.join(name))
     }
 
     /// Path, owner and mode of a file, and who asks: what an operator needs to see.
@@ -141,19 +134,7 @@ impl PrivateDirectory {
 
     fn open_lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.0.join(name);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(FILE_MODE)
-            .custom_flags(careful_flags())
-            .open(&path)
-            .map_err(|error| refused(&path, &error))?;
-        match file.metadata() {
-            Ok(metadata) if metadata.is_file() => Ok(file),
-            Ok(_) => Err(unusable(&path, "not a regular file")),
-            Err(error) => Err(refused(&path, &error)),
-        }
+        lock_file::open(&path).map_err(|error| refused(&path, &error))
     }
 
     /// A rename is durable only with its directory.
@@ -162,47 +143,16 @@ impl PrivateDirectory {
     }
 }
 
-/// A link leads elsewhere, or would create a file there, and opening a pipe waits for its other end.
-fn careful_flags() -> i32 {
-    (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()
-}
-
 /// What may be over at the next look is no reason to give up a store that was good until now.
 fn refused(path: &Path, error: &std::io::Error) -> StoreError {
-    const PASSING: [Errno; 6] = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::IO,
-        Errno::NOMEM,
-    ];
-    if Errno::from_io_error(error).is_some_and(|errno| PASSING.contains(&errno)) {
-        return StoreError::Unavailable(format!("{}: {error}", describe(path)));
+    let line = format!("{}: {error}", describe(path));
+    if private_file::is_passing(error) {
+        StoreError::Unavailable(line)
+    } else {
+        StoreError::Unusable(line)
     }
-    unusable(path, &error.to_string())
 }
 
 fn unusable(path: &Path, why: &str) -> StoreError {
     StoreError::Unusable(format!("{}: {why}", describe(path)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_disk_is_a_store_that_is_away_and_a_missing_right_one_that_must_not_be_used() {
-        for (errno, away) in [
-            (Errno::NOSPC, true),
-            (Errno::MFILE, true),
-            (Errno::IO, true),
-            (Errno::ACCESS, false),
-            (Errno::LOOP, false),
-        ] {
-            let failure = refused(Path::new("/nowhere"), &errno.into());
-            let is_away = matches!(failure, StoreError::Unavailable(_));
-            assert_eq!(is_away, away, "{errno}");
-        }
-    }
 }
