@@ -93,6 +93,7 @@ pub(crate) struct Metrics {
     refusals: Family<Refusal, Counter>,
     builtin_users: Gauge,
     users: Gauge,
+    users_uncommon_cost: Gauge,
     users_file_usable: Gauge,
     tls: CertificateMetrics,
     registry_registered: Gauge,
@@ -171,6 +172,11 @@ impl Metrics {
             "postern_auth_server_users",
             "Users in the users file",
             self.users.clone(),
+        );
+        registry.register(
+            "postern_auth_server_users_uncommon_cost",
+            "Users whose password takes another time to check than most, so that timing shows that they exist",
+            self.users_uncommon_cost.clone(),
         );
         registry.register(
             "postern_auth_server_users_file_usable",
@@ -261,8 +267,11 @@ impl Metrics {
         self.builtin_users.set(1);
     }
 
-    pub(crate) fn users(&self, count: usize) {
-        self.users.set(i64::try_from(count).unwrap_or(i64::MAX));
+    /// `uncommon` of the users have a password of another cost than most.
+    pub(crate) fn users(&self, count: usize, uncommon: usize) {
+        let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.users.set(gauge(count));
+        self.users_uncommon_cost.set(gauge(uncommon));
     }
 
     /// The certificate of the start, or what a look into its files saw.
@@ -323,7 +332,7 @@ mod tests {
         let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
         metrics.keys(&ring, &events);
         metrics.builtin_users();
-        metrics.users(3);
+        metrics.users(3, 1);
         metrics.users_file_usable(true);
         metrics.tls_certificate(7, Some(Seen::Refused));
         metrics.tls_certificate(8, Some(Seen::Replaced));
@@ -344,6 +353,7 @@ mod tests {
             "postern_auth_server_key_revocations_total 1",
             "postern_auth_server_builtin_users 1",
             "postern_auth_server_users 3",
+            "postern_auth_server_users_uncommon_cost 1",
             "postern_auth_server_users_file_usable 1",
             "postern_auth_server_tls_certificate_not_after_seconds 8",
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="replaced"} 1"#,

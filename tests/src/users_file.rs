@@ -55,6 +55,13 @@ impl UsersFile {
         assert_eq!(finished.code, Some(0), "user add: {}", finished.stderr);
     }
 
+    /// `user list`.
+    pub fn list(&self) -> Finished {
+        CommandLine::new(Program::AuthServer.path())
+            .arguments(["user", "list", "--users", &self.location()])
+            .run()
+    }
+
     /// `user COMMAND --account ACCOUNT`, with a password on its stdin.
     pub fn command(
         &self,

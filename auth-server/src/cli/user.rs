@@ -64,6 +64,9 @@ pub(crate) struct UserPasswordArgs {
     /// Read the password from the first line of standard input instead of asking for it
     #[arg(long)]
     pub(crate) password_stdin: bool,
+    /// Accept a password of fewer than 8 characters
+    #[arg(long)]
+    pub(crate) allow_short: bool,
 }
 
 #[derive(Debug, Args)]

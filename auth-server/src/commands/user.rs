@@ -1,12 +1,13 @@
 //! `user …`: acts on the file of users while servers run, which take it over within seconds.
 
 use std::fs::{self, File};
-use std::io::{BufRead, ErrorKind, Write};
+use std::io::{BufRead, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use process::exit::Failure;
-use tempfile::NamedTempFile;
+use process::{lock_file, private_file};
 use zeroize::Zeroizing;
 
 use super::{print, remark};
@@ -16,13 +17,18 @@ use crate::cli::user::{
 use crate::random;
 use crate::users::document::{UserEntry, UsersDocument};
 use crate::users::edit::{EditError, with_disabled, with_password, with_user, without_user};
-use crate::users::users_file;
+use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
 
 /// What is longer is no password but the wrong file.
 const MAX_PASSWORD_BYTES: usize = 4096;
 const LINE_END_BYTES: usize = "\r\n".len();
+/// NIST SP 800-63B, section 3.1.1.2: the least for a password beside a second factor. Without one it
+/// recommends 15.
+const MIN_PASSWORD_CHARACTERS: usize = 8;
 const NEW_FILE_MODE: u32 = 0o600;
+/// The others hold the lock for a few file operations; longer means that one of them hangs.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
@@ -41,14 +47,14 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
 
 fn add(args: &UserAddArgs) -> Result<(), Failure> {
     let path = path(&args.file)?;
-    // Before anybody types a password in vain.
-    let there = document(&path)?.users;
-    if there.iter().any(|user| user.account == args.account) {
+    // Before anybody types a password for nothing.
+    let there = users(&path)?;
+    if there.knows(&args.account) {
         return Err(refused(&path, &EditError::Taken(args.account.clone())));
     }
     let entry = UserEntry {
         account: args.account.clone(),
-        password: hash_of_new_password(&args.password)?,
+        password: hash_of_new_password(&args.password, &there)?,
         id: match &args.id {
             Some(id) => id.clone(),
             None => random::token_id()
@@ -68,14 +74,11 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
 fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
     let UserAccountArgs { file, account } = &args.user;
     let path = path(file)?;
-    if !document(&path)?
-        .users
-        .iter()
-        .any(|user| user.account == *account)
-    {
+    let there = users(&path)?;
+    if !there.knows(account) {
         return Err(refused(&path, &EditError::NotThere(account.clone())));
     }
-    let hash = hash_of_new_password(&args.password)?;
+    let hash = hash_of_new_password(&args.password, &there)?;
     edit(file, |text| with_password(text, account, &hash))
 }
 
@@ -90,12 +93,21 @@ fn list(args: &UsersFileArgs) -> Result<(), Failure> {
     for user in users {
         let state = if user.disabled { "disabled" } else { "enabled" };
         let nick_name = user.nick_name.as_deref().unwrap_or(&user.account);
-        print(&format!(
-            "{}\t{}\t{state}\t{nick_name}",
-            user.account, user.id
-        ))?;
+        let [account, id, name] = [&user.account, &user.id, nick_name].map(on_one_line);
+        print(&format!("{account}\t{id}\t{state}\t{name}"))?;
     }
     Ok(())
+}
+
+/// Escapes what would forge a row or change how a terminal shows it. A server refuses such a file; the
+/// list is how to find the user.
+fn on_one_line(text: &str) -> String {
+    text.chars()
+        .map(|character| match character {
+            '"' | '\'' => character.to_string(),
+            _ => character.escape_debug().to_string(),
+        })
+        .collect()
 }
 
 fn path(args: &UsersFileArgs) -> Result<PathBuf, Failure> {
@@ -111,6 +123,10 @@ fn path(args: &UsersFileArgs) -> Result<PathBuf, Failure> {
 fn document(path: &Path) -> Result<UsersDocument, Failure> {
     let text = text(path)?;
     UsersDocument::parse(&text).map_err(|error| refused(path, &error.into()))
+}
+
+fn users(path: &Path) -> Result<Users, Failure> {
+    Users::parse(&text(path)?).map_err(|error| refused(path, &error.into()))
 }
 
 /// A file that is not there yet has no users.
@@ -140,42 +156,69 @@ fn edit(
     // The file itself, not a link to it: what is replaced is where the content lies.
     let configured = path(args)?;
     let path = configured.canonicalize().unwrap_or(configured);
-    let failed = |error: std::io::Error| Failure::Config(format!("{}: {error}", path.display()));
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let directory_handle = File::open(directory).map_err(failed)?;
-    directory_handle.lock().map_err(failed)?;
-
+    let failed = |error: std::io::Error| failed(&path, &error);
+    let _locked = locked(&path)?;
     let changed = change(&text(&path)?).map_err(|error| refused(&path, &error))?;
-    replace(&path, directory, &changed)
-        .and_then(|()| directory_handle.sync_all())
-        .map_err(failed)
+    private_file::replace_prepared(&path, &changed, |new| like_former(new, &path)).map_err(failed)
 }
 
-/// Puts the whole file in place of the former one, with its owner and mode: the server that reads it
-/// may be another user than who runs this.
-fn replace(path: &Path, directory: &Path, content: &str) -> std::io::Result<()> {
-    let mut file = NamedTempFile::new_in(directory)?;
-    file.write_all(content.as_bytes())?;
+/// A full disk is no fault of the configuration.
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    let line = format!("{}: {error}", path.display());
+    if private_file::is_passing(error) {
+        Failure::Unavailable(line)
+    } else {
+        Failure::Config(line)
+    }
+}
+
+/// Locks `<path>.lock` until it is dropped. A lock on the directory could be held by everybody who
+/// may read it.
+fn locked(path: &Path) -> Result<File, Failure> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let file = lock_file::open(&name).map_err(|error| failed(&name, &error))?;
+    // Made by root, it is for the owner of the users file as well.
+    if let (Ok(users), Ok(lock)) = (fs::metadata(path), file.metadata())
+        && users.uid() != lock.uid()
+    {
+        let _ = fchown(&file, Some(users.uid()), Some(users.gid()));
+    }
+    lock_file::lock(&file, LOCK_PATIENCE).map_err(|error| {
+        if lock_file::is_busy(&error) {
+            Failure::Unavailable(format!(
+                "{} stays locked by another process; nothing was changed",
+                name.display()
+            ))
+        } else {
+            failed(&name, &error)
+        }
+    })?;
+    Ok(file)
+}
+
+/// Gives the new file the owner and mode of the former: the server that reads it may be another user
+/// than who runs this.
+fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
     let mode = match fs::metadata(path) {
         Ok(former) => {
-            fchown(file.as_file(), Some(former.uid()), Some(former.gid()))?;
+            fchown(new, Some(former.uid()), Some(former.gid()))?;
             former.mode() & 0o7777
         }
         Err(_) => NEW_FILE_MODE,
     };
-    file.as_file()
-        .set_permissions(fs::Permissions::from_mode(mode))?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    new.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// A PHC string.
-fn hash_of_new_password(args: &UserPasswordArgs) -> Result<String, Failure> {
-    password::hash(&new_password(args)?).map_err(|error| Failure::Software(error.to_string()))
+/// A PHC string that costs as much to check as most of those that are there.
+fn hash_of_new_password(args: &UserPasswordArgs, there: &Users) -> Result<String, Failure> {
+    let password = new_password(args)?;
+    if let Some(weakness) = there.common_weakness() {
+        remark(&weakness);
+    }
+    password::hash(&password, there.common_params())
+        .map_err(|error| Failure::Software(error.to_string()))
 }
 
 fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
@@ -186,6 +229,11 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
     }?;
     if password.is_empty() {
         return Err(Failure::Usage("an empty password cannot log in".to_owned()));
+    }
+    if !args.allow_short && password.chars().count() < MIN_PASSWORD_CHARACTERS {
+        return Err(Failure::Usage(format!(
+            "the password has fewer than {MIN_PASSWORD_CHARACTERS} characters; --allow-short accepts it"
+        )));
     }
     Ok(password)
 }
@@ -254,7 +302,8 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
         edit(&args(&path), |text| with_user(text, entry("bob"))).unwrap();
         assert_eq!(mode(), 0o400);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let files = fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(files, 2, "the file and its lock");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
         open_store(config),
         open_registry(config),
         builtin_users(config),
+        config.users.as_ref().and_then(|users| users.uneven_costs()),
         open_port(args, config),
         expired_certificate(config),
         config.store.expired_certificate(unix_now()),

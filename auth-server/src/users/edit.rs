@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_table_header_within_a_string_does_not_mislead() {
         let tricky = format!(
-            "{}nickName = \"\"\"\n[[user]]\n\"\"\"\n{}",
+            "{}nickName = \"\"\"\\\n[[user]]\\\n\"\"\"\n{}",
             table("ada", "p"),
             table("bob", "p")
         );

@@ -62,6 +62,17 @@ impl FileUsers {
     pub(crate) fn count(&self) -> usize {
         self.loaded.load().users.len()
     }
+
+    /// How many of them have a password of another cost than most.
+    pub(crate) fn uncommon(&self) -> usize {
+        self.loaded.load().users.uncommon()
+    }
+
+    /// A warning where there are such, naming the file.
+    pub(crate) fn uneven_costs(&self) -> Option<String> {
+        let warning = self.loaded.load().users.uneven_costs()?;
+        Some(format!("--users file:{}: {warning}", self.path.display()))
+    }
 }
 
 impl Loaded {

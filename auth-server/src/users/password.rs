@@ -98,6 +98,10 @@ impl HashedPassword {
         }
     }
 
+    pub(crate) fn params(&self) -> &Params {
+        &self.params
+    }
+
     /// What a check costs; two passwords of the same cost cannot be told apart by the time it takes.
     pub(crate) fn cost(&self) -> (u32, u32, u32) {
         (
@@ -145,11 +149,14 @@ pub(crate) enum HashingError {
     Argon2(#[from] password_hash::Error),
 }
 
-/// The PHC string of a password, with a salt of its own and the parameters that OWASP recommends
-/// (19 MiB, two passes, one lane).
-pub(crate) fn hash(password: &str) -> Result<String, HashingError> {
+/// Returns the PHC string of a password, with a salt of its own. The default of `params` is what OWASP
+/// recommends (19 MiB, two passes, one lane).
+pub(crate) fn hash(password: &str, params: &Params) -> Result<String, HashingError> {
     let salt = SaltString::encode_b64(&random::salt()?)?;
-    let hash = Argon2::default().hash_password(password.as_bytes(), &salt)?;
+    let cost = Params::new(params.m_cost(), params.t_cost(), params.p_cost(), None)
+        .map_err(password_hash::Error::from)?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, cost);
+    let hash = argon2.hash_password(password.as_bytes(), &salt)?;
     Ok(hash.to_string())
 }
 
@@ -171,21 +178,26 @@ pub(crate) mod tests {
 
     #[test]
     fn only_the_password_matches() {
-        let stored = hash("correct horse").unwrap();
+        let hash = |password| hash(password, &Params::default()).unwrap();
+        let stored = hash("correct horse");
         assert!(
             stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
             "{stored}"
         );
-        assert_ne!(
-            stored,
-            hash("correct horse").unwrap(),
-            "each has its own salt"
-        );
+        assert_ne!(stored, hash("correct horse"), "each has its own salt");
         let parsed = HashedPassword::parse(&stored).unwrap();
         assert!(parsed.matches("correct horse"));
         for wrong in ["", "correct hors", "Correct horse", "correct horse\0"] {
             assert!(!parsed.matches(wrong), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_new_hash_costs_what_it_is_meant_to() {
+        let params = Params::new(16, 3, 2, Some(64)).unwrap();
+        let stored = hash("p", &params).unwrap();
+        assert!(stored.contains("$m=16,t=3,p=2$"), "{stored}");
+        assert!(HashedPassword::parse(&stored).unwrap().matches("p"));
     }
 
     #[test]

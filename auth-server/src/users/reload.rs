@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use process::looks::{Looks, News, Told, aside};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::file::FileUsers;
 use crate::audit;
@@ -19,7 +19,7 @@ pub(crate) struct UsersReload {
 
 impl UsersReload {
     pub(crate) fn new(users: Arc<FileUsers>, metrics: Metrics) -> Self {
-        metrics.users(users.count());
+        metrics.users(users.count(), users.uncommon());
         metrics.users_file_usable(true);
         Self {
             users,
@@ -47,9 +47,14 @@ impl UsersReload {
         let looked = aside(move || users.reload()).await;
         self.metrics.users_file_usable(looked.is_ok());
         let count = self.users.count();
-        self.metrics.users(count);
+        self.metrics.users(count, self.users.uncommon());
         match self.told.news(looked) {
-            Some(News::Replaced) => audit::users_changed(count),
+            Some(News::Replaced) => {
+                audit::users_changed(count);
+                if let Some(warning) = self.users.uneven_costs() {
+                    warn!("{warning}");
+                }
+            }
             Some(News::Recovered) => info!("the users file can be used again"),
             Some(News::Unusable(failure)) => {
                 error!(%failure, "the users file cannot be used: the users stay as they were");

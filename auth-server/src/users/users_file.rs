@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use argon2::Params;
 use contract::claims::ExtraInfo;
 use process::secret_file::{self, SecretFileError};
 use process::toml_fault::TomlFault;
@@ -51,6 +52,8 @@ pub(crate) enum InvalidUsersFile {
 pub(crate) enum UserFault {
     #[error("account and id have 1 to 128 characters, none of them a control character")]
     Name,
+    #[error("{0} holds a control character")]
+    Control(&'static str),
     #[error("this account stands twice")]
     AccountTwice,
     #[error("another user has this id")]
@@ -106,6 +109,45 @@ impl Users {
         self.by_account.contains_key(account)
     }
 
+    /// The parameters of most passwords.
+    pub(crate) fn common_params(&self) -> &Params {
+        self.stand_in.params()
+    }
+
+    /// How many passwords take another time to check than most, which tells that these accounts exist.
+    pub(crate) fn uncommon(&self) -> usize {
+        let common = self.stand_in.cost();
+        let costs = self.by_account.values().map(|known| known.password.cost());
+        costs.filter(|cost| *cost != common).count()
+    }
+
+    /// A warning where [`uncommon`](Self::uncommon) passwords are there.
+    pub(crate) fn uneven_costs(&self) -> Option<String> {
+        let uncommon = self.uncommon();
+        (uncommon > 0).then(|| {
+            format!(
+                "{uncommon} of {} passwords have other argon2id parameters than most ({}): the time of a \
+                 failed login shows that these accounts exist; user set-password uses those of most",
+                self.len(),
+                parameters(self.common_params())
+            )
+        })
+    }
+
+    /// A remark where a new password is weaker for being as costly as most.
+    pub(crate) fn common_weakness(&self) -> Option<String> {
+        let (common, recommended) = (self.common_params(), Params::default());
+        let work = |params: &Params| u64::from(params.m_cost()) * u64::from(params.t_cost());
+        (work(common) < work(&recommended)).then(|| {
+            format!(
+                "hashed with the parameters of most passwords in the file, {}, which are weaker than the \
+                 recommended {}",
+                parameters(common),
+                parameters(&recommended)
+            )
+        })
+    }
+
     /// The user of this account and password. An account that is not there and a disabled one cost
     /// the same work as a wrong password.
     pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
@@ -128,6 +170,7 @@ impl TryFrom<UserEntry> for KnownUser {
         {
             return Err(UserFault::Name);
         }
+        no_control_characters(&entry)?;
         let known = Self {
             password: HashedPassword::parse(&entry.password)?,
             disabled: entry.disabled,
@@ -151,6 +194,26 @@ impl TryFrom<UserEntry> for KnownUser {
     }
 }
 
+/// They end up in lists, logs and header fields, where they would forge what stands beside them.
+fn no_control_characters(entry: &UserEntry) -> Result<(), UserFault> {
+    let fields = [
+        ("nickName", &entry.nick_name),
+        ("telephone", &entry.telephone),
+        ("avatar", &entry.avatar),
+        ("userType", &entry.user_type),
+        ("tenantId", &entry.tenant_id),
+        ("grade", &entry.grade),
+    ];
+    let has_one = |text: &str| text.chars().any(char::is_control);
+    match fields
+        .into_iter()
+        .find(|(_, text)| text.as_deref().is_some_and(has_one))
+    {
+        Some((name, _)) => Err(UserFault::Control(name)),
+        None => Ok(()),
+    }
+}
+
 /// The id stands in `sub` and in `userId`.
 fn claim_bytes(user: &User) -> usize {
     let claims = (
@@ -159,6 +222,11 @@ fn claim_bytes(user: &User) -> usize {
         &user.extra_info,
     );
     serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len())
+}
+
+fn parameters(params: &Params) -> String {
+    let (m, t, p) = (params.m_cost(), params.t_cost(), params.p_cost());
+    format!("m={m},t={t},p={p}")
 }
 
 fn is_name(text: &str) -> bool {
@@ -282,6 +350,14 @@ pub(crate) mod tests {
                 r#"user "ada": password: not an argon2id"#,
             ),
             (&ada.replace("m=8,", "m=8388608,"), "out of bounds"),
+            (
+                &format!("{ada}nickName = \"n\\u001b]0;x\"\n"),
+                r#"user "ada": nickName holds a control character"#,
+            ),
+            (
+                &format!("{ada}grade = \"a\\nroot\""),
+                r#"user "ada": grade holds a control character"#,
+            ),
         ] {
             let line = Users::parse(text).unwrap_err().to_string();
             assert!(line.contains(expected), "{line}");
@@ -293,6 +369,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn passwords_that_cost_more_or_less_than_most_are_counted() {
+        let (ada, bob, eve) = (entry("ada", "a"), entry("bob", "b"), entry("eve", "e"));
+        let even = Users::parse(&format!("{ada}{bob}")).unwrap();
+        assert_eq!((even.uncommon(), even.uneven_costs()), (0, None));
+        let costly = eve.replace("m=8,t=1", "m=16,t=2");
+        let uneven = Users::parse(&format!("{ada}{costly}{bob}")).unwrap();
+        assert_eq!(uneven.uncommon(), 1);
+        let warning = uneven.uneven_costs().unwrap();
+        assert!(warning.starts_with("1 of 3 passwords"), "{warning}");
+        assert!(warning.contains("(m=8,t=1,p=1)"), "{warning}");
+        assert_eq!(uneven.common_params().m_cost(), 8);
+        assert!(uneven.common_weakness().is_some());
+        let nobody = Users::parse("# nobody\n").unwrap();
+        assert_eq!(nobody.common_weakness(), None);
+        assert_eq!(nobody.common_params(), &Params::default());
+    }
+
+    #[test]
     fn whoever_gets_a_token_can_use_it() {
         let with_avatar = |avatar: &str| {
             let text = format!("{}avatar = {avatar:?}\n", entry("ada", "p"));
@@ -300,7 +394,7 @@ pub(crate) mod tests {
             Ok::<_, InvalidUsersFile>(users.authenticate("ada", "p").unwrap())
         };
         let pair = pair(SigningType::Rsa);
-        for piece in ["x", "\"", "\u{1}", "😀"] {
+        for piece in ["x", "\"", "\\", "😀"] {
             let lengths: Vec<_> = (0..=MAX_CLAIM_BYTES).collect();
             let fits = |n: &usize| with_avatar(&piece.repeat(*n)).is_ok();
             let too_long = lengths.partition_point(fits);

@@ -125,7 +125,7 @@ fn a_sidecar_serves_on_while_its_files_hang_and_takes_them_over_when_they_are_wh
 
 #[test]
 fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_are_whole_again() {
-    let users = UsersFile::with("ada", "first");
+    let users = UsersFile::with("ada", "enchantress");
     let (authority, text) = (Authority::new(), fs::read_to_string(users.path()).unwrap());
     let certificate = authority.issue("auth");
     let server = AuthServerPlan::new()
@@ -141,7 +141,7 @@ fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_a
     hang(&certificate.key);
     until_complained(server.process(), &users.path());
     until_complained(server.process(), &certificate.key);
-    assert!(logs_in("first"));
+    assert!(logs_in("enchantress"));
 
     let fresh = authority.issue("other");
     fs::copy(&fresh.cert, &certificate.cert).unwrap();
@@ -157,7 +157,7 @@ fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_a
     }
     assert_eq!(complaints(server.process(), &users.path()), 1);
     assert_eq!(complaints(server.process(), &certificate.key), 1);
-    assert!(logs_in("first"));
+    assert!(logs_in("enchantress"));
 
     hang(&users.path());
     wait::until("the file of users to hang again", || {

@@ -3,10 +3,12 @@
 use std::fs;
 
 use serde_json::json;
-use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
 use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::Program;
 use tests::sidecar::SidecarPlan;
 use tests::users_file::UsersFile;
 use tests::wait;
@@ -131,15 +133,23 @@ fn the_service_behind_the_sidecar_is_told_the_user_of_the_file() {
 
 #[test]
 fn a_new_password_counts_while_the_server_runs_and_the_old_one_no_longer() {
-    let users = UsersFile::with("ada", "first");
+    let users = UsersFile::with("ada", "first password");
     let server = server_of(&users, &[]);
-    assert_eq!(login(&server, "ada", "first").status(), 200);
+    assert_eq!(login(&server, "ada", "first password").status(), 200);
 
-    let finished = users.command("set-password", "ada", &["--password-stdin"], "second");
+    let finished = users.command(
+        "set-password",
+        "ada",
+        &["--password-stdin"],
+        "second password",
+    );
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     until_reread(&server, 1);
-    assert_eq!(login(&server, "ada", "second").status(), 200);
-    assert_eq!(verdict(&login(&server, "ada", "first")), "401 login_failed");
+    assert_eq!(login(&server, "ada", "second password").status(), 200);
+    assert_eq!(
+        verdict(&login(&server, "ada", "first password")),
+        "401 login_failed"
+    );
 }
 
 #[test]
@@ -245,4 +255,117 @@ fn a_gateway_that_nobody_named_is_warned_about_once_and_not_believed() {
     let warnings = output.matches("X-Forwarded-For without --trusted-proxy");
     assert_eq!(warnings.count(), 1, "{output}");
     assert!(!output.contains("198.51.100"), "{output}");
+}
+
+#[test]
+fn a_short_password_is_accepted_only_on_request() {
+    let users = UsersFile::new();
+    let add = |account: &str, flags: &[&str], password: &str| {
+        let flags = [flags, &["--password-stdin"]].concat();
+        users.command("add", account, &flags, password)
+    };
+    for (password, code) in [("x", 64), ("seven77", 64), ("größer8!", 0)] {
+        let end = add("ada", &[], password);
+        assert_eq!(end.code, Some(code), "{password}: {}", end.stderr);
+        let said = end.stderr.contains("--allow-short");
+        assert_eq!(said, code == 64, "{}", end.stderr);
+    }
+    assert_eq!(add("bob", &["--allow-short"], "x").code, Some(0));
+    let changed = users.command("set-password", "ada", &["--password-stdin"], "x");
+    assert_eq!(changed.code, Some(64), "{}", changed.stderr);
+}
+
+#[test]
+fn control_characters_reach_neither_the_file_nor_the_list() {
+    let users = UsersFile::with("ada", "enchantress");
+    let forged = "n\u{1b}]0;pwn\u{7}\nroot\tX\tenabled\tfake";
+    for flag in ["--nick-name", "--telephone", "--tenant-id", "--grade"] {
+        let flags = [flag, forged, "--password-stdin"];
+        let end = users.command("add", "eve", &flags, "enchantress");
+        assert_eq!(end.code, Some(78), "{flag}: {}", end.stderr);
+        assert!(
+            end.stderr.contains("control character"),
+            "{flag}: {}",
+            end.stderr
+        );
+    }
+    let text = fs::read_to_string(users.path()).unwrap();
+    let named = "nickName = \"Ada \u{202e}O'Neil\"\n";
+    let tampered = format!("{text}{named}telephone = \"\\u001b[31m\"\n");
+    fs::write(users.path(), tampered).unwrap();
+    let listed = users.list();
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    assert_eq!(listed.stdout.lines().count(), 1, "{}", listed.stdout);
+    assert!(
+        listed.stdout.contains("Ada \\u{202e}O'Neil"),
+        "{}",
+        listed.stdout
+    );
+}
+
+#[test]
+fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
+    let users = UsersFile::new();
+    let cheap = "$argon2id$v=19$m=8,t=1,p=1$YSBzYWx0IG9mIDE2IGJ5dA$qKOdcpNL6caJhvFPf15S8ZE/Dss9+XHe1WJZrW8bk8M";
+    let costly = cheap.replace("m=8,t=1", "m=16,t=2");
+    let entries = [("ada", cheap), ("bob", cheap), ("eve", &costly)].map(|(account, hash)| {
+        format!("[[user]]\naccount = {account:?}\nid = {account:?}\npassword = {hash:?}\n")
+    });
+    fs::write(users.path(), entries.concat()).unwrap();
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(users.path(), owner_only).unwrap();
+    let warning = "1 of 3 passwords have other argon2id parameters than most (m=8,t=1,p=1)";
+    let check = CommandLine::new(Program::AuthServer.path())
+        .arguments(["check", "--users", &users.location()])
+        .run();
+    assert!(check.stdout.contains(warning), "{}", check.stdout);
+    let server = server_of(&users, &[]);
+    wait::until("the warning", || {
+        let output = server.process().output();
+        output.contains(warning).then_some(())
+    });
+    let uncommon = || {
+        let metrics = admin_get(server.admin(), "/metrics").text();
+        let name = "postern_auth_server_users_uncommon_cost ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.map(str::to_owned)
+    };
+    assert_eq!(uncommon().as_deref(), Some("1"));
+
+    let set = users.command("set-password", "eve", &["--password-stdin"], "enchantress");
+    assert_eq!(set.code, Some(0), "{}", set.stderr);
+    assert!(set.stderr.contains("weaker"), "{}", set.stderr);
+    users.add("joe", "enchantress", &[]);
+    let text = fs::read_to_string(users.path()).unwrap();
+    assert_eq!(text.matches("m=8,t=1,p=1").count(), 4, "{text}");
+    wait::until("the server to see it", || {
+        (uncommon().as_deref() == Some("0")).then_some(())
+    });
+}
+
+#[test]
+fn a_command_waits_for_no_stranger_and_not_for_ever() {
+    let users = UsersFile::with("ada", "enchantress");
+    // Everybody who may read the directory can do this.
+    let directory = fs::File::open(users.path().parent().unwrap()).unwrap();
+    directory.lock().unwrap();
+    let done = users.command("disable", "ada", &[], "");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+
+    let lock = users.path().with_extension("toml.lock");
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&lock).unwrap());
+    assert_eq!(mode & 0o7777, 0o600);
+    let held = fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
+    let end = users.command("enable", "ada", &[], "");
+    assert_eq!(end.code, Some(69), "{}", end.stderr);
+    assert_eq!(end.stderr.lines().count(), 1, "{}", end.stderr);
+    assert!(
+        end.stderr
+            .contains("users.toml.lock stays locked by another process"),
+        "{}",
+        end.stderr
+    );
+    drop(held);
+    assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
 }
