@@ -256,3 +256,25 @@ def test_every_refusal_is_in_the_document():
     document = (K8S.parent / "docs/kubernetes.md").read_text()
     for _, said in REFUSED.values():
         assert f"| `{said}` |" in document, said
+
+
+def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
+    """Kustomize merges by name: what is mended here is taken out of the table there."""
+    deployment, its_service = service()
+    own = [{"name": name, "value": ""} for name in ["POSTERN_APP_NAME", "POSTERN_APP_ID"]]
+    container = {"name": "sidecar", "env": own, "envFrom": [{"configMapRef": {"name": "own"}}]}
+    deployment["spec"]["template"]["spec"]["initContainers"] = [container]
+    objects = laid_over("sidecar", tmp_path, [deployment, its_service])
+    found = sidecar_of(named(objects, "Deployment", "orders")["spec"]["template"]["spec"], "sidecar")
+    assert all("valueFrom" in variable for variable in found["env"] if variable["name"] in ("POSTERN_APP_NAME", "POSTERN_APP_ID"))
+    assert {"configMapRef": {"name": "own"}} not in found["envFrom"]
+    document = (K8S.parent / "docs/kubernetes.md").read_text()
+    assert "| `POSTERN_APP_NAME` without `postern/app-name: own`, `POSTERN_APP_ID` or `envFrom` in the Deployment |" in document
+
+
+def test_a_container_called_sidecar_becomes_ours_in_the_plain_variant(tmp_path):
+    deployment, its_service = service()
+    deployment["spec"]["template"]["spec"]["containers"][0]["name"] = "sidecar"
+    pod = named(laid_over("sidecar-plain", tmp_path, [deployment, its_service]), "Deployment", "orders")["spec"]["template"]["spec"]
+    assert len(pod["containers"]) == 1
+    assert "| a container of your own called `sidecar` |" in (K8S.parent / "docs/kubernetes.md").read_text()

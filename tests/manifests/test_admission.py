@@ -1,0 +1,138 @@
+"""The policies for the API server in examples/admission, evaluated as it would."""
+
+import cel
+import pytest
+from kubernetes import K8S, named, of_kind, render
+from test_foreign_pods import HTTP, METRICS, deployment_with, label_on_pods_alone, laid_over, service, service_with
+
+POLICIES = of_kind(render(K8S / "examples/admission"), "ValidatingAdmissionPolicy")
+RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets", "ReplicaSet": "replicasets"}
+RESOURCES |= {"Job": "jobs", "CronJob": "cronjobs", "Pod": "pods", "Service": "services"}
+
+
+def refusals(thing):
+    """The message of every policy that does not let this object in."""
+    return [
+        validation["message"]
+        for policy in POLICIES
+        if any(RESOURCES.get(thing["kind"]) in rule["resources"] for rule in policy["spec"]["matchConstraints"]["resourceRules"])
+        for validation in policy["spec"]["validations"]
+        if not cel.evaluate(validation["expression"], {"object": thing, "variables": variables(policy, thing)})
+    ]
+
+
+def variables(policy, thing):
+    values = {}
+    for variable in policy["spec"]["variables"]:
+        values[variable["name"]] = cel.evaluate(variable["expression"], {"object": thing, "variables": values})
+    return values
+
+
+@pytest.mark.parametrize("directory", ["overlays/dev", "overlays/prod", "examples/job"])
+def test_what_is_shipped_is_let_in(directory):
+    for each in render(K8S / directory):
+        assert refusals(each) == [], each["metadata"]["name"]
+
+
+@pytest.mark.parametrize("variant", ["sidecar", "sidecar-plain"])
+def test_what_a_component_makes_is_let_in_and_so_are_its_pods(variant, tmp_path):
+    objects = laid_over(variant, tmp_path, service())
+    deployment = named(objects, "Deployment", "orders")
+    pod = {"kind": "Pod", **deployment["spec"]["template"]}
+    for each in [*objects, pod, cron_job(deployment)]:
+        assert refusals(each) == [], each
+
+
+def cron_job(workload):
+    return {"kind": "CronJob", "metadata": workload["metadata"], "spec": {"jobTemplate": {"spec": workload["spec"]}}}
+
+
+def bare(kind):
+    deployment, _ = service()
+    if kind == "CronJob":
+        return cron_job(deployment)
+    if kind == "Pod":
+        return {"kind": "Pod", **label_on(deployment["spec"]["template"])}
+    return {**deployment, "kind": kind}
+
+
+def label_on(template):
+    template["metadata"]["labels"] = {**template["metadata"]["labels"], "postern/sidecar": "true"}
+    return template
+
+
+def unlabelled():
+    _, its_service = service()
+    del its_service["metadata"]["labels"]
+    return its_service
+
+
+def taken_port(scratch):
+    deployment, its_service = service()
+    deployment["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
+    return named(laid_over("sidecar", scratch, [deployment, its_service]), "Deployment", "orders")
+
+
+def cron_job_with_labelled_pods():
+    deployment, _ = deployment_with(label_on_pods_alone)()
+    return cron_job(deployment)
+
+
+def middle_port(scratch):
+    ports = [HTTP, METRICS, {"name": "web", "port": 81, "targetPort": 8080}]
+    return named(laid_over("sidecar", scratch, service_with(*ports)()), "Service", "orders")
+
+
+def second_service(scratch):
+    deployment, its_service = service()
+    other = {**unlabelled(), "metadata": {"name": "orders-direct"}}
+    return named(laid_over("sidecar", scratch, [deployment, its_service, other]), "Service", "orders-direct")
+
+
+NO_SIDECAR = "has no sidecar"
+GAPS = {
+    **{f"a {kind} without the component": (lambda kind=kind: bare(kind), NO_SIDECAR) for kind in RESOURCES if kind != "Service"},
+    "the label on the pods alone": (lambda: deployment_with(label_on_pods_alone)()[0], NO_SIDECAR),
+    "a CronJob with labelled pods": (cron_job_with_labelled_pods, NO_SIDECAR),
+    "a Service without the label": (unlabelled, "label it postern/sidecar"),
+    "a Service past the sidecar": (lambda: service()[1], "leads past the sidecar"),
+    "a second port": (lambda: service_with({**HTTP, "targetPort": 8080}, METRICS)()[1], "leads past the sidecar"),
+    "a port without a target": (lambda: service_with({"port": 80})()[1], "leads past the sidecar"),
+    "a port by name": (lambda: service_with({"port": 80, "targetPort": "http"})()[1], "leads past the sidecar"),
+}
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_what_kustomize_cannot_see_is_refused(gap):
+    make, said = GAPS[gap]
+    assert any(said in message for message in refusals(make())), refusals(make())
+
+
+@pytest.mark.parametrize(
+    "render_it, said",
+    [(taken_port, "8080 and 8081"), (middle_port, "leads past the sidecar"), (second_service, "label it postern/sidecar")],
+)
+def test_what_a_component_lets_pass_is_refused(render_it, said, tmp_path):
+    (message,) = refusals(render_it(tmp_path))
+    assert said in message
+
+
+@pytest.mark.parametrize("label", ["false", None])
+def test_other_workloads_and_services_that_say_so_are_let_in(label):
+    deployment, its_service = service()
+    for each in deployment, its_service:
+        each["metadata"]["labels"] = {"postern/sidecar": label} if label else {}
+    assert refusals(deployment) == []
+    assert (refusals(its_service) == []) == (label == "false")
+    external = {"kind": "Service", "metadata": {"name": "db"}, "spec": {"type": "ExternalName", "externalName": "db.example.com"}}
+    assert refusals(external) == []
+
+
+def test_each_policy_is_bound_to_guarded_namespaces():
+    bound = {}
+    for binding in of_kind(render(K8S / "examples/admission"), "ValidatingAdmissionPolicyBinding"):
+        assert binding["spec"]["validationActions"] == ["Deny"]
+        selector = binding["spec"]["matchResources"]["namespaceSelector"]
+        assert selector == {"matchLabels": {"postern/guarded": "true"}}
+        bound[binding["spec"]["policyName"]] = binding
+    assert set(bound) == {policy["metadata"]["name"] for policy in POLICIES}
