@@ -187,16 +187,17 @@ def test_the_programs_accept_their_configuration(rendered, name, which, tmp_path
             assert re.search(rf"^{flag} = ", shown, re.M), f"--{flag} ({value}) is not in effect:\n{shown}"
 
 
-def test_a_registration_is_accepted_and_can_be_repeated(rendered, tmp_path):
+@pytest.mark.parametrize("name, application", [("overlays/prod", "orders"), ("examples/application", "invoices")])
+def test_a_registration_is_accepted_and_can_be_repeated(rendered, name, application, tmp_path):
     mounts = Mounts(tmp_path)
-    found = [c for _, c in ours(rendered["overlays/prod"]) if c["args"][0] == "application"]
+    found = [c for _, c in ours(rendered[name]) if c["args"][0] == "application"]
     assert len(found) == 1
     for _ in range(2):
         store = {"POSTERN_STORE": f"file:{tmp_path}/store"}
         end = run("auth-server", *mounts.arguments(found[0]), values=store)
         assert end.returncode == 0, end.stderr
     listed = run("auth-server", "application", "list", values=store).stdout
-    assert listed.split()[0] == "orders", listed
+    assert listed.split()[0] == application, listed
 
 
 @pytest.mark.parametrize("which", ["auth-server", "sidecar"])
