@@ -1,5 +1,6 @@
 """What can be said of the compose file and the Dockerfile without an engine."""
 
+import os
 import re
 import subprocess
 import tomllib
@@ -91,3 +92,12 @@ def test_no_image_of_ours_is_named_so_that_a_stranger_could_publish_it():
     for file in (REPOSITORY / name for name in tracked.splitlines()):
         if file.suffix in {".md", ".yml", ".yaml", ".sh", ".py", ".Dockerfile", ""} and file.is_file():
             assert not WITHOUT_REGISTRY.findall(file.read_text(errors="replace")), file.name
+
+
+@pytest.mark.parametrize("settings, prefix", [([], "localhost"), (["REGISTRY=registry.example.com:5000"], "registry.example.com:5000")])
+def test_images_are_built_under_the_name_of_the_registry(settings, prefix):
+    command = ["make", "--no-print-directory", "-n", "images", "VERSION=1.2.3", *settings]
+    without = {name: value for name, value in os.environ.items() if name not in ("REGISTRY", "MAKEFLAGS")}
+    end = subprocess.run(command, cwd=REPOSITORY, env=without, capture_output=True, text=True, check=True)
+    for program in ["auth-server", "sidecar"]:
+        assert f"--tag {prefix}/postern/{program}:1.2.3 " in end.stdout
