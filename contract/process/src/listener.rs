@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 use crate::exit::Failure;
@@ -13,6 +14,11 @@ use crate::exit::Failure;
 const BACKLOG: i32 = 16_384;
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A peer that vanished without closing its connection is asked for after a minute of silence, and given up a minute
+/// later: until then a WebSocket or an event stream keeps its place.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
 /// How long a client's connection may be silent between two requests. Longer than the idle time of the usual load
 /// balancers (60 s), so that they close first and never send into a connection that is just being closed.
 pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
@@ -36,8 +42,17 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     };
     let listener = TcpListener::bind(address).map_err(refused)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
+    keep_alive(&listener).map_err(|error| refused(error.into()))?;
     listener.set_nonblocking(true).map_err(refused)?;
     Ok(listener)
+}
+
+/// Sets what every accepted connection inherits, which saves each of them the calls.
+fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(listener, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(listener, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(listener, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(listener, true)
 }
 
 /// Prints `prefix` and the address the listener got (port 0 picks a free one) as one line on
@@ -75,6 +90,16 @@ mod tests {
     fn port_zero_becomes_a_real_port() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         assert_ne!(announce("listening on ", &listener).unwrap().port(), 0);
+    }
+
+    #[test]
+    fn a_peer_that_vanishes_is_looked_for() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_IDLE);
     }
 
     /// Linux forgets the first packet of whom the queue has no place for.
