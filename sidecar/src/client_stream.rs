@@ -7,6 +7,7 @@
 //! recognised, passes as it is; Pingora's refusals are reported.
 
 mod bare_refusals;
+mod early;
 mod transport;
 
 use std::future::poll_fn;
@@ -14,7 +15,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use self::bare_refusals::{BareRefusal, BareRefusals};
+use self::early::Early;
 use crate::client_transport::ClientTransport;
 use crate::request_head::ArrivingHead;
 
@@ -59,10 +61,16 @@ pub(crate) struct ClientStream {
     handling: AtomicBool,
     /// On when a request was handled since `head` was begun.
     handled: AtomicBool,
+    /// So many requests were handled, the one at hand included.
+    requests_handled: AtomicU64,
     head: ArrivingHead,
     /// What was read to recognise HTTP/2 and not handed on yet.
     peeked: Bytes,
+    /// Sent while a request is being handled that is whole.
+    early: Early,
     is_http_2: bool,
+    /// How much of the preface is still to come where TLS has agreed on HTTP/2.
+    preface: &'static [u8],
     /// On once a tunnel is open.
     is_tunnel: AtomicBool,
     requests: Requests,
@@ -80,13 +88,17 @@ impl ClientStream {
         unread: Arc<dyn UnreadRequests>,
         head_timeout: Duration,
     ) -> Self {
+        let is_http_2 = transport.alpn() == Some(ALPN::H2);
         Self {
-            is_http_2: transport.alpn() == Some(ALPN::H2),
+            is_http_2,
+            preface: if is_http_2 { HTTP_2_PREFACE } else { &[] },
             transport,
             unread,
             peeked: Bytes::new(),
+            early: Early::default(),
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
+            requests_handled: AtomicU64::new(0),
             head: ArrivingHead::first(head_timeout),
             is_tunnel: AtomicBool::new(false),
             requests: Requests::default(),
@@ -99,7 +111,9 @@ impl ClientStream {
     /// Tells whose answers are written from now on: a request's, or Pingora's own. Nobody tells on HTTP/2.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
-        if !handling {
+        if handling {
+            self.requests_handled.fetch_add(1, Ordering::Relaxed);
+        } else {
             self.handled.store(true, Ordering::Relaxed);
         }
     }
@@ -146,7 +160,7 @@ impl ClientStream {
             return self.give_up(Some(Rejection::RequestHeaderTooLarge));
         }
         let before = buffer.filled().len();
-        if let Poll::Ready(read) = Pin::new(&mut self.transport.io).poll_read(cx, buffer) {
+        if let Poll::Ready(read) = self.early.poll_read(&mut self.transport, cx, buffer) {
             let received = buffer.filled().get(before..).unwrap_or_default();
             self.head.received(received);
             return Poll::Ready(read);
@@ -160,15 +174,49 @@ impl ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.peeked.is_empty() {
-            let length = self.peeked.len().min(buffer.remaining());
-            buffer.put_slice(&self.peeked.split_to(length));
+        if give_out(&mut self.peeked, buffer) {
             return Poll::Ready(Ok(()));
         }
-        if self.is_http_2 || self.handling.load(Ordering::Relaxed) {
-            return Pin::new(&mut self.transport.io).poll_read(cx, buffer);
+        if self.is_http_2 && !self.preface.is_empty() {
+            return self.poll_read_preface(cx, buffer);
         }
-        self.poll_read_head(cx, buffer)
+        let handling = self.handling.load(Ordering::Relaxed);
+        if !self.is_http_2 && !handling {
+            return self.poll_read_head(cx, buffer);
+        }
+        if !self.is_http_2 && self.has_whole_request() {
+            return self.early.poll_left(&mut self.transport, cx);
+        }
+        self.early.poll_read(&mut self.transport, cx, buffer)
+    }
+
+    /// Bounds the wait for the preface; Pingora closes a connection that begins in another way.
+    fn poll_read_preface(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(self.poll_read_head(cx, buffer))?;
+        let received = buffer.filled().get(before..).unwrap_or_default();
+        let (begun, rest) = self
+            .preface
+            .split_at(received.len().min(self.preface.len()));
+        if received.starts_with(begun) {
+            self.preface = rest;
+        } else {
+            self.preface = &[];
+            let client = client_of(&self.transport);
+            self.unread
+                .was_refused(Rejection::RequestMalformed, client, false);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// True once all of the request at hand was read: what follows belongs to the next one.
+    fn has_whole_request(&self) -> bool {
+        let handled = self.requests_handled.load(Ordering::Relaxed);
+        !self.is_tunnel.load(Ordering::Relaxed) && self.requests.whole() >= handled
     }
 
     /// Spoils what Pingora must not take for a request, where it stands: it may still be busy with what came
@@ -199,10 +247,15 @@ impl ClientStream {
     }
 
     /// Pingora gets to see a client that has left, and closes the connection; on the way out our
-    /// refusal is sent, if there is one.
+    /// refusal is sent, if there is one. HTTP/2 is closed without.
     fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
-        if self.refusal.is_none() {
-            self.refusal = rejection.map(|rejection| self.refuse(rejection));
+        if let Some(rejection) = rejection.filter(|_| self.refusal.is_none()) {
+            if self.is_http_2 {
+                let client = client_of(&self.transport);
+                self.unread.was_refused(rejection, client, false);
+            } else {
+                self.refusal = Some(self.refuse(rejection));
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -298,6 +351,13 @@ impl Shutdown for ClientStream {
             let _ = tokio::time::timeout(LINGER, discard(&mut self.transport.io)).await;
         }
     }
+}
+
+/// Moves what fits; false where there is nothing.
+fn give_out(kept: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
+    let length = kept.len().min(buffer.remaining());
+    buffer.put_slice(&kept.split_to(length));
+    length > 0
 }
 
 fn client_of(transport: &ClientTransport) -> Option<IpAddr> {

@@ -11,6 +11,9 @@ use tokio::io::AsyncWriteExt;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
+/// `tcp_states.h` of Linux.
+const TCP_ESTABLISHED: u8 = 1;
+
 /// Below TLS, whose own bytes are to be taken as well.
 pub(crate) type Socket = WriteDeadline<Stream>;
 
@@ -66,6 +69,13 @@ impl ClientTransport {
             Either::Left(socket) => socket.get_ref(),
             Either::Right(stream) => stream.get_ref().0.get_ref(),
         }
+    }
+
+    /// Finds a client that has closed its side or broken off even where unread bytes precede that.
+    pub(crate) fn is_left(&self) -> bool {
+        let digest = self.socket().get_socket_digest();
+        let info = digest.and_then(|digest| digest.tcp_info());
+        info.is_some_and(|info| info.tcpi_state != TCP_ESTABLISHED)
     }
 
     /// Says that nothing was cut off; a client that is gone learns nothing.

@@ -288,6 +288,11 @@ impl FrameClient {
         client
     }
 
+    /// The connection itself.
+    pub const fn socket(&self) -> &TcpStream {
+        &self.0
+    }
+
     /// Writes bytes; a connection that the server has closed by now is no failure yet.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);

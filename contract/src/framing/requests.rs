@@ -23,8 +23,8 @@ enum Place {
     /// So much of a body is still to come.
     Body(u64),
     Chunks(Chunks),
-    /// Behind what was refused.
-    Beyond,
+    /// Behind what was refused; so many requests came whole before it.
+    Beyond(u64),
 }
 
 impl Default for Place {
@@ -61,7 +61,7 @@ impl Requests {
     pub fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
         let followed = self.place.follow(received, &mut self.heads);
         if followed.is_err() {
-            self.place = Place::Beyond;
+            self.place = Place::Beyond(self.whole());
         }
         followed
     }
@@ -82,6 +82,16 @@ impl Requests {
     #[must_use]
     pub const fn heads(&self) -> u64 {
         self.heads
+    }
+
+    /// How many requests came whole, with their bodies.
+    #[must_use]
+    pub const fn whole(&self) -> u64 {
+        match self.place {
+            Place::Head(_) => self.heads,
+            Place::Body(_) | Place::Chunks(_) => self.heads.saturating_sub(1),
+            Place::Beyond(whole) => whole,
+        }
     }
 }
 
@@ -118,7 +128,7 @@ impl Place {
                     }
                     taken
                 }
-                Self::Beyond => rest.len(),
+                Self::Beyond(_) => rest.len(),
             };
         }
         Ok(())
@@ -255,24 +265,26 @@ mod tests {
     fn blank_lines_between_two_requests_are_no_head() {
         let mut requests = Requests::default();
         let get = b"GET / HTTP/1.1\r\n\r\n";
-        for (received, between, heads) in [
-            (&b""[..], true, 0),
-            (&b"\r"[..], true, 0),
-            (&b"\n\r\n"[..], true, 0),
-            (&b"G"[..], false, 0),
-            (&get[1..], true, 1),
-            (b"\r\n", true, 1),
-            (&[&get[..], &get[..]].concat(), true, 3),
-            (b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", false, 4),
-            (b"x", true, 4),
+        for (received, between, heads, whole) in [
+            (&b""[..], true, 0, 0),
+            (&b"\r"[..], true, 0, 0),
+            (&b"\n\r\n"[..], true, 0, 0),
+            (&b"G"[..], false, 0, 0),
+            (&get[1..], true, 1, 1),
+            (b"\r\n", true, 1, 1),
+            (&[&get[..], &get[..], b"G"].concat(), false, 3, 3),
+            (&get[1..], true, 4, 4),
+            (b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", false, 5, 4),
+            (b"x", true, 5, 5),
         ] {
             assert_eq!(requests.follow(received), Ok(()));
-            let seen = (requests.is_between(), requests.heads());
-            assert_eq!(seen, (between, heads), "{}", received.escape_ascii());
+            let seen = (requests.is_between(), requests.heads(), requests.whole());
+            assert_eq!(seen, (between, heads, whole), "{}", received.escape_ascii());
         }
         assert!(requests.follow(b"\r").is_ok() && requests.follow(b"\r").is_ok());
         assert!(requests.follow(b"\n").is_ok());
         assert!(requests.follow(b"\n").is_err(), "a line feed alone");
+        assert_eq!(requests.whole(), 5);
     }
 
     #[test]

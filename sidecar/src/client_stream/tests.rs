@@ -237,3 +237,48 @@ async fn what_a_filter_judges_and_what_a_tunnel_carries_passes_as_it_is() {
         }
     }
 }
+
+async fn is_silent(stream: &mut ClientStream) -> bool {
+    let reading = stream.read_u8();
+    tokio::time::timeout(Duration::from_secs(60), reading)
+        .await
+        .is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_early_waits_until_the_request_is_done() {
+    const FIRST: &[u8] = b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n";
+    let (mut stream, mut client) = connection(1024);
+    let mut first = [0; FIRST.len()];
+    client.write_all(FIRST).await.unwrap();
+    stream.read_exact(&mut first).await.unwrap();
+    stream.set_handling(true);
+    client.write_all(b"xGET /next").await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'x', "of the body");
+    assert!(is_silent(&mut stream).await);
+    client.write_all(b" HTTP/1.1\r\n\r\n").await.unwrap();
+    stream.set_handling(false);
+    let mut next = [0; 22];
+    stream.read_exact(&mut next).await.unwrap();
+    assert_eq!(next, *b"GET /next HTTP/1.1\r\n\r\n");
+
+    stream.set_handling(true);
+    drop(client);
+    assert_eq!(stream.read(&mut next).await.unwrap(), 0, "it has left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_before_a_tunnel_is_open_goes_through_it() {
+    let (mut stream, mut client) = connection(1024);
+    let request = b"GET / HTTP/1.1\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    stream.read_exact(&mut [0; 18]).await.unwrap();
+    stream.set_handling(true);
+    client.write_all(b"early").await.unwrap();
+    assert!(is_silent(&mut stream).await);
+    stream.set_tunnel();
+    client.write_all(b" and late").await.unwrap();
+    let mut carried = [0; 14];
+    stream.read_exact(&mut carried).await.unwrap();
+    assert_eq!(carried, *b"early and late");
+}

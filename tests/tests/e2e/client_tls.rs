@@ -1,9 +1,11 @@
 //! TLS towards clients.
 
+use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use rustls::version::{TLS12, TLS13};
+use tests::auth_server::admin_get;
 use tests::certificates::{Authority, Certificate};
 use tests::message::Message;
 use tests::raw_client::RawClient;
@@ -86,6 +88,31 @@ fn a_handshake_that_is_not_finished_gives_its_place_back() {
     let trust = authority.client_with(&[&TLS13], &["http/1.1"]);
     wait::until("a place", || trust.connect(sidecar.address()).ok());
     drop(silent);
+}
+
+#[test]
+fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
+    let stack = stack();
+    let authority = Authority::new();
+    let flags = ["--request-header-timeout", "1"];
+    let sidecar = with_tls(&stack, &authority.issue("server"), &flags);
+    let trust = authority.client_with(&[&TLS13], &["h2"]);
+    for begun in ["", "PRI * HTTP", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut client = trust.connect(sidecar.address()).expect("a handshake");
+        client.send(begun.as_bytes());
+        let closed = match client.rest() {
+            Ok(answer) => !answer.starts_with(b"HTTP"),
+            Err(error) => [UnexpectedEof, ConnectionReset].contains(&error.kind()),
+        };
+        assert!(closed, "{begun}");
+    }
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    for counted in [
+        r#"reason="request_timeout"} 1"#,
+        r#"reason="request_malformed"} 1"#,
+    ] {
+        assert!(metrics.contains(counted), "{counted}: {metrics}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
+use tests::auth_server::admin_get;
 use tests::echo_service::MARK;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
@@ -71,4 +72,38 @@ fn every_pipelined_request_is_judged_by_itself() {
     assert_eq!(client.answer("GET").status(), 200);
     assert_eq!(client.answer("GET").status(), 401);
     assert_eq!(service.requests().len(), 1);
+}
+
+#[test]
+fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
+    let (service, go) = patient_service();
+    let (sidecar, _auth_server) = sidecar_before(&service);
+    let in_flight = |count: usize| {
+        wait::until("the requests in flight", || {
+            let metrics = admin_get(sidecar.admin(), "/metrics").text();
+            let line = format!("requests_in_flight {count}\n");
+            metrics.contains(&line).then_some(())
+        });
+    };
+    let get = "GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let post = "POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    let many = get.repeat(500);
+    for (request, early) in [
+        (get, ""),
+        (get, "G"),
+        (post, "\r\n"),
+        (get, &many),
+        // What will be refused, in the same segment as the request.
+        (&format!("{get}\n"), "G"),
+    ] {
+        let mut client = RawClient::connect(sidecar.address());
+        client.send(request.as_bytes());
+        in_flight(1);
+        client.send(early.as_bytes());
+        drop(client);
+        in_flight(0);
+    }
+    for _ in service.requests() {
+        go.send(()).unwrap();
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tests::auth_server::admin_get;
 use tests::certificates::Authority;
 use tests::echo_service::MARK;
+use tests::h2_client::FrameClient;
 use tests::keys::SigningType;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
@@ -98,29 +99,21 @@ fn heads_that_nobody_reads_over_tls_keep_no_place() {
 
 #[test]
 fn an_http_2_client_that_reads_nothing_keeps_no_place() {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    // POST, http, the path, `a`; a body follows.
-    let block = [
-        &[0x83, 0x86, 0x04, 16][..],
-        b"/orders/public/x",
-        &[0x41, 1, b'a'],
-    ]
-    .concat();
-    let length = u8::try_from(block.len()).unwrap();
-    let headers = [&[0, 0, length, 1, 4, 0, 0, 0, 1], &*block].concat();
-
     let stack = stack_with(|plan| plan);
-    let mut client = TcpStream::connect(stack.sidecar.address()).unwrap();
-    client
-        .write_all(&[PREFACE, SETTINGS, &headers].concat())
-        .unwrap();
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    let upload = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/orders/public/x"),
+        (":authority", "a"),
+    ];
+    client.head(1, &upload, false);
     wait::until("the request in flight", || {
         let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
         metrics.contains("requests_in_flight 1\n").then_some(())
     });
-    give_up_soon(&client);
-    stuff(&client, PING);
+    give_up_soon(client.socket());
+    stuff(client.socket(), PING);
     wait_for_free_places(&stack.sidecar);
 }
