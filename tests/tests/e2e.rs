@@ -47,6 +47,7 @@ mod e2e {
     mod paths;
     mod pipelining;
     mod queries;
+    mod quiet_log;
     mod redis_store;
     mod redis_topologies;
     mod registry;

@@ -65,6 +65,12 @@ const CAPPED_AT_INFO: [&str; 9] = [
     "tonic",
 ];
 
+/// Libraries that write lines at a level of warnings for bytes that any stranger may send, as often as he likes. A filter
+/// that names one of these targets has its lines; refusals are counted and logged by the programs themselves.
+const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
+                      pingora_core::protocols::http::v1=off,\
+                      pingora_core::protocols::http::v2::server=off";
+
 /// There is one log, and lines that are lost are lost to the whole program.
 static LOST_LINES: LazyLock<Counter> = LazyLock::new(Counter::default);
 
@@ -129,7 +135,7 @@ fn filter(directives: &str) -> Result<EnvFilter, Failure> {
         )));
     }
     EnvFilter::builder()
-        .parse(directives)
+        .parse(format!("{SILENT},{directives}"))
         .map_err(|error| Failure::Config(format!("--log-level: {error}")))
 }
 
@@ -225,6 +231,24 @@ mod tests {
     }
 
     #[test]
+    fn lines_at_a_stranger_s_will_need_a_filter_that_names_them() {
+        let lines = |directives: &str| {
+            logged(directives, || {
+                tracing::warn!(target: "h2::proto::ping_pong", "one");
+                tracing::warn!(target: "rustls::common_state", "two");
+                tracing::error!(target: "pingora_core::apps", "three");
+                tracing::warn!(target: "pingora_core::protocols::http::v2::server", "four");
+            })
+        };
+        for directives in ["", "trace", "pingora_core=info,debug"] {
+            assert_eq!(lines(directives), "", "{directives}");
+        }
+        let named = lines("h2=warn,pingora_core::apps=error");
+        assert!(named.contains("one") && named.contains("three"), "{named}");
+        assert!(!named.contains("two") && !named.contains("four"), "{named}");
+    }
+
+    #[test]
     fn a_panic_is_a_line_of_the_log_that_says_where_and_why() {
         let of_the_library = std::panic::take_hook();
         std::panic::set_hook(Box::new(tell_of_panic));
@@ -250,7 +274,7 @@ mod tests {
             ("pingora_proxy=off,error", LevelFilter::ERROR),
             ("sidecar=debug,warn", LevelFilter::DEBUG),
         ] {
-            let filter = EnvFilter::builder().parse(directives).unwrap();
+            let filter = filter(directives).unwrap();
             let subscriber = tracing_subscriber::registry().with(guarded(fmt::layer(), filter));
             assert_eq!(subscriber.max_level_hint(), Some(most), "{directives}");
         }
