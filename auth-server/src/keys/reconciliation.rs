@@ -38,7 +38,8 @@ impl Reconciliation<'_> {
     ///
     /// Retired and revoked keys only ever become more by what others know, and time alone drops
     /// them: so what one server saw is not lost with the store, and no key that tokens in use were
-    /// signed with goes unlisted because somebody else replaced the pair.
+    /// signed with goes unlisted because somebody else replaced the pair. A stored pair whose key
+    /// was revoked counts as no pair: a failover or a backup brought it back.
     ///
     /// # Errors
     /// Stored keys that cannot be used. They are never overwritten, and memory keeps what it has.
@@ -85,18 +86,17 @@ impl Reconciliation<'_> {
         fresh: Option<&Arc<SigningKeyPair>>,
     ) -> Result<Option<Arc<SigningKeyPair>>, KeysFault> {
         let mine = self.memory.map(KeyRing::current);
-        let Some(pair) = &stored.pair else {
-            let usable = mine.filter(|mine| !revoked.contains(mine.id()));
-            return Ok(usable.or(fresh).cloned());
+        let theirs = match (&stored.pair, mine) {
+            (None, _) => None,
+            (Some(pair), Some(mine)) if mine.stored() == pair => Some(Arc::clone(mine)),
+            (Some(pair), _) => {
+                let pair = SigningKeyPair::parse(self.signing_type, pair.clone())?;
+                Some(Arc::new(pair))
+            }
         };
-        let current = match mine {
-            Some(mine) if mine.stored() == pair => Arc::clone(mine),
-            _ => Arc::new(SigningKeyPair::parse(self.signing_type, pair.clone())?),
-        };
-        if revoked.contains(current.id()) {
-            return Err(KeysFault::Revoked(current.id().clone()));
-        }
-        Ok(Some(current))
+        let candidates = [theirs.as_ref(), mine, fresh].into_iter().flatten();
+        let mut usable = candidates.filter(|pair| !revoked.contains(pair.id()));
+        Ok(usable.next().cloned())
     }
 
     /// With each key in one place, and with the keys of memory that may have signed tokens in use.

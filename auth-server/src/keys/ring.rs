@@ -70,8 +70,6 @@ pub(crate) enum KeysFault {
     Next(KeyPairFault),
     #[error("a retired key: {0}")]
     Retired(KeyError),
-    #[error("key {0} was revoked and signs no more; auth-server keys revoke {0} replaces it")]
-    Revoked(KeyId),
 }
 
 impl KeyRing {
@@ -156,6 +154,23 @@ impl KeyRing {
             rest: Rest::default(),
         }
     }
+}
+
+/// Stored keys with `revoked` on the list and everything else as it is; `None` where that changes
+/// nothing, or the ring is no ring.
+pub(super) fn with_revoked(stored: &StoredKeys, revoked: &BTreeSet<KeyId>) -> Option<StoredKeys> {
+    let mut record = RingRecord::parse(stored.ring.as_ref()).ok()?;
+    let held = record.revoked.len();
+    for kid in revoked.iter().map(KeyId::to_string) {
+        if !record.revoked.contains(&kid) {
+            record.revoked.push(kid);
+        }
+    }
+    (record.revoked.len() > held).then_some(())?;
+    Some(StoredKeys {
+        pair: stored.pair.clone(),
+        ring: Some(record.to_stored().ok()?),
+    })
 }
 
 impl Rest {

@@ -16,7 +16,7 @@ use super::events::events;
 use super::key_pair::SigningKeyPair;
 use super::published::PublishedKeys;
 use super::reconciliation::Reconciliation;
-use super::ring::KeyRing;
+use super::ring::{KeyRing, with_revoked};
 use super::rotation::RotationPolicy;
 use super::schedule::next_look;
 use super::store::{Entry, KeyStore, StoreError, within_timeout};
@@ -138,12 +138,31 @@ impl Upkeep {
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             let plan = reconciliation.plan(stored, fresh);
             plan.map_err(|fault| unusable_keys(&*self.store, &fault))
-        })
-        .await?;
+        });
+        let updated = match updated.await {
+            Err(unusable @ StoreError::Unusable(_)) => {
+                self.carry_revocations(memory).await?;
+                return Err(unusable);
+            }
+            updated => updated?,
+        };
         if updated.written && memory == Some(&updated.ring) {
             info!("the keys in memory were put back into the store");
         }
         self.take_over(memory, updated.ring, updated.generated.as_deref())
+    }
+
+    /// Keys that nobody can use stay as they are; but whoever repairs them, or starts then, has to
+    /// find which keys were revoked.
+    async fn carry_revocations(&self, memory: Option<&KeyRing>) -> Result<(), StoreError> {
+        let Some(memory) = memory else {
+            return Ok(());
+        };
+        let stored = within_timeout(self.store.load()).await?;
+        if let Some(new) = with_revoked(&stored, memory.revoked()) {
+            within_timeout(self.store.compare_and_swap(&stored, &new)).await?;
+        }
+        Ok(())
     }
 
     /// What becomes due while the store is away happens in memory: the next key is in the store

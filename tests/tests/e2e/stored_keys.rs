@@ -1,16 +1,21 @@
 //! Stores that hold something older, wrong or foreign: what running servers make of it, and what a
 //! server that starts then finds (ADR 0006).
 
+use serde_json::Value;
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
+use tests::echo_service::EchoService;
+use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
-use tests::redis_server::RedisServer;
+use tests::redis_server::{PRIVATE_KEY, PUBLIC_KEY, RedisServer};
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::token_forge::header_of;
 use tests::wait;
 
 use super::key_refresh::ECDSA;
 
+const RING: &str = "{auth:user-token}:ring";
 const APPLICATIONS: &str = "{auth:user-token}:applications";
 
 /// A server that looks into the store every second.
@@ -23,6 +28,14 @@ fn plan(redis: &RedisServer) -> AuthServerPlan {
 
 fn server(redis: &RedisServer) -> AuthServer {
     plan(redis).start().ready()
+}
+
+fn sidecar(service: &EchoService, server: &AuthServer) -> Sidecar {
+    SidecarPlan::new(service, &server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+        .start()
+        .ready()
 }
 
 fn keys(redis: &RedisServer, words: &[&str]) -> Finished {
@@ -43,9 +56,93 @@ fn kid_of(token: &str) -> String {
     header_of(token)["kid"].as_str().unwrap().to_owned()
 }
 
+fn ring(redis: &RedisServer) -> Value {
+    let text = redis.command(&["GET", RING]).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// As a snapshot or a replica that lags behind brings it back: all three values at once.
+fn put_back(redis: &RedisServer, pair: &(Option<String>, Option<String>), ring: Option<&str>) {
+    let (Some(private), Some(public)) = pair else {
+        panic!("the snapshot holds no pair");
+    };
+    let ring = match ring {
+        Some(text) => vec!["SET", RING, text],
+        None => vec!["DEL", RING],
+    };
+    redis.session(&[
+        &["MULTI"],
+        &["SET", PRIVATE_KEY, private],
+        &["SET", PUBLIC_KEY, public],
+        &ring,
+        &["EXEC"],
+    ]);
+}
+
+fn revoked(redis: &RedisServer, kid: &str) -> bool {
+    let ring = ring(redis);
+    let revoked = ring["revoked"].as_array();
+    revoked.is_some_and(|kids| kids.iter().any(|one| one == kid))
+}
+
 fn is_refused(server: &AuthServer, token: &str) -> Option<()> {
     let answer = server.anonymous().bearing(token).get(USER_DETAILS);
     (verdict(&answer) == "401 token_key_unknown").then_some(())
+}
+
+#[test]
+fn a_revoked_key_stays_revoked_when_an_older_store_returns() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let service = EchoService::start();
+    for older_ring in [None, Some(r#"{"retired":[],"revoked":["of-before"]}"#)] {
+        redis.command(&["FLUSHALL"]);
+        let running = server(&redis);
+        let (stolen, older) = (running.login(), redis.pair());
+        let kid = kid_of(&stolen);
+        revoke(&redis, &kid);
+        wait::until("the revocation", || is_refused(&running, &stolen));
+
+        put_back(&redis, &older, older_ring);
+        let started = server(&redis);
+        wait::until("the revocation to be in the store again", || {
+            (revoked(&redis, &kid) && redis.pair() != older).then_some(())
+        });
+        wait::until("a new server to hear of it", || {
+            is_refused(&started, &stolen)
+        });
+        assert!(is_refused(&running, &stolen).is_some());
+        assert_eq!(kid_of(&running.login()), kid_of(&started.login()));
+        let polling = sidecar(&service, &started);
+        let answer = polling.bearing(&stolen).get("/list");
+        assert_eq!(verdict(&answer), "401 token_key_unknown");
+
+        drop((running, started));
+        let restarted = server(&redis);
+        assert!(is_refused(&restarted, &stolen).is_some());
+        assert_ne!(kid_of(&restarted.login()), kid);
+    }
+}
+
+#[test]
+fn a_revocation_is_carried_on_beside_a_pair_that_nobody_can_use() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let running = server(&redis);
+    let (stolen, (private, _)) = (running.login(), redis.pair());
+    let kid = kid_of(&stolen);
+    revoke(&redis, &kid);
+    wait::until("the revocation", || is_refused(&running, &stolen));
+    let stranger = SigningKey::generate(SigningType::Ecdsa).served();
+    let mixed = (private, Some(stranger));
+    put_back(&redis, &mixed, None);
+    wait::until("the revocation to be in the store again", || {
+        revoked(&redis, &kid).then_some(())
+    });
+    assert_eq!(redis.pair(), mixed, "a pair is never overwritten");
+    assert!(running.store_note().is_some());
 }
 
 #[test]

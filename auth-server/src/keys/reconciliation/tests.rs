@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::keys::key_pair::KeyPairFault;
 use crate::keys::key_pair::tests::pair;
+use crate::keys::ring::with_revoked;
 use crate::keys::{StoredKeyPair, StoredRing};
 
 const TYPE: SigningType = SigningType::Ecdsa;
@@ -146,14 +147,54 @@ fn a_revoked_key_is_not_brought_back_by_who_still_has_it() {
 }
 
 #[test]
-fn a_backup_from_before_a_revocation_signs_nothing() {
+fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
     let before = ring();
     let id = before.current().id().clone();
-    let after = before.clone().revoke(&id, Some(&fresh()), NOW).unwrap();
-    let fault = at(NOW, Some(&after))
-        .plan(&stored(&before), None)
-        .unwrap_err();
-    assert_eq!(fault, KeysFault::Revoked(id));
+    let new = fresh();
+    let after = before.clone().revoke(&id, Some(&new), NOW).unwrap();
+    let older = [
+        stored(&before),
+        stored(&before.clone().publish(fresh(), NOW, 150)),
+    ];
+    for older in &older {
+        let written = written(Some(&after), older);
+        assert_eq!(written.current(), &new);
+        assert!(written.revoked().contains(&id) && !written.is_listed(&id));
+    }
+    // A server that hears of it from the ring alone, or has the same key itself.
+    let mixed = StoredKeys {
+        pair: stored(&before).pair,
+        ..stored(&after)
+    };
+    for memory in [None, Some(&before)] {
+        assert_eq!(plan(memory, &mixed), Plan::Generate);
+        let replaced = at(NOW, memory).plan(&mixed, Some(&new)).unwrap();
+        assert_eq!(replaced, Plan::Write(after.clone()));
+    }
+}
+
+#[test]
+fn what_was_revoked_is_added_to_a_ring_beside_a_pair_that_cannot_be_used() {
+    let mine = ring().revoke(fresh().id(), None, NOW).unwrap();
+    let foreign = |ring: Option<&str>| StoredKeys {
+        pair: Some(StoredKeyPair {
+            private: Zeroizing::new("not ours".to_owned()),
+            public: Zeroizing::new("not ours".to_owned()),
+        }),
+        ring: ring.map(|text| StoredRing(Zeroizing::new(text.to_owned()))),
+    };
+    for ring in [
+        None,
+        Some("{}"),
+        Some(r#"{"next":{"private":"","public":"","signsFrom":1}}"#),
+    ] {
+        let stored = foreign(ring);
+        let carried = with_revoked(&stored, mine.revoked()).unwrap();
+        assert_eq!(carried.pair, stored.pair);
+        assert_eq!(with_revoked(&carried, mine.revoked()), None);
+    }
+    assert_eq!(with_revoked(&foreign(Some("{")), mine.revoked()), None);
+    assert_eq!(with_revoked(&foreign(None), &BTreeSet::new()), None);
 }
 
 #[test]
