@@ -4,6 +4,7 @@
 //! public one out unchanged (contract §4.3) and a lost store gets back what it had. Nothing here
 //! signs.
 
+pub(crate) mod bounds;
 pub(crate) mod current;
 pub(crate) mod events;
 mod generation;

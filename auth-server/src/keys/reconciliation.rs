@@ -53,7 +53,7 @@ impl Reconciliation<'_> {
         let Some(current) = self.current(stored, &rest.revoked, fresh)? else {
             return Ok(Plan::Generate);
         };
-        let ring = self.merged(KeyRing { current, rest });
+        let ring = self.merged(KeyRing { current, rest }).bounded();
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 
-use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord};
+use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::key_pair::{KeyPairFault, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
 
@@ -24,13 +24,15 @@ pub(crate) struct KeyRing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rest {
     /// Since when which key signs; unknown for a pair that was never part of a rotation.
-    pub(super) since: Option<(KeyId, i64)>,
+    pub(super) since: Option<CurrentRecord>,
     pub(super) next: Option<NextKey>,
     /// In the order in which they retired.
     pub(super) retired: Vec<RetiredKey>,
     /// Never to be listed again: a server that has not heard of it yet, or a backup, would bring a
     /// revoked key back. Kept for good; a name is 43 bytes.
     pub(super) revoked: BTreeSet<KeyId>,
+    /// What a newer version wrote, to be written back.
+    unknown: Unknown,
 }
 
 /// Announced, so that whoever verifies knows it before anything is signed with it.
@@ -39,6 +41,7 @@ pub(crate) struct NextKey {
     pub(crate) pair: Arc<SigningKeyPair>,
     /// Seconds since the epoch.
     pub(crate) signs_from: i64,
+    unknown: Unknown,
 }
 
 /// The public half of a key that signs no more.
@@ -49,11 +52,13 @@ pub(crate) struct RetiredKey {
     pub(super) public: String,
     /// Seconds since the epoch; from then on it is listed no more.
     pub(crate) until: i64,
+    unknown: Unknown,
 }
 
 impl PartialEq for RetiredKey {
     fn eq(&self, other: &Self) -> bool {
-        (&self.public, self.until) == (&other.public, other.until)
+        let stored = |key: &Self| (key.public.clone(), key.until, key.unknown.clone());
+        stored(self) == stored(other)
     }
 }
 
@@ -66,6 +71,8 @@ pub(crate) enum KeysFault {
     Pair(#[from] KeyPairFault),
     #[error("not a key ring (line {line}, column {column})")]
     NoRing { line: usize, column: usize },
+    #[error("a key ring of version {0}, which a newer server wrote")]
+    NewerRing(u32),
     #[error("the next key: {0}")]
     Next(KeyPairFault),
     #[error("a retired key: {0}")]
@@ -106,8 +113,8 @@ impl KeyRing {
 
     /// Since when the current key signs, where that is known.
     pub(crate) fn current_since(&self) -> Option<i64> {
-        let (id, since) = self.rest.since.as_ref()?;
-        (id == self.current.id()).then_some(*since)
+        let current = self.rest.since.as_ref()?;
+        (current.kid == self.current.id().as_str()).then_some(current.since)
     }
 
     pub(crate) fn next(&self) -> Option<&NextKey> {
@@ -177,9 +184,7 @@ impl Rest {
     pub(super) fn parse(signing_type: SigningType, stored: &StoredKeys) -> Result<Self, KeysFault> {
         let record = RingRecord::parse(stored.ring.as_ref())?;
         Ok(Self {
-            since: record
-                .current
-                .and_then(|current| Some((KeyId::new(&current.kid)?, current.since))),
+            since: record.current,
             next: record
                 .next
                 .map(|next| NextKey::parse(signing_type, next))
@@ -194,27 +199,37 @@ impl Rest {
                 .iter()
                 .filter_map(|kid| KeyId::new(kid))
                 .collect(),
+            unknown: record.unknown,
         })
     }
 
     fn record(&self) -> RingRecord {
         RingRecord {
-            current: self.since.as_ref().map(|(kid, since)| CurrentRecord {
-                kid: kid.to_string(),
-                since: *since,
-            }),
+            current: self.since.clone(),
             next: self.next.as_ref().map(|next| NextRecord {
                 private: next.pair.stored().private.clone(),
                 public: next.pair.stored().public.clone(),
                 signs_from: next.signs_from,
+                unknown: next.unknown.clone(),
             }),
             retired: self.retired.iter().map(RetiredKey::record).collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
+            unknown: self.unknown.clone(),
+            ..RingRecord::default()
         }
     }
 }
 
 impl NextKey {
+    /// A key that nobody knew before.
+    pub(super) fn new(pair: Arc<SigningKeyPair>, signs_from: i64) -> Self {
+        Self {
+            pair,
+            signs_from,
+            unknown: Unknown::new(),
+        }
+    }
+
     fn parse(signing_type: SigningType, record: NextRecord) -> Result<Self, KeysFault> {
         let stored = StoredKeyPair {
             private: record.private,
@@ -224,6 +239,7 @@ impl NextKey {
         Ok(Self {
             pair: Arc::new(pair),
             signs_from: record.signs_from,
+            unknown: record.unknown,
         })
     }
 }
@@ -235,6 +251,7 @@ impl RetiredKey {
             key: pair.verification_key().clone(),
             public: pair.public_key_string().to_owned(),
             until,
+            unknown: Unknown::new(),
         }
     }
 
@@ -244,6 +261,7 @@ impl RetiredKey {
             key: key.map_err(KeysFault::Retired)?,
             public: record.public,
             until: record.until,
+            unknown: record.unknown,
         })
     }
 
@@ -251,6 +269,7 @@ impl RetiredKey {
         RetiredRecord {
             public: self.public.clone(),
             until: self.until,
+            unknown: self.unknown.clone(),
         }
     }
 }

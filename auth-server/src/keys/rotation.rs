@@ -7,6 +7,7 @@ use std::sync::Arc;
 use contract::keys::KeyId;
 
 use super::key_pair::SigningKeyPair;
+use super::ring::record::CurrentRecord;
 use super::ring::{KeyRing, NextKey, RetiredKey};
 
 /// When keys change. All in seconds.
@@ -89,10 +90,7 @@ impl KeyRing {
 
     /// With a next key, which signs a lead later.
     pub(crate) fn publish(mut self, pair: Arc<SigningKeyPair>, now: i64, lead: i64) -> Self {
-        self.rest.next = Some(NextKey {
-            pair,
-            signs_from: now.saturating_add(lead),
-        });
+        self.rest.next = Some(NextKey::new(pair, now.saturating_add(lead)));
         self
     }
 
@@ -114,7 +112,7 @@ impl KeyRing {
     }
 
     pub(crate) fn start_schedule(mut self, now: i64) -> Self {
-        self.rest.since = Some((self.current.id().clone(), now));
+        self.rest.since = Some(CurrentRecord::new(self.current.id(), now));
         self
     }
 
@@ -185,7 +183,7 @@ impl KeyRing {
     }
 
     fn replace_current(&mut self, pair: Arc<SigningKeyPair>, now: i64) -> Arc<SigningKeyPair> {
-        self.rest.since = Some((pair.id().clone(), now));
+        self.rest.since = Some(CurrentRecord::new(pair.id(), now));
         std::mem::replace(&mut self.current, pair)
     }
 }

@@ -95,7 +95,10 @@ pub(super) fn not_written(error: &serde_json::Error) -> StoreError {
 pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeysFault) -> StoreError {
     let entry = match fault {
         KeysFault::Pair(fault) => fault.half().map_or(Entry::KeyPair, Entry::Half),
-        KeysFault::NoRing { .. } | KeysFault::Next(_) | KeysFault::Retired(_) => Entry::Ring,
+        KeysFault::NoRing { .. }
+        | KeysFault::NewerRing(_)
+        | KeysFault::Next(_)
+        | KeysFault::Retired(_) => Entry::Ring,
     };
     StoreError::Unusable(format!("{}: {fault}", store.whereabouts(entry)))
 }

@@ -1,7 +1,7 @@
 //! Stores that hold something older, wrong or foreign: what running servers make of it, and what a
 //! server that starts then finds (ADR 0006).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
 use tests::echo_service::EchoService;
@@ -17,6 +17,8 @@ use super::key_refresh::ECDSA;
 
 const RING: &str = "{auth:user-token}:ring";
 const APPLICATIONS: &str = "{auth:user-token}:applications";
+/// Past every clock: the year 36812.
+const FAR_OFF: i64 = 1 << 40;
 
 /// A server that looks into the store every second.
 fn plan(redis: &RedisServer) -> AuthServerPlan {
@@ -174,4 +176,32 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     wait::until("the note to go", || {
         (running.store_note().is_none()).then_some(())
     });
+}
+
+#[test]
+fn a_ring_full_of_keys_keeps_no_sidecar_from_starting() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let running = server(&redis);
+    let entry = |until| {
+        let public = SigningKey::generate(SigningType::Ecdsa).served();
+        json!({"public": public, "until": until})
+    };
+    let mut retired: Vec<Value> = (0..400).map(|_| entry(FAR_OFF)).collect();
+    retired.push(retired[0].clone());
+    let planted = json!({"retired": retired, "revoked": []});
+    redis.command(&["SET", RING, &planted.to_string()]);
+    wait::until("fewer keys in the store", || {
+        let ring = ring(&redis);
+        let count = ring["retired"].as_array()?.len();
+        (1..=64).contains(&count).then_some(())
+    });
+    let set = running.anonymous().get("/.well-known/jwks.json");
+    assert!(set.text().len() <= 64 * 1024);
+    let service = EchoService::start();
+    let answer = sidecar(&service, &running)
+        .bearing(&running.login())
+        .get("/list");
+    assert_eq!(answer.status(), 200, "{}", answer.text());
 }

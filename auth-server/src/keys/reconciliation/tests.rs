@@ -248,6 +248,30 @@ fn a_replaced_shared_secret_is_kept_nowhere() {
 }
 
 #[test]
+fn members_of_a_newer_version_survive_a_write_by_this_one() {
+    let mut mine = ring().publish(fresh(), NOW, 150).start_schedule(NOW);
+    mine.retire(&fresh(), NOW + 9);
+    let mut stored = stored(&mine);
+    let mut json: serde_json::Value = serde_json::from_str(&stored.ring.unwrap().0).unwrap();
+    let news = serde_json::json!({"a": [1, null]});
+    for place in ["", "/current", "/next", "/retired/0"] {
+        json.pointer_mut(place).unwrap()["fromTheFuture"] = news.clone();
+    }
+    let text = Zeroizing::new(json.to_string());
+    stored.ring = Some(StoredRing(text));
+    let held = KeyRing::parse(TYPE, &stored).unwrap().unwrap();
+    assert_eq!(plan(Some(&mine), &stored), Plan::Keep(held.clone()));
+    let other = fresh();
+    let written = held.revoke(other.id(), None, NOW).unwrap();
+    let written = written.to_stored().unwrap().ring.unwrap();
+    let written: serde_json::Value = serde_json::from_str(&written.0).unwrap();
+    for place in ["", "/current", "/next", "/retired/0"] {
+        assert_eq!(written.pointer(place).unwrap()["fromTheFuture"], news);
+    }
+    assert_eq!(written["version"], 1);
+}
+
+#[test]
 fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
     let (mine, theirs) = (ring(), ring());
     let text = |text: &str| Some(StoredRing(Zeroizing::new(text.to_owned())));
@@ -270,6 +294,10 @@ fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
         (
             with_ring(text("{")),
             KeysFault::NoRing { line: 1, column: 1 },
+        ),
+        (
+            with_ring(text(r#"{"retired":[],"version":2}"#)),
+            KeysFault::NewerRing(2),
         ),
         (
             with_ring(text(r#"{"next":{"private":"","public":"","signsFrom":1}}"#)),

@@ -1,32 +1,56 @@
 //! The ring as a store holds it, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
-//! "retired": [{"public", "until"}], "revoked": ["kid"]}`, times in seconds since the epoch.
+//! "retired": [{"public", "until"}], "revoked": ["kid"], "version": 1}`, times in seconds since the epoch.
 //!
-//! Members that are not known are left out in silence: during an upgrade servers of two versions
-//! share one store.
+//! During an upgrade servers of two versions share one store. Members that this version does not know
+//! are kept as they are; a change that such a version could not leave alone gets another `version`.
 
+use contract::keys::KeyId;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::KeysFault;
 use crate::keys::StoredRing;
 
+/// Of the format; a ring without one is of the first.
+const VERSION: u32 = 1;
+
+/// Members of a newer version.
+pub(super) type Unknown = Map<String, Value>;
+
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RingRecord {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) current: Option<CurrentRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<NextRecord>,
     pub(super) retired: Vec<RetiredRecord>,
     pub(super) revoked: Vec<String>,
+    #[serde(flatten)]
+    pub(super) unknown: Unknown,
 }
 
 /// Named, because the pair may be replaced by who does not know the ring.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CurrentRecord {
-    pub(super) kid: String,
-    pub(super) since: i64,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::keys) struct CurrentRecord {
+    pub(in crate::keys) kid: String,
+    pub(in crate::keys) since: i64,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
+impl CurrentRecord {
+    pub(in crate::keys) fn new(kid: &KeyId, since: i64) -> Self {
+        Self {
+            kid: kid.to_string(),
+            since,
+            unknown: Unknown::new(),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,12 +59,16 @@ pub(super) struct NextRecord {
     pub(super) private: Zeroizing<String>,
     pub(super) public: Zeroizing<String>,
     pub(super) signs_from: i64,
+    #[serde(flatten)]
+    pub(super) unknown: Unknown,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RetiredRecord {
     pub(super) public: String,
     pub(super) until: i64,
+    #[serde(flatten)]
+    pub(super) unknown: Unknown,
 }
 
 impl RingRecord {
@@ -50,14 +78,22 @@ impl RingRecord {
             return Ok(Self::default());
         };
         // The parser's own text may quote a key.
-        serde_json::from_str(text).map_err(|error| KeysFault::NoRing {
+        let ring: Self = serde_json::from_str(text).map_err(|error| KeysFault::NoRing {
             line: error.line(),
             column: error.column(),
-        })
+        })?;
+        match ring.version {
+            Some(newer) if newer > VERSION => Err(KeysFault::NewerRing(newer)),
+            _ => Ok(Self {
+                version: None,
+                ..ring
+            }),
+        }
     }
 
-    pub(super) fn to_stored(&self) -> Result<StoredRing, serde_json::Error> {
-        serde_json::to_string(self)
+    pub(super) fn to_stored(mut self) -> Result<StoredRing, serde_json::Error> {
+        self.version = Some(VERSION);
+        serde_json::to_string(&self)
             .map(Zeroizing::new)
             .map(StoredRing)
     }
