@@ -5,6 +5,7 @@
 //! signs.
 
 pub(crate) mod bounds;
+pub(crate) mod clock;
 pub(crate) mod current;
 pub(crate) mod events;
 mod generation;

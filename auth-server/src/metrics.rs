@@ -84,6 +84,7 @@ pub(crate) struct Metrics {
     store_up: Gauge,
     registered_applications: Gauge,
     unreadable_applications: Gauge,
+    clock_skew: Gauge,
     listed_keys: Family<Key, Gauge>,
     /// The labels of `listed_keys`, which cannot be asked for them.
     shown_keys: Arc<Mutex<HashSet<Key>>>,
@@ -133,6 +134,11 @@ impl Metrics {
             "postern_auth_server_unreadable_applications",
             "Records of applications in the store that this server cannot read",
             self.unreadable_applications.clone(),
+        );
+        registry.register(
+            "postern_auth_server_clock_skew_seconds",
+            "By how much this machine's clock is ahead of the key store's; 0 where the store has none",
+            self.clock_skew.clone(),
         );
         registry.register(
             "postern_auth_server_key_info",
@@ -236,6 +242,10 @@ impl Metrics {
         self.unreadable_applications.set(count);
     }
 
+    pub(crate) fn clock_skew(&self, seconds: i64) {
+        self.clock_skew.set(seconds);
+    }
+
     /// The keys of this moment, and what led to them.
     pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
         self.show_keys(listed(ring));
@@ -321,6 +331,7 @@ mod tests {
         metrics.store_up(true);
         metrics.registered_applications(2);
         metrics.unreadable_applications(1);
+        metrics.clock_skew(-7);
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().clone();
         let ring = start.publish(Arc::new(pair(SigningType::Ecdsa)), 0, 150);
@@ -348,6 +359,7 @@ mod tests {
             "postern_auth_server_store_up 1",
             "postern_auth_server_registered_applications 2",
             "postern_auth_server_unreadable_applications 1",
+            "postern_auth_server_clock_skew_seconds -7",
             &format!(r#"postern_auth_server_key_info{{kid="{kid}",role="current"}} 1"#),
             "postern_auth_server_key_rotations_total 1",
             "postern_auth_server_key_revocations_total 1",

@@ -15,6 +15,7 @@ use super::{print, remark};
 use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
 use crate::config::store_location;
 use crate::keys::StoredKeys;
+use crate::keys::clock::ClockSkew;
 use crate::keys::key_pair::SigningKeyPair;
 use crate::keys::reconciliation::Plan;
 use crate::keys::ring::KeyRing;
@@ -57,7 +58,14 @@ async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
 
 /// However many ask at once, one next key comes of it, and all are told of that one.
 async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
-    let store = KeysInStore::open(&args.keys)?;
+    rotate_in(
+        &KeysInStore::open(&args.keys)?,
+        args.lead.rotation_lead.into(),
+    )
+    .await
+}
+
+async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), Failure> {
     if store.signing_type == SigningType::Hmac {
         return Err(Failure::Usage(
             "--signing-type hmac: a shared secret cannot be announced; keys revoke replaces it at once"
@@ -65,13 +73,16 @@ async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
         ));
     }
     let before = store.load().await?;
-    let lead = args.lead.rotation_lead.into();
+    let now = store.now().await?;
     let ring = store
         .update(|ring, fresh| match fresh {
-            // Somebody else's next key; or even that it signs already.
-            _ if ring.next().is_some() || ring.current() != before.current() => Plan::Keep(ring),
+            // Somebody else's next key signs already.
+            _ if ring.current() != before.current() => Plan::Keep(ring),
+            // A wrong clock, or a longer lead, put it off.
+            _ if ring.next_is_far_off(now, lead) => Plan::Write(ring.bring_forward(now, lead)),
+            _ if ring.next().is_some() => Plan::Keep(ring),
             None => Plan::Generate,
-            Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), unix_now(), lead)),
+            Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), now, lead)),
         })
         .await?;
     store.remark_unfinished();
@@ -88,7 +99,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     if !before.is_listed(kid) {
         return already_gone(kid, &before, &store.location);
     }
-    let now = unix_now();
+    let now = store.now().await?;
     let after = store
         .update(|ring, fresh| {
             if !ring.is_listed(kid) {
@@ -145,6 +156,22 @@ impl KeysInStore {
     pub(super) async fn load(&self) -> Result<KeyRing, Failure> {
         let stored = within_timeout(self.store.load()).await;
         Ok(stored.and_then(|stored| self.parse(&stored))?)
+    }
+
+    /// By the store's clock where it has one: the operator's may be wrong.
+    async fn now(&self) -> Result<i64, Failure> {
+        let skew = ClockSkew::default();
+        skew.measure(&*self.store).await?;
+        if skew.is_noticeable() {
+            let (seconds, side) = match skew.seconds() {
+                ahead @ 0.. => (ahead, "ahead of"),
+                behind => (behind.saturating_neg(), "behind"),
+            };
+            remark(&format!(
+                "this machine's clock is {seconds} s {side} the store's, which counts"
+            ));
+        }
+        Ok(skew.to_store(unix_now()))
     }
 
     async fn update(

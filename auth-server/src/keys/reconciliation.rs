@@ -30,6 +30,8 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) policy: &'a RotationPolicy,
     pub(crate) memory: Option<&'a KeyRing>,
     pub(crate) now: i64,
+    /// Whether no other clock contradicts it; if not, stored times are left as they are.
+    pub(crate) is_now_certain: bool,
 }
 
 impl Reconciliation<'_> {
@@ -53,7 +55,10 @@ impl Reconciliation<'_> {
         let Some(current) = self.current(stored, &rest.revoked, fresh)? else {
             return Ok(Plan::Generate);
         };
-        let ring = self.merged(KeyRing { current, rest }).bounded();
+        let mut ring = self.merged(KeyRing { current, rest }).bounded();
+        if self.is_now_certain {
+            ring = ring.with_times_put_right(self.now, self.policy);
+        }
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };

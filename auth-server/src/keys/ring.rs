@@ -102,7 +102,7 @@ impl KeyRing {
             ring: if record == RingRecord::default() {
                 None
             } else {
-                Some(record.to_stored()?)
+                Some(record.into_stored()?)
             },
         })
     }
@@ -176,7 +176,7 @@ pub(super) fn with_revoked(stored: &StoredKeys, revoked: &BTreeSet<KeyId>) -> Op
     (record.revoked.len() > held).then_some(())?;
     Some(StoredKeys {
         pair: stored.pair.clone(),
-        ring: Some(record.to_stored().ok()?),
+        ring: Some(record.into_stored().ok()?),
     })
 }
 

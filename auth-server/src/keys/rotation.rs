@@ -94,6 +94,14 @@ impl KeyRing {
         self
     }
 
+    /// With the time at which the next key signs a lead from now.
+    pub(crate) fn bring_forward(mut self, now: i64, lead: i64) -> Self {
+        if let Some(next) = &mut self.rest.next {
+            next.signs_from = now.saturating_add(lead);
+        }
+        self
+    }
+
     /// With the next key as the current one and the former current one retired; unchanged without a
     /// next key.
     pub(crate) fn promote(mut self, now: i64, policy: &RotationPolicy) -> Self {

@@ -60,6 +60,12 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Seconds since the epoch by the store's own clock, which all its servers share; `None` where it has
+    /// none, or does not say.
+    async fn now(&self) -> Result<Option<i64>, StoreError> {
+        Ok(None)
+    }
+
     /// The place of a value, with what an operator needs to look at it; never a secret.
     fn whereabouts(&self, entry: Entry) -> String;
 }

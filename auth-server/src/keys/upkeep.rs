@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use contract::explanation::moment;
 use contract::signing_type::SigningType;
 use process::clock::{unix_now, until};
 use process::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
+use super::clock::ClockSkew;
 use super::current::CurrentKey;
 use super::events::events;
 use super::key_pair::SigningKeyPair;
@@ -42,6 +44,7 @@ pub(crate) struct Upkeep {
     shared: Shared,
     key_condition: Condition,
     store_condition: Condition,
+    skew: ClockSkew,
     /// What is wrong with the store although this server can serve; `/readyz` shows it.
     trouble: Arc<ArcSwapOption<String>>,
     /// Looks that failed in a row.
@@ -69,6 +72,7 @@ impl Upkeep {
             shared,
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
+            skew: ClockSkew::default(),
             trouble,
             failures: 0,
             last_failure: None,
@@ -80,10 +84,11 @@ impl Upkeep {
     /// # Errors
     /// A store that must not be used is a configuration error, and for the caller to report.
     pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
-        match self.synchronize(unix_now()).await {
+        let now = unix_now();
+        match self.synchronize(now).await {
             Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
             outcome => {
-                self.report(outcome);
+                self.report(outcome, now);
                 Ok(())
             }
         }
@@ -99,6 +104,7 @@ impl Upkeep {
         }
     }
 
+    /// `now` and the times below are this machine's until a ring comes in.
     async fn look(&mut self, now: i64) {
         let mut outcome = self.synchronize(now).await;
         if outcome.is_err()
@@ -106,12 +112,13 @@ impl Upkeep {
         {
             outcome = Err(failure);
         }
-        self.report(outcome);
+        self.report(outcome, now);
     }
 
     fn next_due(&self) -> Option<i64> {
         let keys = self.shared.current.published()?;
-        keys.ring().next_due(&self.policy)
+        let due = keys.ring().next_due(&self.policy)?;
+        Some(self.skew.to_machine(due))
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
@@ -127,13 +134,15 @@ impl Upkeep {
     }
 
     async fn synchronize_keys(&self, now: i64) -> Result<(), StoreError> {
+        self.compare_clocks().await?;
         let keys = self.shared.current.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
         let reconciliation = Reconciliation {
             signing_type: self.signing_type,
             policy: &self.policy,
             memory,
-            now,
+            now: self.skew.to_store(now),
+            is_now_certain: self.skew.is_time_certain(),
         };
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             let plan = reconciliation.plan(stored, fresh);
@@ -150,6 +159,22 @@ impl Upkeep {
             info!("the keys in memory were put back into the store");
         }
         self.take_over(memory, updated.ring, updated.generated.as_deref())
+    }
+
+    async fn compare_clocks(&self) -> Result<(), StoreError> {
+        let was_noticeable = self.skew.is_noticeable();
+        self.skew.measure(&*self.store).await?;
+        let skew_seconds = self.skew.seconds();
+        self.shared.metrics.clock_skew(skew_seconds);
+        match (was_noticeable, self.skew.is_noticeable()) {
+            (false, true) => warn!(
+                skew_seconds,
+                "this machine's clock differs from the key store's: other servers and sidecars may refuse its tokens"
+            ),
+            (true, false) => info!(skew_seconds, "the clocks agree again"),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Keys that nobody can use stay as they are; but whoever repairs them, or starts then, has to
@@ -171,6 +196,7 @@ impl Upkeep {
         let Some(keys) = self.shared.current.published() else {
             return Ok(());
         };
+        let now = self.skew.to_store(now);
         let advanced = keys.ring().clone().advance(now, &self.policy);
         self.take_over(Some(keys.ring()), advanced, None)
     }
@@ -196,10 +222,8 @@ impl Upkeep {
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
         let before = self.shared.registrations.count();
-        let unreadable = self.shared.registrations.unreadable();
         let reconciled = self.shared.registrations.reconcile(stored);
         self.tell_how_many(before);
-        self.tell_unreadable(&unreadable);
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
@@ -219,15 +243,9 @@ impl Upkeep {
         Ok(())
     }
 
-    fn tell_unreadable(&self, before: &[String]) {
-        let now = self.shared.registrations.unreadable();
-        self.shared.metrics.unreadable_applications(now.len());
-        if let Some(note) = self.unreadable_note(&now).filter(|_| now != before) {
-            warn!("{note}");
-        }
-    }
-
-    fn unreadable_note(&self, ids: &[String]) -> Option<String> {
+    fn unreadable_note(&self) -> Option<String> {
+        let ids = self.shared.registrations.unreadable();
+        self.shared.metrics.unreadable_applications(ids.len());
         let first = ids.first()?;
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is admitted only by a \
@@ -236,6 +254,19 @@ impl Upkeep {
             ids.len(),
             LogText(first)
         ))
+    }
+
+    fn far_off_note(&self, now: i64) -> Option<String> {
+        let keys = self.shared.current.published()?;
+        let next = keys.ring().next()?;
+        let is_far_off = keys.ring().next_is_far_off(now, self.policy.lead);
+        is_far_off.then(|| {
+            format!(
+                "the next key {} signs only from {}: auth-server keys rotate brings it forward",
+                next.pair.id(),
+                moment(next.signs_from)
+            )
+        })
     }
 
     /// The last one that is removed opens the key endpoint: nobody may miss that.
@@ -249,24 +280,30 @@ impl Upkeep {
         }
     }
 
-    fn report(&mut self, outcome: Result<(), StoreError>) {
+    fn report(&mut self, outcome: Result<(), StoreError>, now: i64) {
         self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
-            Ok(()) => self.report_success(),
+            Ok(()) => self.report_success(self.skew.to_store(now)),
             Err(failure) => self.report_failure(failure),
         }
     }
 
-    fn report_success(&mut self) {
+    fn report_success(&mut self, now: i64) {
         if self.failures > 0 {
             info!("the key store is back");
         }
         self.failures = 0;
         self.last_failure = None;
+        // The store has logged it.
         let unfinished = self.store.unfinished().map(|cause| cause.to_string());
-        let unreadable = self.shared.registrations.unreadable();
-        let note = unfinished.or_else(|| self.unreadable_note(&unreadable));
-        self.trouble.store(note.map(Arc::new));
+        let is_news = unfinished.is_none();
+        let notes = [unfinished, self.unreadable_note(), self.far_off_note(now)];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
+        let note = (!notes.is_empty()).then(|| Arc::new(notes.join("; ")));
+        let before = self.trouble.swap(note.clone());
+        if let Some(note) = note.filter(|note| is_news && before.as_ref() != Some(note)) {
+            warn!("{note}");
+        }
         self.key_condition.met();
         self.store_condition.met();
     }

@@ -101,6 +101,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
         "+hget",
         "+hset",
         "+hgetall",
+        "+time",
     ]);
     redis.command(&[
         "ACL",

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
 use tests::client::verdict;
+use tests::clock;
 use tests::echo_service::EchoService;
 use tests::keys::{SigningKey, SigningType};
 use tests::process::{CommandLine, Finished};
@@ -175,6 +176,55 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
     redis.command(&["HDEL", APPLICATIONS, "orders"]);
     wait::until("the note to go", || {
         (running.store_note().is_none()).then_some(())
+    });
+}
+
+#[test]
+fn times_that_no_clock_can_have_written_are_put_right() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let lifetime = ["--token-lifetime", "600", "--rotate-every", "1000"];
+    let running = plan(&redis).flags(lifetime).start().ready();
+    let kid = kid_of(&running.login());
+    let retired = SigningKey::generate(SigningType::Ecdsa).served();
+    let planted = json!({
+        "current": {"kid": kid, "since": FAR_OFF},
+        "retired": [{"public": retired, "until": FAR_OFF}],
+        "revoked": [],
+    });
+    redis.command(&["SET", RING, &planted.to_string()]);
+    let healed = wait::until("times of this century", || {
+        let ring = ring(&redis);
+        let since = ring["current"]["since"].as_i64()?;
+        let until = ring["retired"][0]["until"].as_i64()?;
+        (since < FAR_OFF && until < FAR_OFF).then_some((since, until))
+    });
+    let now = clock::now();
+    assert!(
+        healed.0 <= now && healed.1 <= now + 600 + 30 + 1,
+        "{healed:?}"
+    );
+}
+
+#[test]
+fn a_next_key_that_is_years_off_is_reported_and_brought_forward() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let running = server(&redis);
+    let next = SigningKey::generate(SigningType::Ecdsa);
+    let planted = json!({
+        "next": {"private": next.private(), "public": next.served(), "signsFrom": FAR_OFF},
+        "retired": [], "revoked": [],
+    });
+    redis.command(&["SET", RING, &planted.to_string()]);
+    let note = wait::until("a note about it", || running.store_note());
+    assert!(note.contains("keys rotate"), "{note}");
+    let end = keys(&redis, &["rotate", "--rotation-lead", "1"]);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    wait::until("the next key to sign", || {
+        (running.served_key().trim() == next.served().trim()).then_some(())
     });
 }
 

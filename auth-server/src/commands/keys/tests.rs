@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use async_trait::async_trait;
 use clap::Parser;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{AppId, Applications};
 use crate::cli::{Cli, Command};
 use crate::keys::StoredKeys;
 use crate::keys::key_pair::tests::pair;
+use crate::keys::store::Entry;
 
 const TYPE: SigningType = SigningType::Ecdsa;
 
@@ -68,6 +72,70 @@ async fn many_rotations_at_once_publish_one_key() {
     assert!((90..=100).contains(&signs_in), "{signs_in}");
     installation.run("rotate").await.unwrap();
     assert_eq!(installation.ring().await, ring);
+}
+
+/// A store whose clock is an hour ahead of this machine's.
+#[derive(Debug)]
+struct HourAhead(Arc<dyn KeyStore>);
+
+const HOUR: i64 = 3_600;
+
+#[async_trait]
+impl KeyStore for HourAhead {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
+        self.0.load().await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        expected: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        self.0.compare_and_swap(expected, new).await
+    }
+
+    async fn applications(&self) -> Result<Applications, StoreError> {
+        self.0.applications().await
+    }
+
+    async fn swap_application(
+        &self,
+        id: &AppId,
+        expected: Option<&SecretHashes>,
+        record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
+    ) -> Result<bool, StoreError> {
+        self.0.swap_application(id, expected, record, beside).await
+    }
+
+    async fn now(&self) -> Result<Option<i64>, StoreError> {
+        Ok(Some(unix_now() + HOUR))
+    }
+
+    fn whereabouts(&self, entry: Entry) -> String {
+        self.0.whereabouts(entry)
+    }
+}
+
+#[tokio::test]
+async fn a_rotation_goes_by_the_clock_of_the_store() {
+    let installation = Installation::new().await;
+    let keys = installation.keys();
+    let store = KeysInStore {
+        store: Arc::new(HourAhead(keys.store)),
+        ..keys
+    };
+    rotate_in(&store, 150).await.unwrap();
+    let signs_in = || async {
+        let ring = installation.ring().await;
+        ring.next().unwrap().signs_from - unix_now()
+    };
+    assert!((HOUR + 140..=HOUR + 150).contains(&signs_in().await));
+    // By this machine's clock that is an hour off: whoever has the right one brings it forward.
+    let next = installation.ring().await.next().unwrap().pair.clone();
+    installation.run("rotate").await.unwrap();
+    assert!((140..=150).contains(&signs_in().await));
+    assert_eq!(installation.ring().await.next().unwrap().pair, next);
 }
 
 #[tokio::test]

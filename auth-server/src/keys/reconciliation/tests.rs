@@ -36,6 +36,7 @@ fn at(now: i64, memory: Option<&KeyRing>) -> Reconciliation<'_> {
         policy: &POLICY,
         memory,
         now,
+        is_now_certain: true,
     }
 }
 
@@ -269,6 +270,20 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
         assert_eq!(written.pointer(place).unwrap()["fromTheFuture"], news);
     }
     assert_eq!(written["version"], 1);
+}
+
+#[test]
+fn times_are_put_right_only_where_no_clock_contradicts() {
+    let mut theirs = ring();
+    theirs.retire(&fresh(), 1 << 40);
+    let healed = written(None, &stored(&theirs));
+    assert_eq!(healed.retired()[0].until, NOW + POLICY.keep);
+    let uncertain = Reconciliation {
+        is_now_certain: false,
+        ..at(NOW, None)
+    };
+    let plan = uncertain.plan(&stored(&theirs), None);
+    assert_eq!(plan.unwrap(), Plan::Keep(theirs));
 }
 
 #[test]

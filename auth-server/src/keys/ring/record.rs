@@ -91,7 +91,7 @@ impl RingRecord {
         }
     }
 
-    pub(super) fn to_stored(mut self) -> Result<StoredRing, serde_json::Error> {
+    pub(super) fn into_stored(mut self) -> Result<StoredRing, serde_json::Error> {
         self.version = Some(VERSION);
         serde_json::to_string(&self)
             .map(Zeroizing::new)

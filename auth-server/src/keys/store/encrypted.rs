@@ -223,6 +223,10 @@ impl KeyStore for EncryptedStore {
         self.store.unfinished()
     }
 
+    async fn now(&self) -> Result<Option<i64>, StoreError> {
+        self.store.now().await
+    }
+
     fn whereabouts(&self, entry: Entry) -> String {
         self.store.whereabouts(entry)
     }

@@ -10,10 +10,12 @@ mod connection;
 mod route;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use self::access::StoreAccess;
@@ -42,6 +44,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// client panics where a transaction is refused as a whole (redis 1.8.1, wrong credentials).
 const LOAD: &str = "
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])}
+";
+
+/// As a script it goes to the server that holds the keys. A user without the right gets no time, and
+/// no error either: the keys do not depend on it.
+const TIME: &str = "
+local time = redis.pcall('TIME')
+return time.err and {} or time
 ";
 
 /// One script, because every way of doing it in several commands ends in mixed pairs when servers
@@ -95,6 +104,8 @@ pub(crate) struct RedisStore {
     /// The address without user and password.
     shown: String,
     is_in_clear: bool,
+    /// Said already.
+    is_time_refused: AtomicBool,
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -118,6 +129,7 @@ impl RedisStore {
             route: Route::new(address, access, endpoint, TIMEOUT),
             shown,
             is_in_clear,
+            is_time_refused: AtomicBool::new(false),
         })
     }
 
@@ -241,6 +253,17 @@ impl KeyStore for RedisStore {
             .map_err(|error| self.failed(&error))
     }
 
+    async fn now(&self) -> Result<Option<i64>, StoreError> {
+        let time: Vec<i64> = self.call(&script(TIME, &KEYS)).await?;
+        if time.is_empty() && !self.is_time_refused.swap(true, Ordering::Relaxed) {
+            warn!(
+                "{}: the user lacks the right +time: keys go by this machine's clock",
+                self.shown
+            );
+        }
+        Ok(time.first().copied())
+    }
+
     fn whereabouts(&self, entry: Entry) -> String {
         let keys = match entry {
             Entry::Store => return self.shown.clone(),
@@ -320,126 +343,4 @@ fn is_lasting(error: &RedisError) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::time::Instant;
-
-    use super::super::conformance::installations::Redis;
-    use super::*;
-
-    fn keys() -> StoredKeys {
-        let text = |name: &str| Some(name.to_owned());
-        stored((text("private"), text("public"), text("ring")))
-    }
-
-    async fn install(store: &dyn KeyStore) -> Result<StoredKeys, StoreError> {
-        store
-            .compare_and_swap(&StoredKeys::default(), &keys())
-            .await
-    }
-
-    #[tokio::test]
-    async fn a_value_of_another_type_is_unusable_and_stays() {
-        let Some(redis) = Redis::start() else { return };
-        let store = redis.open_with(None);
-        redis.command(&["RPUSH", PRIVATE, "not ours"]).await;
-        for error in [
-            store.load().await.unwrap_err(),
-            install(&*store).await.unwrap_err(),
-        ] {
-            assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
-        }
-        assert_eq!(
-            redis.command(&["LLEN", PRIVATE]).await,
-            redis::Value::Int(1)
-        );
-        assert_eq!(
-            redis.command(&["EXISTS", PUBLIC]).await,
-            redis::Value::Int(0)
-        );
-    }
-
-    #[tokio::test]
-    async fn wrong_credentials_are_unusable_and_right_ones_are_used() {
-        let Some(redis) = Redis::start_with(&["--requirepass", "hush"]) else {
-            return;
-        };
-        for password in [None, Some("wrong")] {
-            let error = redis.open_with(password).load().await.unwrap_err();
-            assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
-            assert!(!error.to_string().contains("hush"));
-        }
-        let nothing = Ok(StoredKeys::default());
-        assert_eq!(redis.open_with(Some("hush")).load().await, nothing);
-    }
-
-    #[tokio::test]
-    async fn a_database_that_the_user_may_not_choose_is_unusable_and_the_right_is_named() {
-        let Some(redis) = Redis::start() else { return };
-        let rights = "+eval +get +set +del +hget +hset +hgetall";
-        let user = "ACL SETUSER postern on >hush ~{auth:user-token}:*";
-        let words: Vec<_> = user.split(' ').chain(rights.split(' ')).collect();
-        redis.command(&words).await;
-        let address = |database| format!("{}?db={database}&user=postern", redis.address());
-        let open = |database| redis.open_at(&address(database), Some("hush"));
-        let nothing = Ok(StoredKeys::default());
-        assert_eq!(open(0).load().await, nothing);
-
-        let error = open(2).load().await.unwrap_err();
-        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
-        assert!(error.to_string().contains("'select'"), "{error}");
-        redis
-            .command(&["ACL", "SETUSER", "postern", "+select"])
-            .await;
-        assert_eq!(open(2).load().await, nothing);
-        let error = open(99).load().await.unwrap_err();
-        assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_replica_or_a_full_store_takes_nothing_and_is_away_for_now() {
-        let Some(redis) = Redis::start() else { return };
-        let store = redis.open_with(None);
-        redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
-        let full = install(&*store).await.unwrap_err();
-        assert!(matches!(&full, StoreError::Unavailable(_)), "{full}");
-        redis.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
-        assert_eq!(store.load().await, Ok(StoredKeys::default()));
-
-        redis.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
-        let replica = install(&*store).await.unwrap_err();
-        assert!(matches!(&replica, StoreError::Unavailable(_)), "{replica}");
-        redis.command(&["REPLICAOF", "NO", "ONE"]).await;
-        assert_eq!(install(&*store).await, Ok(keys()));
-    }
-
-    #[tokio::test]
-    async fn a_stalled_server_is_given_up_and_used_again_when_it_goes_on() {
-        let Some(redis) = Redis::start() else { return };
-        let store = redis.open_with(None);
-        signal(&redis, "STOP");
-        let started = Instant::now();
-        let error = store.load().await.unwrap_err();
-        assert!(matches!(&error, StoreError::Unavailable(_)), "{error}");
-        assert!(started.elapsed() < 3 * TIMEOUT);
-        signal(&redis, "CONT");
-        assert_eq!(store.load().await, Ok(StoredKeys::default()));
-    }
-
-    #[tokio::test]
-    async fn a_server_that_is_gone_is_away() {
-        let Some(redis) = Redis::start() else { return };
-        let store = redis.open_with(None);
-        drop(redis);
-        let error = store.load().await.unwrap_err();
-        assert!(matches!(&error, StoreError::Unavailable(_)), "{error}");
-    }
-
-    fn signal(redis: &Redis, name: &str) {
-        let id = redis.process_id().to_string();
-        let status = std::process::Command::new("kill")
-            .args(["-s", name, &id])
-            .status();
-        assert!(status.unwrap().success());
-    }
-}
+mod tests;

@@ -322,6 +322,38 @@ async fn a_revoked_key_is_gone_with_the_next_look_and_stays_gone() {
     assert_eq!(server.store.ring(), revoked);
 }
 
+#[tokio::test]
+async fn a_wrong_clock_moves_no_key_and_the_store_s_clock_does() {
+    const TEN_YEARS: i64 = 315_360_000;
+    let mut server = Server::started().await;
+    let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    server.store.put_ring(&announced);
+    server.store.set_clock(unix_now() - TEN_YEARS);
+    server.look_at(NOW + TEN_YEARS).await;
+    assert_eq!(server.store.ring(), announced);
+    let due = server.upkeep.next_due().unwrap();
+    assert!((due - TEN_YEARS - NOW - POLICY.lead).abs() < 10, "{due}");
+
+    server.look_at(NOW + TEN_YEARS + POLICY.lead + 10).await;
+    let next = &announced.next().unwrap().pair;
+    assert_eq!(server.ring().current(), next);
+    let since = server.store.ring().current_since().unwrap();
+    assert!((since - NOW - POLICY.lead).abs() < 30, "{since}");
+}
+
+#[tokio::test]
+async fn a_next_key_that_is_far_off_is_in_the_note() {
+    let mut server = Server::started().await;
+    let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
+    server.store.put_ring(&far_off);
+    server.look().await;
+    assert!(server.note().unwrap().contains("keys rotate"));
+    let nearer = far_off.bring_forward(NOW, POLICY.lead);
+    server.store.put_ring(&nearer);
+    server.look().await;
+    assert_eq!(server.note(), None);
+}
+
 const TYPE: SigningType = SigningType::Ecdsa;
 const NOW: i64 = 1_000_000;
 const POLICY: RotationPolicy = RotationPolicy {

@@ -17,6 +17,7 @@ pub(super) struct MemoryStore(Mutex<Contents>);
 #[derive(Debug, Default)]
 struct Contents {
     away: bool,
+    clock: Option<i64>,
     keys: StoredKeys,
     applications: Applications,
 }
@@ -32,6 +33,10 @@ impl MemoryStore {
 
     pub(super) fn set_away(&self, away: bool) {
         self.0.lock().unwrap().away = away;
+    }
+
+    pub(super) fn set_clock(&self, now: i64) {
+        self.0.lock().unwrap().clock = Some(now);
     }
 
     pub(super) fn keys(&self) -> StoredKeys {
@@ -105,6 +110,10 @@ impl KeyStore for MemoryStore {
             }
             swapped
         })
+    }
+
+    async fn now(&self) -> Result<Option<i64>, StoreError> {
+        self.with(|contents| contents.clock)
     }
 
     fn whereabouts(&self, entry: Entry) -> String {

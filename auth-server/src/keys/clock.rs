@@ -1,0 +1,54 @@
+//! The clock by which keys change places: the store's where it has one, so that every server and every
+//! command goes by the same.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use process::clock::unix_now;
+
+use super::bounds::TOLERANCE;
+use super::store::{KeyStore, StoreError, within_timeout};
+
+/// Below this a clock is as right as a look over the network can say, and no token notices.
+const NOTICEABLE: u64 = 5;
+
+/// By how many seconds this machine's clock is ahead of the store's; nothing until it was measured, and
+/// where the store has no clock of its own.
+#[derive(Debug, Default)]
+pub(crate) struct ClockSkew(ArcSwapOption<i64>);
+
+impl ClockSkew {
+    /// Compares the two clocks.
+    pub(crate) async fn measure(&self, store: &dyn KeyStore) -> Result<(), StoreError> {
+        let before = unix_now();
+        let theirs = within_timeout(store.now()).await?;
+        let mine = i64::midpoint(before, unix_now());
+        let skew = theirs.map(|theirs| Arc::new(mine.saturating_sub(theirs)));
+        self.0.store(skew);
+        Ok(())
+    }
+
+    /// In seconds; 0 where nothing is known.
+    pub(crate) fn seconds(&self) -> i64 {
+        self.0.load().as_deref().copied().unwrap_or_default()
+    }
+
+    /// The time by the store's clock.
+    pub(crate) fn to_store(&self, machine: i64) -> i64 {
+        machine.saturating_sub(self.seconds())
+    }
+
+    /// The time by this machine's clock.
+    pub(crate) fn to_machine(&self, store: i64) -> i64 {
+        store.saturating_add(self.seconds())
+    }
+
+    pub(crate) fn is_noticeable(&self) -> bool {
+        self.seconds().unsigned_abs() >= NOTICEABLE
+    }
+
+    /// Whether no clock contradicts the time: a stored time that it does not allow is wrong then.
+    pub(crate) fn is_time_certain(&self) -> bool {
+        self.seconds().saturating_abs() <= TOLERANCE
+    }
+}
