@@ -9,8 +9,10 @@ use contract::signing_type::SigningType;
 use process::background::{Background, Ends, background};
 use process::exit::Failure;
 use process::health::{Condition, Health};
+use process::listener::{self, Port};
 use process::signals::{HangUps, Termination, Terminations};
-use process::{admin, listener, tls};
+use process::telemetry::LogFormat;
+use process::{admin, tls};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -65,8 +67,8 @@ async fn serve_with(
         warn!("{warning}");
     }
     let health = Health::new();
-    let public = listener::bind(args.listen)?;
-    let admin = listener::bind(args.admin_listen)?;
+    let public = listener::bind(Port::Public, args.listen)?;
+    let admin = listener::bind(Port::Admin, args.admin_listen)?;
 
     let mut upkeep = Upkeep::new(
         store,
@@ -81,6 +83,7 @@ async fn serve_with(
         admin,
         &health,
         metrics_registry(&config, &shared.metrics),
+        args.logs.log_format,
         &stop,
         &background,
     )?;
@@ -90,7 +93,7 @@ async fn serve_with(
     let hang_ups = tell_of_hang_ups(hang_ups, followed(&config));
     background.forever("listening for SIGHUP", hang_ups);
     background.forever("the upkeep of the keys", upkeep.run(config.store_reread));
-    let lame_duck = Duration::from_secs(args.lame_duck.into());
+    let lame_duck = args.lame_duck.duration();
     let end = end_of_service(
         terminations,
         ends,
@@ -98,7 +101,8 @@ async fn serve_with(
         health.condition("serving", "starting"),
         lame_duck,
     );
-    let outcome = serve_public(public, config, shared, &health, end).await;
+    let format = args.logs.log_format;
+    let outcome = serve_public(public, format, config, shared, &health, end).await;
 
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
@@ -212,10 +216,11 @@ fn serve_admin(
     listener: TcpListener,
     health: &Health,
     metrics: Registry,
+    format: LogFormat,
     stop: &watch::Sender<()>,
     background: &Background,
 ) -> Result<tokio::task::JoinHandle<()>, Failure> {
-    listener::announce("admin listening on ", &listener)?;
+    listener::announce(Port::Admin, &listener, format)?;
     let mut stopped = stop.subscribe();
     let stopped = async move {
         let _ = stopped.changed().await;
@@ -268,6 +273,7 @@ async fn end_of_service(
 
 async fn serve_public(
     listener: TcpListener,
+    format: LogFormat,
     config: Config,
     shared: Shared,
     health: &Health,
@@ -282,7 +288,7 @@ async fn serve_public(
         request_timeout: config.request_timeout,
         router: routes(config, shared, reports).into_router(),
     };
-    listener::announce("listening on ", &listener)?;
+    listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();

@@ -9,13 +9,15 @@ pub(crate) mod user;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use contract::cors::Origin;
 use contract::keys::KeyId;
 use contract::path_patterns::ContextPath;
 use contract::signing_type::SigningType;
 use process::access_log::AccessLog;
 use process::client_address::{IpNet, parse_network};
+use process::command_line::not_empty;
+use process::command_line::seconds::{Seconds, within};
 use process::command_line::shown::{displayed, each_displayed, word};
 use process::listener::ip_address_and_port;
 use process::telemetry::LogArgs;
@@ -101,38 +103,38 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) signing: SigningArgs,
-    /// Seconds between two looks into the store
-    #[arg(long, env = "POSTERN_STORE_REREAD", value_name = "SECONDS", default_value_t = 30,
-          value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) store_reread: u32,
+    /// Time between two looks into the store
+    #[arg(long, env = "POSTERN_STORE_REREAD", value_name = "DURATION",
+          default_value_t = Seconds::new(30), value_parser = within(1..=86_400))]
+    pub(crate) store_reread: Seconds,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) lead: LeadArgs,
-    /// Seconds that a key signs until a fresh one takes its place, or off: only keys rotate does
+    /// Time that a key signs until a fresh one takes its place, or off: only keys rotate does
     #[arg(
         long,
         env = "POSTERN_ROTATE_EVERY",
-        value_name = "SECONDS",
+        value_name = "DURATION",
         default_value_t
     )]
     #[serde(serialize_with = "displayed")]
     pub(crate) rotate_every: RotateEvery,
-    /// Seconds that an access token is valid
-    #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "SECONDS", default_value_t = 18_000,
-          value_parser = clap::value_parser!(u32).range(1..=31_536_000))]
-    pub(crate) token_lifetime: u32,
+    /// Time that an access token is valid
+    #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "DURATION",
+          default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
+    pub(crate) token_lifetime: Seconds,
     /// The tokens' `iss` claim, which is required of tokens in turn
     #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME", default_value = "auth",
-          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+          value_parser = not_empty)]
     pub(crate) issuer: String,
     /// Put this audience into the tokens' `aud` claim, for sidecars with the same --audience; repeatable
     #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME", value_delimiter = ',',
-          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+          value_parser = not_empty)]
     pub(crate) audience: Vec<String>,
-    /// Seconds of clock difference granted to a token's `exp` and `nbf`
-    #[arg(long, env = "POSTERN_LEEWAY", value_name = "SECONDS", default_value_t = 30,
-          value_parser = clap::value_parser!(u32).range(0..=300))]
-    pub(crate) leeway: u32,
+    /// Clock difference granted to a token's `exp` and `nbf`
+    #[arg(long, env = "POSTERN_LEEWAY", value_name = "DURATION",
+          default_value_t = Seconds::new(30), value_parser = within(0..=300))]
+    pub(crate) leeway: Seconds,
     /// Fill `token_type` and `expires_in` of the login answer (RFC 6749); they are null otherwise
     #[arg(long, env = "POSTERN_OAUTH_RESPONSE")]
     pub(crate) oauth_response: bool,
@@ -148,14 +150,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) static_dir: Option<PathBuf>,
-    /// Seconds for a TLS handshake, a request's header, again its body, and a client to read on
-    #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..=300))]
-    pub(crate) request_timeout: u32,
-    /// Seconds to go on accepting after SIGTERM while reporting not ready
-    #[arg(long, env = "POSTERN_LAME_DUCK", value_name = "SECONDS", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(0..=300))]
-    pub(crate) lame_duck: u32,
+    /// Time for a TLS handshake, a request's header, again its body, and a client to read on
+    #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "DURATION",
+          default_value_t = Seconds::new(10), value_parser = within(1..=300))]
+    pub(crate) request_timeout: Seconds,
+    /// Time to go on accepting after SIGTERM while reporting not ready
+    #[arg(long, env = "POSTERN_LAME_DUCK", value_name = "DURATION",
+          default_value_t = Seconds::new(5), value_parser = within(0..=300))]
+    pub(crate) lame_duck: Seconds,
     /// Connections served at a time; further ones wait
     #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_name = "NUMBER", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -206,16 +208,9 @@ pub(crate) struct ServeArgs {
     )]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
-    /// Whether there is a console at /static/, for trying things out in a browser
-    #[arg(
-        long,
-        env = "POSTERN_CONSOLE",
-        value_name = "WHETHER",
-        value_enum,
-        default_value_t
-    )]
-    #[serde(serialize_with = "word")]
-    pub(crate) console: ConsoleSwitch,
+    /// A console at /static/, for trying things out in a browser
+    #[arg(long, env = "POSTERN_CONSOLE", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) console: bool,
     /// Origin of a sidecar that the console at /static/ may call, as in https://orders.example;
     /// repeatable. That sidecar needs this server's origin as its --cors-origin
     #[arg(
@@ -244,14 +239,6 @@ pub(crate) struct ServeArgs {
     pub(crate) logs: LogArgs,
 }
 
-/// `--console`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConsoleSwitch {
-    #[default]
-    On,
-    Off,
-}
-
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct SigningArgs {
@@ -269,10 +256,10 @@ pub(crate) struct SigningArgs {
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LeadArgs {
-    /// Seconds between publishing a next key and signing with it
-    #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "SECONDS", default_value_t = 150,
-          value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) rotation_lead: u32,
+    /// Time between publishing a next key and signing with it
+    #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "DURATION",
+          default_value_t = Seconds::new(150), value_parser = within(1..=86_400))]
+    pub(crate) rotation_lead: Seconds,
 }
 
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ use process::tls::ServerCertificate;
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
-use crate::cli::{ConsoleSwitch, ServeArgs};
+use crate::cli::ServeArgs;
 use crate::http::console::Console;
 use crate::http::jwks;
 use crate::http::static_files::StaticFiles;
@@ -91,7 +91,7 @@ impl Config {
             access_log: args.access_log,
             context_path,
             store: store_location(&args.store)?,
-            store_reread: seconds(args.store_reread),
+            store_reread: args.store_reread.duration(),
             rotation: rotation::policy(args)?,
             jwks_link: jwks::link(&args.context_path)
                 .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
@@ -99,12 +99,12 @@ impl Config {
             issuer: TokenIssuer {
                 issuer: args.issuer.clone(),
                 audience: args.audience.clone(),
-                lifetime: args.token_lifetime,
+                lifetime: args.token_lifetime.get(),
             },
-            policy: verification_policy(&args.issuer, args.leeway),
+            policy: verification_policy(&args.issuer, args.leeway.get()),
             oauth_response: args.oauth_response,
             static_root: static_root(args)?,
-            request_timeout: seconds(args.request_timeout),
+            request_timeout: args.request_timeout.duration(),
             max_connections: args.max_connections,
             users: users(&args.users)?,
             login_rate: args.login_rate.unwrap_or(match args.users {
@@ -155,16 +155,12 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
 
 fn console(args: &ServeArgs) -> Result<Option<Console>, Failure> {
     match args.console {
-        ConsoleSwitch::On => Ok(Some(Console::new(&args.context_path, &args.console_target))),
-        ConsoleSwitch::Off if args.console_target.is_empty() => Ok(None),
-        ConsoleSwitch::Off => Err(Failure::Config(
+        true => Ok(Some(Console::new(&args.context_path, &args.console_target))),
+        false if args.console_target.is_empty() => Ok(None),
+        false => Err(Failure::Config(
             "--console-target: there is no console with --console off".to_owned(),
         )),
     }
-}
-
-fn seconds(seconds: u32) -> Duration {
-    Duration::from_secs(seconds.into())
 }
 
 #[cfg(test)]
@@ -238,7 +234,7 @@ mod tests {
             (["--registry", "nacos://10.0.0.9"], "--advertise: needed"),
             (["--advertise", "0.0.0.0:9000"], "--advertise: "),
             (
-                ["--console=off", "--console-target=https://a"],
+                ["--console=false", "--console-target=https://a"],
                 "--console-target: ",
             ),
         ] {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use process::exit::{Failure, finish};
 use process::{command_line, healthcheck, signals, telemetry};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ServeArgs};
 
 /// An RSA signature takes under half a millisecond: two threads sign thousands a second, and more of
 /// them would cost memory on the many machines where this server idles.
@@ -48,11 +48,13 @@ fn run() -> Result<(), Failure> {
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
     // Before any file is read, which may take seconds.
     signals::survive_hang_up()?;
-    match command_line::parse::<Cli>()?.command {
-        Command::Serve(args) => {
-            let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
-            block_on(app::serve(&args))
-        }
+    let command = command_line::parse::<Cli>()?.command;
+    let warnings = command_line::unknown_variables::<Cli>();
+    if !matches!(command, Command::Serve(_)) {
+        command_line::warn(&warnings);
+    }
+    match command {
+        Command::Serve(args) => serve(&args, &warnings),
         Command::Check(args) => {
             telemetry::check(&log_filter(&args.logs.log_level))?;
             commands::check::run(&args)
@@ -63,6 +65,14 @@ fn run() -> Result<(), Failure> {
         Command::Token(command) => block_on(commands::token::run(&command)),
         Command::User(command) => commands::user::run(&command),
     }
+}
+
+fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), Failure> {
+    let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    block_on(app::serve(args))
 }
 
 /// What is asked for comes last, so that it can ask for the library's lines too.

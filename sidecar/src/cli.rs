@@ -7,6 +7,7 @@ mod serve_args;
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
+use process::command_line::seconds::{Seconds, at_least_one};
 use process::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
@@ -57,27 +58,27 @@ pub(crate) struct AdminArgs {
 pub(crate) struct HealthcheckArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-    /// Seconds to wait for the answer
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
-    pub(crate) timeout: u64,
+    /// Time to wait for the answer
+    #[arg(long, default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
+    pub(crate) timeout: Seconds,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-    /// Seconds after which to give up
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
-    pub(crate) timeout: u64,
+    /// Time after which to give up
+    #[arg(long, default_value_t = Seconds::new(20), value_parser = at_least_one, value_name = "DURATION")]
+    pub(crate) timeout: Seconds,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-    /// Seconds after which to give up
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
-    pub(crate) timeout: u64,
+    /// Time after which to give up
+    #[arg(long, default_value_t = Seconds::new(60), value_parser = at_least_one, value_name = "DURATION")]
+    pub(crate) timeout: Seconds,
 }
 
 #[cfg(test)]
@@ -126,11 +127,11 @@ mod tests {
         assert!(!toml.contains("hush") && !format!("{args:?}").contains("hush"));
         for line in [
             "listen = \"127.0.0.1:8080\"",
-            "request-header-timeout = 10",
+            "request-header-timeout = \"10s\"",
             "signing-type = \"rsa\"",
             "access-log = \"refusals\"",
             "pass = [\"/a/**\", \"/b\"]",
-            "leeway = 30",
+            "leeway = \"30s\"",
         ] {
             assert!(toml.lines().any(|other| other == line), "{line}\n{toml}");
         }

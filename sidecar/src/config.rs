@@ -28,7 +28,9 @@ mod rules;
 mod service;
 
 use self::rules::mapping;
-use self::service::{bypass, refuse_own_address, upstream_timeouts, upstream_tls};
+use self::service::{
+    bypass, refuse_bypass_nowhere, refuse_own_address, upstream_timeouts, upstream_tls,
+};
 
 pub(crate) use open_paths::example;
 pub(crate) use rules::{admission_rules, issuer_mapping, service_head};
@@ -79,6 +81,7 @@ impl Config {
         let key_source = key_source::settings(args)?;
         let upstream = upstream_address(&args.service)?;
         refuse_own_address(args, &upstream)?;
+        refuse_bypass_nowhere(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
         let mut second_thoughts = open_paths::second_thoughts(&args.rules)?;
         second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
@@ -102,23 +105,23 @@ impl Config {
             end_streams: args.end_streams,
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
             key_cache: key_source::key_cache(args, &key_source)?,
-            previous_key_grace: Duration::from_secs(args.previous_key_grace),
+            previous_key_grace: args.previous_key_grace.duration(),
             token_cache: TokenCache {
                 bytes: args.token_cache_bytes,
                 ..TokenCache::default()
             },
             refresh: Schedule::new(&args.refresh_cron)
                 .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
-            max_key_age: patience(args.max_key_age),
-            request_header_timeout: Duration::from_secs(args.request_header_timeout),
-            request_body_timeout: patience(args.request_body_timeout),
-            send_timeout: patience(args.send_timeout),
+            max_key_age: args.max_key_age.limit(),
+            request_header_timeout: args.request_header_timeout.duration(),
+            request_body_timeout: args.request_body_timeout.limit(),
+            send_timeout: args.send_timeout.limit(),
             max_connections: args.max_connections,
             max_in_flight: args.max_in_flight,
             threads: args.threads,
             stop: StopTimes {
-                lame_duck: Duration::from_secs(args.lame_duck),
-                drain_limit: Duration::from_secs(args.drain_limit),
+                lame_duck: args.lame_duck.duration(),
+                drain_limit: args.drain_limit.duration(),
             },
             access_log: args.access_log,
             trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
@@ -225,11 +228,6 @@ fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure>
         Some("") => Err(refused(flag, "", "is empty")),
         value => Ok(value.map(ToOwned::to_owned)),
     }
-}
-
-/// 0 is for ever.
-fn patience(seconds: u64) -> Option<Duration> {
-    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 fn parsed<T: std::str::FromStr<Err: Display>>(flag: &str, value: &str) -> Result<T, Failure> {

@@ -14,29 +14,33 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
 use process::background::{BY_ITSELF, Background};
-use process::listener::announce;
+use process::listener::{Port, announce};
+use process::telemetry::LogFormat;
 
-/// The lines on standard output that say where the process listens.
+/// The addresses where the process listens, to be announced once.
 ///
 /// The sockets are clones that go with the telling: a clone that stays would hold the port open
 /// after the proxy has left it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Announcement {
-    lines: Mutex<Vec<(&'static str, TcpListener)>>,
+    listeners: Mutex<Vec<(Port, TcpListener)>>,
+    format: LogFormat,
 }
 
 impl Announcement {
-    pub(crate) fn new(lines: Vec<(&'static str, TcpListener)>) -> Self {
+    pub(crate) fn new(listeners: Vec<(Port, TcpListener)>, format: LogFormat) -> Self {
         Self {
-            lines: Mutex::new(lines),
+            listeners: Mutex::new(listeners),
+            format,
         }
     }
 
-    /// Prints the lines, once.
+    /// Announces the addresses, once.
     pub(crate) fn tell(&self) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        for (prefix, listener) in lines.drain(..) {
-            if let Err(failure) = announce(prefix, &listener) {
+        let listeners = self.listeners.lock();
+        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        for (port, listener) in listeners.drain(..) {
+            if let Err(failure) = announce(port, &listener, self.format) {
                 tracing::error!(%failure, "an address cannot be announced");
             }
         }
@@ -189,7 +193,8 @@ mod tests {
 
     /// What is told of a proxy that is told to stop, or whose accepting ends otherwise.
     fn end_of_proxy(is_told: bool) -> String {
-        let listener = process::listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener =
+            process::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
         let (background, ends) = background();
         let watched = (stop.subscribe(), background.clone());

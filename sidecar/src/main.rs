@@ -52,7 +52,6 @@ mod verified_tokens;
 mod wait;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use process::exit::{self, Failure};
 use process::{command_line, healthcheck, signals, telemetry};
@@ -73,32 +72,35 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     // First of all: files are read before anybody serves, and that may take seconds.
     signals::survive_hang_up()?;
-    match command_line::parse::<Cli>()?.command {
-        Command::Serve(args) => serve(&args),
+    let command = command_line::parse::<Cli>()?.command;
+    let warnings = command_line::unknown_variables::<Cli>();
+    if !matches!(command, Command::Serve(_)) {
+        command_line::warn(&warnings);
+    }
+    match command {
+        Command::Serve(args) => serve(&args, warnings),
         Command::Check(args) => {
             install_tls_provider()?;
             telemetry::check(&log_filter(&args.logs.log_level))?;
             check::run(&args)
         }
         Command::Healthcheck(args) => {
-            healthcheck::ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
+            healthcheck::ready(args.admin.admin_listen, args.timeout.duration())
         }
         Command::Explain(args) => explain::run(&args),
         Command::Drain(args) => {
-            drain::until_drained(args.admin.admin_listen, Duration::from_secs(args.timeout))
+            drain::until_drained(args.admin.admin_listen, args.timeout.duration())
         }
-        Command::Wait(args) => {
-            wait::until_ready(args.admin.admin_listen, Duration::from_secs(args.timeout))
-        }
+        Command::Wait(args) => wait::until_ready(args.admin.admin_listen, args.timeout.duration()),
     }
 }
 
-fn serve(args: &ServeArgs) -> Result<(), Failure> {
+fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     install_tls_provider()?;
     let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let watched = reload::watch(args);
     let config = Config::new(args)?;
-    for warning in config.warnings() {
+    for warning in warnings.into_iter().chain(config.warnings()) {
         tracing::warn!("{warning}");
     }
     tracing::info!(

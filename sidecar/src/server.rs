@@ -13,7 +13,8 @@ use process::background::{Background, Ends, background};
 use process::descriptors;
 use process::exit::Failure;
 use process::health::Health;
-use process::listener;
+use process::listener::{self, Port};
+use process::telemetry::LogFormat;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -60,10 +61,10 @@ struct Shared {
 /// What stops a start: an address that cannot be bound or resolved. After that only a fault of the program
 /// itself: work that goes on beside the proxy and has ended.
 pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Result<(), Failure> {
-    let public = listener::bind(config.listen)?;
-    let admin = listener::bind(config.admin_listen)?;
+    let public = listener::bind(Port::Public, config.listen)?;
+    let admin = listener::bind(Port::Admin, config.admin_listen)?;
     let (shared, registry) = shared(&config);
-    let announcement = announcement(&public, &admin)
+    let announcement = announcement(&public, &admin, args.logs.log_format)
         .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
     let (background, ends) = background();
     let stop = graceful_stop(announcement, &config, &shared, ends);
@@ -168,11 +169,16 @@ fn explainer(config: &Config, shared: &Shared) -> Explainer {
     }
 }
 
-fn announcement(public: &TcpListener, admin: &TcpListener) -> std::io::Result<Announcement> {
-    Ok(Announcement::new(vec![
-        ("listening on ", public.try_clone()?),
-        ("admin listening on ", admin.try_clone()?),
-    ]))
+fn announcement(
+    public: &TcpListener,
+    admin: &TcpListener,
+    format: LogFormat,
+) -> std::io::Result<Announcement> {
+    let listeners = vec![
+        (Port::Public, public.try_clone()?),
+        (Port::Admin, admin.try_clone()?),
+    ];
+    Ok(Announcement::new(listeners, format))
 }
 
 fn graceful_stop(

@@ -141,6 +141,7 @@ mod tests {
     use pingora::server::{RunArgs, Server};
     use process::background::background;
     use process::health::Health;
+    use process::telemetry::LogFormat;
 
     use super::*;
     use crate::background::{Work, watched};
@@ -151,7 +152,7 @@ mod tests {
         let serving = health.condition("serving", "starting");
         serving.met();
         let stop = GracefulStop {
-            announcement: Announcement::default(),
+            announcement: Announcement::new(Vec::new(), LogFormat::Text),
             times: StopTimes {
                 lame_duck,
                 drain_limit,

@@ -93,6 +93,8 @@ class Running:
 
     def __init__(self, container, mounts):
         free = {"POSTERN_LISTEN": "127.0.0.1:0", "POSTERN_ADMIN_LISTEN": "127.0.0.1:0", "POSTERN_LAME_DUCK": "0"}
+        # As text the addresses stand on standard output.
+        free["POSTERN_LOG_FORMAT"] = "text"
         values = {**mounts.localised(container), **free}
         command = [path(program(container)), *mounts.arguments(container)]
         self.process = subprocess.Popen(

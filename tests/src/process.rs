@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
+
 use crate::wait;
 
 /// How much of a failed program's log is worth reading.
@@ -129,7 +131,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Waits for a stdout line that begins with `prefix` and returns the rest of it.
+    /// Waits for a stdout line that begins with `prefix` and returns the rest of it; where logs are JSON,
+    /// for the log line that says the same.
     ///
     /// # Panics
     /// When the process ends without it, or it does not come in time.
@@ -141,7 +144,8 @@ impl Process {
                 .stdout
                 .text()
                 .lines()
-                .find_map(|line| line.strip_prefix(prefix).map(str::to_owned));
+                .find_map(|line| line.strip_prefix(prefix).map(str::to_owned))
+                .or_else(|| address_in_json(&self.stderr.text(), prefix));
             if line.is_none() {
                 assert!(
                     ended.is_none(),
@@ -252,6 +256,16 @@ impl Drop for Process {
             );
         }
     }
+}
+
+/// The address of the JSON log line that stands for a line that begins with `prefix`.
+fn address_in_json(log: &str, prefix: &str) -> Option<String> {
+    let message = prefix.strip_suffix(" on ")?;
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let mut announced = lines.filter(|line: &Value| line["message"] == message);
+    Some(announced.next()?["address"].as_str()?.to_owned())
 }
 
 /// What led to a failure stands at the end; a program under load writes a hundred thousand lines before.

@@ -36,6 +36,7 @@ mod e2e {
     mod http2;
     mod interop;
     mod issuers;
+    mod json_log;
     mod key_cache;
     mod key_faults;
     mod key_refresh;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use process::command_line::seconds::{Seconds, within};
 
 use super::KeyArgs;
 
@@ -28,10 +29,10 @@ pub(crate) struct TokenInspectArgs {
         default_value = "auth"
     )]
     pub(crate) issuer: String,
-    /// Seconds of clock difference granted
-    #[arg(long, env = "POSTERN_LEEWAY", value_name = "SECONDS", default_value_t = 30,
-          value_parser = clap::value_parser!(u32).range(0..=300))]
-    pub(crate) leeway: u32,
+    /// Clock difference granted
+    #[arg(long, env = "POSTERN_LEEWAY", value_name = "DURATION",
+          default_value_t = Seconds::new(30), value_parser = within(0..=300))]
+    pub(crate) leeway: Seconds,
     /// Judge as if it were then: seconds since the epoch, or 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = contract::explanation::parse_moment)]
     pub(crate) at: Option<i64>,

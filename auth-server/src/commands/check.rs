@@ -136,7 +136,7 @@ mod tests {
         let text = shown.to_string();
         for line in [
             r#"pass = ["/a/**", "/b"]"#,
-            r#"rotate-every = "86400""#,
+            r#"rotate-every = "1d""#,
             r#"trusted-proxy = ["10.0.0.0/8"]"#,
             r#"cors-origin = ["https://app.example"]"#,
             r#"users = "builtin""#,
@@ -144,7 +144,8 @@ mod tests {
             r#"access-log = "all""#,
             r#"log-format = "json""#,
             r#"context-path = """#,
-            "store-reread = 30",
+            r#"store-reread = "30s""#,
+            "console = true",
             "oauth-response = false",
             "login-rate = 0",
         ] {

@@ -60,7 +60,7 @@ async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
 async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
     rotate_in(
         &KeysInStore::open(&args.keys)?,
-        args.lead.rotation_lead.into(),
+        args.lead.rotation_lead.get().into(),
     )
     .await
 }

@@ -71,7 +71,7 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
 }
 
 fn explain(args: &TokenInspectArgs, token: &str, keys: &KeySet, now: i64) -> Explanation {
-    let policy = verification_policy(&args.issuer, args.leeway);
+    let policy = verification_policy(&args.issuer, args.leeway.get());
     let mut explanation = Explanation {
         at: now,
         ..Explanation::default()

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use contract::signing_type::SigningType;
+use process::command_line::seconds::{Seconds, at_least_one};
 use process::exit::Failure;
 
 use crate::cli::ServeArgs;
@@ -17,18 +18,18 @@ const MARGIN_SECONDS: i64 = 15;
 /// A sidecar takes 64 KiB of keys; far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;
 
-/// `--rotate-every`: seconds, or `off`.
+/// `--rotate-every`: a duration, or `off`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RotateEvery(Option<u32>);
+pub(crate) struct RotateEvery(Option<Seconds>);
 
 impl FromStr for RotateEvery {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse() {
+        match at_least_one(text) {
             _ if text == "off" => Ok(Self(None)),
-            Ok(seconds) if seconds > 0 => Ok(Self(Some(seconds))),
-            _ => Err("expected a number of seconds, or off"),
+            Ok(duration) => Ok(Self(Some(duration))),
+            Err(_) => Err("expected a duration, as in 86400, 24h or 30d, or off"),
         }
     }
 }
@@ -37,7 +38,7 @@ impl fmt::Display for RotateEvery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("off"),
-            Some(seconds) => write!(f, "{seconds}"),
+            Some(duration) => write!(f, "{duration}"),
         }
     }
 }
@@ -48,13 +49,13 @@ impl fmt::Display for RotateEvery {
 /// A schedule that cannot be kept.
 pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
     let policy = RotationPolicy {
-        lead: args.lead.rotation_lead.into(),
+        lead: args.lead.rotation_lead.get().into(),
         // The last token of a key is signed by the server that hears of the next key last, one
         // re-read late, and is accepted until its lifetime and the leeway are over.
-        keep: i64::from(args.token_lifetime)
-            + i64::from(args.leeway)
-            + i64::from(args.store_reread),
-        every: args.rotate_every.0.map(i64::from),
+        keep: i64::from(args.token_lifetime.get())
+            + i64::from(args.leeway.get())
+            + i64::from(args.store_reread.get()),
+        every: args.rotate_every.0.map(|every| every.get().into()),
     };
     match fault(args, &policy) {
         Some(fault) => Err(Failure::Config(format!("--rotate-every: {fault}"))),
@@ -69,8 +70,8 @@ fn fault(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
     }
     if every <= policy.lead {
         return Some(format!(
-            "has to be longer than --rotation-lead, {} seconds",
-            policy.lead
+            "has to be longer than --rotation-lead, {}",
+            args.lead.rotation_lead
         ));
     }
     let keys = policy.keep / every;
@@ -123,13 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_seconds_or_off() {
-        for (text, every) in [("off", Some(None)), ("86400", Some(Some(86_400)))] {
-            let parsed = text.parse::<RotateEvery>().ok();
-            assert_eq!(parsed, every.map(RotateEvery));
-            assert_eq!(parsed.unwrap().to_string(), text);
+    fn a_schedule_is_a_duration_or_off() {
+        for (text, every, shown) in [
+            ("off", None, "off"),
+            ("86400", Some(86_400), "1d"),
+            ("30d", Some(2_592_000), "30d"),
+        ] {
+            let parsed = text.parse::<RotateEvery>().unwrap();
+            assert_eq!(parsed, RotateEvery(every.map(Seconds::new)));
+            assert_eq!(parsed.to_string(), shown);
         }
-        for text in ["", "0", "-1", "OFF", "1d", "99999999999"] {
+        for text in ["", "0", "0d", "-1", "OFF", "1w", "99999999999"] {
             assert!(text.parse::<RotateEvery>().is_err(), "{text}");
         }
     }
@@ -137,7 +142,7 @@ mod tests {
     #[test]
     fn a_schedule_that_cannot_be_kept_is_refused() {
         for (flags, part) in [
-            ("--rotate-every 150", "longer than --rotation-lead, 150"),
+            ("--rotate-every 150", "longer than --rotation-lead, 150s"),
             ("--rotate-every 200", "90 keys"),
             ("--rotate-every 86400 --signing-type hmac", "shared secret"),
         ] {

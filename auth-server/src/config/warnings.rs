@@ -24,8 +24,8 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
 
 fn short_lead(args: &ServeArgs) -> Option<String> {
     let lead = args.lead.rotation_lead;
-    let shortest = rotation::shortest_lead(args.store_reread);
-    (i64::from(lead) < shortest).then(|| {
+    let shortest = rotation::shortest_lead(args.store_reread.get());
+    (i64::from(lead.get()) < shortest).then(|| {
         format!(
             "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
              with --store-reread {} at least {shortest} seconds are needed",

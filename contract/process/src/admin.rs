@@ -247,6 +247,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::listener::Port;
 
     const LONG: Duration = Duration::from_secs(30);
 
@@ -385,7 +386,7 @@ mod tests {
         oneshot::Sender<()>,
         JoinHandle<std::io::Result<()>>,
     ) {
-        let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async { _ = stopped.await };
@@ -481,7 +482,7 @@ mod tests {
     #[tokio::test]
     #[expect(clippy::panic, reason = "a route that panics is what this is about")]
     async fn a_route_that_panics_ends_its_own_connection_and_nothing_else() {
-        let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let routes = Router::new().route("/panics", get(async || -> &str { panic!("oh") }));
         let registry = Arc::new(Registry::default());
@@ -499,7 +500,7 @@ mod tests {
     }
 
     async fn probe_before_a_crowd() -> String {
-        let listener = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listener::bind(Port::Admin, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut probe = connect_from("127.0.0.2", address).await;
         let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -10,19 +10,23 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
 use self::config_file::ConfigFile;
 use self::from_file::FromFile;
 pub use self::origin::traced;
 use self::refusal::refusal;
+use self::switch::with_switches;
 use crate::exit::Failure;
 
 mod config_file;
 mod from_file;
 mod origin;
 mod refusal;
+pub mod seconds;
 pub mod shown;
+mod switch;
 
 const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";
@@ -32,18 +36,28 @@ const VARIABLE_PREFIX: &str = "POSTERN_";
 /// # Errors
 /// [`Failure::Usage`] for a wrong flag or variable, [`Failure::Config`] for what the file says.
 pub fn parse<C: Parser>() -> Result<C, Failure> {
-    let settings = match parse_from(std::env::args_os().collect()) {
-        Ok(settings) => settings,
+    match parse_from(std::env::args_os().collect()) {
+        Ok(settings) => Ok(settings),
         Err(Stop::Help(answer)) => answer.exit(),
-        Err(Stop::Failure(failure)) => return Err(failure),
-    };
-    for name in unknown_variables(&command::<C>(), std::env::vars_os().map(|(name, _)| name)) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "warning: {name} is no setting of this program: ignored"
-        );
+        Err(Stop::Failure(failure)) => Err(failure),
     }
-    Ok(settings)
+}
+
+/// One warning for each `POSTERN_*` variable that is no setting, for the log of a program that serves.
+#[must_use]
+pub fn unknown_variables<C: Parser>() -> Vec<String> {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    unknown(&command::<C>(), names)
+        .into_iter()
+        .map(|name| format!("{name} is no setting of this program: ignored"))
+        .collect()
+}
+
+/// Prints what a command that does not serve has to warn of.
+pub fn warn(warnings: &[String]) {
+    for warning in warnings {
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
 }
 
 /// The settings once more, with what their file says by now: command line and environment are those of
@@ -64,6 +78,17 @@ pub fn config_file<C: Parser>() -> Option<PathBuf> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let given = lenient_matches::<C>(&arguments).ok()?;
     file_of(&given).cloned()
+}
+
+/// The value of a setting that must say something.
+///
+/// # Errors
+/// For an empty one, which is a mistake in a manifest.
+pub fn not_empty(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("is empty"),
+        text => Ok(text.to_owned()),
+    }
 }
 
 /// The flags of settings that stand on the command line itself: what the environment or the file says is
@@ -123,9 +148,12 @@ fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
-    let refused = |error| refusal(&command, &from_file, error);
+    let refused = |error: clap::Error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Help(error),
+        _ => refusal(&command, &arguments, &from_file, &error).into(),
+    };
     let mut matches = with_values_hidden(command.clone())
-        .try_get_matches_from(arguments)
+        .try_get_matches_from(&arguments)
         .map_err(refused)?;
     C::from_arg_matches_mut(&mut matches).map_err(refused)
 }
@@ -139,7 +167,7 @@ fn command<C: Parser>() -> Command {
         .value_parser(value_parser!(PathBuf))
         .global(true)
         .help("TOML file with settings; its keys are the long names of the flags");
-    with_negative_numbers(C::command().arg(config))
+    with_negative_numbers(with_switches(C::command().arg(config)))
 }
 
 /// A number below zero is refused as the value that it is, not as a flag that nobody meant.
@@ -185,7 +213,7 @@ fn all_settings(command: &Command) -> Vec<&Arg> {
 
 /// Our variables that no flag declares: a misspelt one would otherwise be silently without effect.
 /// Not fatal, because Kubernetes and shared environment files set variables for others too.
-fn unknown_variables(command: &Command, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
+fn unknown(command: &Command, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
     let known: BTreeSet<&OsStr> = all_settings(command)
         .into_iter()
         .filter_map(Arg::get_env)

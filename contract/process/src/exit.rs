@@ -7,6 +7,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use crate::telemetry;
+
 /// Longer than a reader of standard error takes who reads at all.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -57,20 +59,28 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let line = format!("error: {}", one_line(&failure.to_string()));
-            tell(std::io::stderr(), line, PATIENCE);
-            ExitCode::from(failure.code())
+            let (code, line) = (failure.code(), one_line(&failure.to_string()));
+            tell(PATIENCE, move || last_line(code, &line));
+            ExitCode::from(code)
         }
+    }
+}
+
+/// In the format of the log. A closed standard error must not turn the exit code into a panic's.
+fn last_line(exit_code: u8, line: &str) {
+    if telemetry::writes_json() {
+        tracing::error!(exit_code, "{line}");
+    } else {
+        let _ = writeln!(std::io::stderr(), "error: {line}");
     }
 }
 
 /// On a thread that is not waited for for ever: where nobody reads standard error, a program that cannot go
 /// on still has to end.
-fn tell(mut out: impl Write + Send + 'static, line: String, patience: Duration) {
+fn tell(patience: Duration, write: impl FnOnce() + Send + 'static) {
     let (done, told) = channel();
     let telling = thread::Builder::new().spawn(move || {
-        // A closed standard error must not turn the exit code into a panic's.
-        let _ = writeln!(out, "{line}");
+        write();
         let _ = done.send(());
     });
     if telling.is_ok() {
@@ -104,10 +114,12 @@ mod tests {
     }
 
     /// Hears of the end of the telling.
-    fn telling(out: impl Write + Send + 'static, patience: Duration) -> Receiver<()> {
+    fn telling(mut out: impl Write + Send + 'static, patience: Duration) -> Receiver<()> {
         let (done, told) = channel();
         thread::spawn(move || {
-            tell(out, "error: why".to_owned(), patience);
+            tell(patience, move || {
+                let _ = out.write_all(b"error: why\n");
+            });
             let _ = done.send(());
         });
         told

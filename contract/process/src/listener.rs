@@ -8,6 +8,7 @@ use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 use crate::exit::Failure;
+use crate::telemetry::LogFormat;
 
 /// Connections that wait to be accepted; the system may allow fewer. The standard library asks for 128: of a
 /// fleet that connects in the same moment, whom the queue has no place for tries again a second later.
@@ -23,6 +24,31 @@ const KEEPALIVE_PROBES: u32 = 4;
 /// balancers (60 s), so that they close first and never send into a connection that is just being closed.
 pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
 
+/// One of the two ports of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// Where requests are served.
+    Public,
+    /// Probes and metrics.
+    Admin,
+}
+
+impl Port {
+    const fn flag(self) -> &'static str {
+        match self {
+            Self::Public => "--listen",
+            Self::Admin => "--admin-listen",
+        }
+    }
+
+    const fn announcement(self) -> &'static str {
+        match self {
+            Self::Public => "listening",
+            Self::Admin => "admin listening",
+        }
+    }
+}
+
 /// The value of a flag that says where to listen. Not a name: which address of several would it be?
 ///
 /// # Errors
@@ -35,10 +61,11 @@ pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
 /// A listening socket, already non-blocking as both tokio and Pingora want it.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] naming the address when the operating system refuses it.
-pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+/// [`Failure::Unavailable`] naming flag and address when the operating system refuses it.
+pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, Failure> {
     let refused = |error: std::io::Error| {
-        Failure::Unavailable(format!("cannot listen on {address}: {error}"))
+        let flag = port.flag();
+        Failure::Unavailable(format!("{flag}: cannot listen on {address}: {error}"))
     };
     let listener = TcpListener::bind(address).map_err(refused)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
@@ -55,18 +82,28 @@ fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(listener, true)
 }
 
-/// Prints `prefix` and the address the listener got (port 0 picks a free one) as one line on
-/// standard output, where whoever started the program waits for it, and returns that address.
+/// Announces the address that the listener got: port 0 picks a free one. Text is a line on standard output,
+/// JSON a log line, because collectors merge both streams and expect JSON from the first byte.
 ///
 /// # Errors
 /// [`Failure::Software`] when the socket has no address. A closed standard output is no reason
 /// not to serve.
-pub fn announce(prefix: &str, listener: &TcpListener) -> Result<SocketAddr, Failure> {
+pub fn announce(
+    port: Port,
+    listener: &TcpListener,
+    format: LogFormat,
+) -> Result<SocketAddr, Failure> {
     let address = listener
         .local_addr()
         .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{prefix}{address}").and_then(|()| stdout.flush());
+    let announcement = port.announcement();
+    match format {
+        LogFormat::Json => tracing::info!(%address, "{announcement}"),
+        LogFormat::Text => {
+            let mut stdout = std::io::stdout().lock();
+            let _ = writeln!(stdout, "{announcement} on {address}").and_then(|()| stdout.flush());
+        }
+    }
     Ok(address)
 }
 
@@ -88,13 +125,14 @@ mod tests {
 
     #[test]
     fn port_zero_becomes_a_real_port() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        assert_ne!(announce("listening on ", &listener).unwrap().port(), 0);
+        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let announced = announce(Port::Public, &listener, LogFormat::Text);
+        assert_ne!(announced.unwrap().port(), 0);
     }
 
     #[test]
     fn a_peer_that_vanishes_is_looked_for() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
@@ -109,7 +147,7 @@ mod tests {
         use std::net::TcpStream;
         use std::time::Duration;
 
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(30)).unwrap();
         let waiting: Vec<_> = (0..500).map(connect).collect();
@@ -117,15 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_named_in_the_failure() {
-        let taken = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    fn a_taken_port_is_a_failure_that_names_flag_and_address() {
+        let taken = bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = taken.local_addr().unwrap();
-        let Failure::Unavailable(line) = bind(address).unwrap_err() else {
-            unreachable!("a taken port is unavailable")
-        };
-        assert!(
-            line.starts_with(&format!("cannot listen on {address}: ")),
-            "{line}"
-        );
+        for (port, flag) in [(Port::Public, "--listen"), (Port::Admin, "--admin-listen")] {
+            let failure = bind(port, address).unwrap_err();
+            assert_eq!(failure.code(), 69);
+            let start = format!("{flag}: cannot listen on {address}: ");
+            assert!(failure.to_string().starts_with(&start), "{failure}");
+        }
     }
 }

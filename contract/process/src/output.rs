@@ -1,4 +1,4 @@
-//! The result of a command, on standard output, where a server says nothing but where it listens
+//! The result of a command, on standard output, where a server says at most where it listens
 //! ([`crate::listener::announce`]).
 
 use std::fs::File;

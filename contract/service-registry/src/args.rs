@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use process::command_line::not_empty;
 use serde::Serialize;
 
 /// Nacos's own.
@@ -24,11 +25,11 @@ pub struct RegistryArgs {
     pub registry_namespace: String,
     /// Group in the registry
     #[arg(long, env = "POSTERN_REGISTRY_GROUP", value_name = "NAME", default_value = DEFAULT_GROUP,
-          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+          value_parser = not_empty)]
     pub registry_group: String,
     /// The auth server's name in the registry
     #[arg(long, env = "POSTERN_REGISTRY_SERVICE", value_name = "NAME", default_value = DEFAULT_SERVICE,
-          value_parser = clap::builder::NonEmptyStringValueParser::new())]
+          value_parser = not_empty)]
     pub registry_service: String,
     /// File holding the password of the registry's user
     #[arg(long, env = "POSTERN_REGISTRY_PASSWORD_FILE", value_name = "FILE")]

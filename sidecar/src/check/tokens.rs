@@ -330,7 +330,7 @@ fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
     Setting {
         issuer: rules.issuer.clone().unwrap_or(defaults.issuer),
         audience: rules.audience.first().cloned().unwrap_or(defaults.audience),
-        leeway: i64::from(rules.leeway),
+        leeway: rules.leeway.get().into(),
         cap: i64::try_from(rules.max_authorization_bytes).unwrap_or(i64::MAX),
         claims: Value::Object(claims),
         ..Setting::of_defaults(kid, now)

@@ -4,6 +4,7 @@
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args};
 use contract::algorithms::AsymmetricAlgorithm;
+use process::command_line::seconds::{Seconds, within};
 use process::command_line::shown::{each_displayed, word};
 use serde::Serialize;
 
@@ -13,6 +14,9 @@ use crate::user_header::Encoding;
 
 /// The settings that say where the keys of another issuer than the auth server are.
 pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
+
+/// More would accept tokens long after they expired.
+const MAX_LEEWAY_SECONDS: u32 = 300;
 
 /// What the judge and the last hand on a request are told.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -43,14 +47,15 @@ pub(crate) struct RulesArgs {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,
 
-    /// Seconds by which clocks may differ
+    /// Time by which clocks may differ, at most 5m
     #[arg(
         long,
         env = "POSTERN_LEEWAY",
-        default_value_t = 30,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(30),
+        value_parser = within(0..=MAX_LEEWAY_SECONDS),
+        value_name = "DURATION"
     )]
-    pub(crate) leeway: u32,
+    pub(crate) leeway: Seconds,
 
     /// Accept tokens without an expiry (exp)
     #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
@@ -148,7 +153,7 @@ pub(crate) struct RulesArgs {
     pub(crate) max_authorization_bytes: usize,
 
     /// Whether the service sees the Authorization header
-    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set)]
     pub(crate) forward_authorization: bool,
 
     /// Reuse a connection to the service after a request with a body. Quicker; only for a service

@@ -12,6 +12,7 @@ use clap::{ArgAction, ArgGroup, Args};
 use contract::signing_type::SigningType;
 use http::uri::Authority;
 use process::client_address::{IpNet, parse_network};
+use process::command_line::seconds::{Seconds, at_least_one, within};
 use process::command_line::shown::{displayed_if_any, each_displayed, word};
 use process::listener::ip_address_and_port;
 use process::telemetry::LogArgs;
@@ -97,7 +98,7 @@ pub(crate) struct ServeArgs {
     pub(crate) pod_ip: Option<IpAddr>,
 
     /// Not to be ready while the service answers on --pod-ip
-    #[arg(long, env = "POSTERN_REFUSE_BYPASS", requires = "pod_ip")]
+    #[arg(long, env = "POSTERN_REFUSE_BYPASS")]
     pub(crate) refuse_bypass: bool,
 
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT to
@@ -265,15 +266,15 @@ pub(crate) struct ServeArgs {
     #[serde(flatten)]
     pub(crate) issuer_tokens: IssuerTokenArgs,
 
-    /// Seconds for which a key without a name still counts after another took its place. Only for
+    /// Time for which a key without a name still counts after another took its place. Only for
     /// servers without a JWK Set; 0: the last fetched key alone counts
     #[arg(
         long,
         env = "POSTERN_PREVIOUS_KEY_GRACE",
-        default_value_t = 0,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(0),
+        value_name = "DURATION"
     )]
-    pub(crate) previous_key_grace: u64,
+    pub(crate) previous_key_grace: Seconds,
 
     /// Memory for tokens that were verified already, so that a repeated one is not verified again:
     /// about 500 bytes each. 0: every request's token is verified
@@ -287,7 +288,7 @@ pub(crate) struct ServeArgs {
 
     /// Whether WebSockets, server-sent events and gRPC calls are closed when the token that opened
     /// them expires (exp and leeway)
-    #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set)]
     pub(crate) end_streams: bool,
 
     /// When to fetch the verification key: cron expression with seconds, in UTC
@@ -306,53 +307,53 @@ pub(crate) struct ServeArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_cache: Option<PathBuf>,
 
-    /// Seconds for which keys are trusted that cannot be fetched again, for example while the auth
+    /// Time for which keys are trusted that cannot be fetched again, for example while the auth
     /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever
     #[arg(
         long,
         env = "POSTERN_MAX_KEY_AGE",
-        default_value_t = 86_400,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(86_400),
+        value_name = "DURATION"
     )]
-    pub(crate) max_key_age: u64,
+    pub(crate) max_key_age: Seconds,
 
-    /// Seconds for connecting to the service
-    #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
-    pub(crate) upstream_connect_timeout: u64,
+    /// Time for connecting to the service
+    #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
+    pub(crate) upstream_connect_timeout: Seconds,
 
-    /// Seconds the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
+    /// Time the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
     /// calls and event streams are exempt where the request brought a token
     #[arg(
         long,
         env = "POSTERN_UPSTREAM_READ_TIMEOUT",
-        default_value_t = 60,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(60),
+        value_name = "DURATION"
     )]
-    pub(crate) upstream_read_timeout: u64,
+    pub(crate) upstream_read_timeout: Seconds,
 
-    /// Seconds from the first byte of a request to the end of its header, at most 59; a new
+    /// Time from the first byte of a request to the end of its header, at most 59s; a new
     /// connection may be silent for as long
-    #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..60), value_name = "SECONDS")]
-    pub(crate) request_header_timeout: u64,
+    #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = Seconds::new(10), value_parser = within(1..=59), value_name = "DURATION")]
+    pub(crate) request_header_timeout: Seconds,
 
-    /// Seconds a client may be silent within the body of its request; 0 for ever. WebSockets,
+    /// Time a client may be silent within the body of its request; 0 for ever. WebSockets,
     /// and gRPC calls that brought a token, are exempt
     #[arg(
         long,
         env = "POSTERN_REQUEST_BODY_TIMEOUT",
-        default_value_t = 60,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(60),
+        value_name = "DURATION"
     )]
-    pub(crate) request_body_timeout: u64,
+    pub(crate) request_body_timeout: Seconds,
 
-    /// Seconds a client may take nothing of what is sent to it; 0 for ever. Its connection is closed then
+    /// Time a client may take nothing of what is sent to it; 0 for ever. Its connection is closed then
     #[arg(
         long,
         env = "POSTERN_SEND_TIMEOUT",
-        default_value_t = 60,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(60),
+        value_name = "DURATION"
     )]
-    pub(crate) send_timeout: u64,
+    pub(crate) send_timeout: Seconds,
 
     /// Most connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384
@@ -371,23 +372,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "POSTERN_THREADS", default_value_t = 1, value_parser = threads, value_name = "COUNT")]
     pub(crate) threads: usize,
 
-    /// Seconds to go on accepting after SIGTERM while reporting not ready
+    /// Time to go on accepting after SIGTERM while reporting not ready
     #[arg(
         long,
         env = "POSTERN_LAME_DUCK",
-        default_value_t = 5,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(5),
+        value_name = "DURATION"
     )]
-    pub(crate) lame_duck: u64,
+    pub(crate) lame_duck: Seconds,
 
-    /// Seconds after that for requests in flight to finish
+    /// Time after that for requests in flight to finish
     #[arg(
         long,
         env = "POSTERN_DRAIN_LIMIT",
-        default_value_t = 20,
-        value_name = "SECONDS"
+        default_value_t = Seconds::new(20),
+        value_name = "DURATION"
     )]
-    pub(crate) drain_limit: u64,
+    pub(crate) drain_limit: Seconds,
 
     #[command(flatten)]
     #[serde(flatten)]

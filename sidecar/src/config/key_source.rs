@@ -9,7 +9,7 @@ use process::exit::Failure;
 use process::secret_file;
 use zeroize::Zeroizing;
 
-use super::{patience, refused};
+use super::refused;
 use crate::address_text::without_credentials;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
@@ -93,7 +93,7 @@ fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
         tls: tls_files(args, Some(url.scheme()))?,
         url,
         algorithms: args.issuer_tokens.each_algorithm(),
-        max_key_age: patience(args.max_key_age),
+        max_key_age: args.max_key_age.limit(),
     })
 }
 

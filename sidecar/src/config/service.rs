@@ -1,11 +1,10 @@
 //! The service: where it is, what it speaks, and that it is not this sidecar.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use process::exit::Failure;
 
-use super::{not_empty, patience, refused};
+use super::{not_empty, refused};
 use crate::address_text::without_credentials;
 use crate::bypass;
 use crate::cli::ServeArgs;
@@ -82,6 +81,16 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     }
 }
 
+/// Without the pod's address there is nothing to look at.
+pub(super) fn refuse_bypass_nowhere(args: &ServeArgs) -> Result<(), Failure> {
+    if args.refuse_bypass && args.pod_ip.is_none() {
+        return Err(Failure::Config(
+            "--refuse-bypass: needs --pod-ip".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
     let target = bypass::target(upstream, args.pod_ip?)?;
     Some((target, args.refuse_bypass))
@@ -89,7 +98,7 @@ pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(So
 
 pub(super) fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
     UpstreamTimeouts {
-        connect: Duration::from_secs(args.upstream_connect_timeout),
-        read: patience(args.upstream_read_timeout),
+        connect: args.upstream_connect_timeout.duration(),
+        read: args.upstream_read_timeout.limit(),
     }
 }

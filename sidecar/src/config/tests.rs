@@ -49,7 +49,6 @@ fn every_complaint_is_one_line_that_names_the_flag() {
         (["--upstream", "http://0.0.0.0:8080"], "--listen"),
         (["--upstream", "http://localhost:8081"], "--admin-listen"),
         (["--pass", "static/**"], "--pass"),
-        (["--leeway", "301"], "--leeway"),
         (["--cors-origin", "*"], "--cors-origin"),
         (["--cors-origin", "https://app.example/"], "--cors-origin"),
         (["--optional", "feed/**"], "--optional"),

@@ -196,8 +196,8 @@ fn files_that_are_no_certificate_stop_the_start() {
             ],
             78,
         ),
-        (vec!["--tls-cert", &cert], 64),
-        (vec!["--client-ca", &cert], 64),
+        (vec!["--tls-cert", &cert], 78),
+        (vec!["--client-ca", &cert], 78),
     ] {
         let end = SidecarPlan::new(&stack.service, &stack.auth_server.url())
             .flags(flags.iter().copied())

@@ -156,6 +156,8 @@ fn options_of(help: &str) -> impl Iterator<Item = &str> {
 fn flag_of(option: &str) -> Option<&str> {
     option
         .split_whitespace()
+        .next()?
+        .split('[')
         .next()
         .filter(|name| name.starts_with("--"))
 }
@@ -217,7 +219,7 @@ fn every_flag_of_serve_has_its_environment_variable() {
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("--"))
         {
-            let name = flag.split([' ', '=']).next().unwrap_or_default();
+            let name = flag.split([' ', '[']).next().unwrap_or_default();
             let variable = format!("POSTERN_{}", name.to_uppercase().replace('-', "_"));
             // Without `=` where the value is a secret.
             let shown = ["=", "]"]

@@ -293,25 +293,29 @@ fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
             assert!(end.stderr.contains(part), "{arguments:?}: {}", end.stderr);
         }
     }
-    for (settings, part) in [
-        (&["--jwks-file", "/keys"][..], "--issuer"),
-        (&["--public-key-file", "/key"], "--issuer"),
-        (&["--key-file", "/key", "--claim", "id=sub"], "--claim"),
+    for (settings, code, part) in [
+        // A setting is missing.
+        (&["--jwks-file", "/keys"][..], 78, "--issuer"),
+        (&["--public-key-file", "/key"], 78, "--issuer"),
+        (&["--key-file", "/key", "--claim", "id=sub"], 64, "--claim"),
         (
             &["--key-file", "/key", "--algorithms", "ES256"],
+            64,
             "--algorithms",
         ),
         (
             &["--key-file", "/key", "--jwks-file", "/keys"],
+            64,
             "cannot be used with",
         ),
         (
             &["--jwks-file", "/keys", "--signing-type", "rsa"],
+            78,
             "cannot be used with",
         ),
     ] {
         let end = explain(&[settings, &["/"]].concat(), &[]);
-        assert_eq!(end.code, Some(64), "{settings:?}: {}", end.stderr);
+        assert_eq!(end.code, Some(code), "{settings:?}: {}", end.stderr);
         assert!(end.stderr.contains(part), "{settings:?}: {}", end.stderr);
     }
 }

@@ -530,42 +530,42 @@ fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience()
     let url = ["--jwks-url", "https://idp/keys"];
     let mut verdicts = Verdicts::default();
     for (arguments, codes, mentions) in [
-        (vec![], &[64][..], "--auth-server"),
+        (vec![], &[78][..], "--auth-server"),
         (
             [&url[..], &ISSUER, &AUTH_SERVER].concat(),
-            &[64],
+            &[78],
             "--jwks-url",
         ),
         (
             [&url[..], &ISSUER, &["--jwks-file", "f"]].concat(),
-            &[64],
+            &[78],
             "--jwks-file",
         ),
-        ([&url[..], &ISSUER[..2]].concat(), &[64], "--audience"),
-        ([&url[..], &ISSUER[2..]].concat(), &[64], "--issuer"),
+        ([&url[..], &ISSUER[..2]].concat(), &[78], "--audience"),
+        ([&url[..], &ISSUER[2..]].concat(), &[78], "--issuer"),
         (
             [&url[..], &ISSUER, &["--algorithms", "HS256"]].concat(),
-            &[64],
+            &[78],
             "--algorithms",
         ),
         (
             [&url[..], &ISSUER, &["--algorithms", "none"]].concat(),
-            &[64],
+            &[78],
             "--algorithms",
         ),
         (
             [&url[..], &ISSUER, &["--algorithms", ""]].concat(),
-            &[64],
+            &[78],
             "--algorithms",
         ),
         (
             [&url[..], &ISSUER, &["--signing-type", "rsa"]].concat(),
-            &[64],
+            &[78],
             "--signing-type",
         ),
         (
             [&url[..], &ISSUER, &["--app-id", "x"]].concat(),
-            &[64],
+            &[78],
             "--app-id",
         ),
         (
@@ -580,7 +580,7 @@ fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience()
         ),
         (
             [&url[..], &ISSUER, &["--dns-server", "127.0.0.1:53"]].concat(),
-            &[64],
+            &[78],
             "--dns-server",
         ),
         (
@@ -590,7 +590,7 @@ fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience()
         ),
         (
             [&url[..], &ISSUER, &["--auth-client-cert", "c"]].concat(),
-            &[64],
+            &[78],
             "--auth-client-key",
         ),
         (
@@ -610,12 +610,12 @@ fn one_source_of_keys_is_required_and_another_issuer_needs_issuer_and_audience()
         ),
         (
             [&AUTH_SERVER[..], &["--algorithms", "RS256"]].concat(),
-            &[64],
+            &[78],
             "--algorithms",
         ),
         (
             [&AUTH_SERVER[..], &["--claim", "id=sub"]].concat(),
-            &[64],
+            &[78],
             "--claim",
         ),
         (

@@ -15,7 +15,7 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
     let file = directory.path().join("postern.toml");
     fs::write(
         &file,
-        "issuer = \"file\"\ntoken-lifetime = 60\nleeway = 5\n",
+        "issuer = \"file\"\ntoken-lifetime = 60\nleeway = \"5m\"\n",
     )
     .unwrap();
     let command = CommandLine::new(Program::AuthServer.path())
@@ -27,8 +27,8 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     for line in [
         "issuer = \"flag\"",
-        "token-lifetime = 70",
-        "leeway = 5",
+        "token-lifetime = \"70s\"",
+        "leeway = \"5m\"",
         "signing-type = \"rsa\"",
     ] {
         assert!(
@@ -36,6 +36,48 @@ fn flags_come_before_variables_before_the_file_before_defaults() {
             "{line} in\n{}",
             end.stdout
         );
+    }
+}
+
+#[test]
+fn a_duration_and_a_switch_are_written_alike_in_flags_variables_and_files_of_both_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("postern.toml");
+    fs::write(&file, "lame-duck = \"1m\"\nrequest-id = \"on\"\n").unwrap();
+    let own = [
+        (Program::AuthServer, &[][..], "CONSOLE", "--rotation-lead"),
+        (
+            Program::Sidecar,
+            &SIDECAR[1..],
+            "END_STREAMS",
+            "--max-key-age",
+        ),
+    ];
+    for (program, needed, switch, duration) in own {
+        let end = CommandLine::new(program.path())
+            .arguments(["check"])
+            .arguments(needed.iter().copied())
+            .arguments([duration, "120s", "--config"])
+            .arguments([&file])
+            .environment("POSTERN_LEEWAY", "1m")
+            .environment(&format!("POSTERN_{switch}"), "0")
+            .run();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        let switch = switch.to_lowercase().replace('_', "-");
+        let duration = duration.trim_start_matches('-');
+        for line in [
+            format!("{switch} = false"),
+            format!("{duration} = \"2m\""),
+            "leeway = \"1m\"".to_owned(),
+            "lame-duck = \"1m\"".to_owned(),
+            "request-id = true".to_owned(),
+        ] {
+            assert!(
+                end.stdout.lines().any(|printed| printed == line),
+                "{line} in\n{}",
+                end.stdout
+            );
+        }
     }
 }
 
@@ -80,16 +122,16 @@ fn a_value_that_is_refused_is_named_with_the_place_it_came_from() {
             ("POSTERN_LEEWAY", "x"),
             "",
             &SIDECAR[1..],
-            "invalid value 'x' for '--leeway <SECONDS>': expected a whole number; \
+            "invalid value 'x' for '--leeway <DURATION>': expected a duration, as in 90, 90s, 10m, 2h or 30d; \
              --leeway comes from POSTERN_LEEWAY; see --help"
                 .to_owned(),
         ),
         (
             Program::AuthServer,
             ("POSTERN_ISSUER", "me"),
-            "leeway = -1",
+            "leeway = 301",
             &[],
-            format!("{path}: invalid value '-1' for '--leeway <SECONDS>': -1 is not in 0..=300"),
+            format!("{path}: invalid value '301' for '--leeway <DURATION>': expected 0s to 5m"),
         ),
         (
             Program::AuthServer,
@@ -106,7 +148,7 @@ fn a_value_that_is_refused_is_named_with_the_place_it_came_from() {
             .arguments(arguments.iter().copied())
             .environment(variable.0, variable.1)
             .run();
-        assert!(matches!(end.code, Some(64 | CONFIG)), "{}", end.stderr);
+        assert!(end.code == Some(CONFIG), "{}", end.stderr);
         assert_eq!(end.stderr, format!("error: {line}\n"));
     }
 }

@@ -71,7 +71,7 @@ fn contract_2_4_another_value_is_refused_by_name() {
                 .fails(),
         ];
         for end in ends {
-            assert_eq!(end.code, Some(64), "{value}: {}", end.stderr);
+            assert_eq!(end.code, Some(78), "{value}: {}", end.stderr);
             assert!(end.stderr.contains("--signing-type"), "{}", end.stderr);
         }
     }

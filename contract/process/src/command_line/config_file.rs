@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction};
 use toml::{Table, Value};
 
+use super::switch::{self, is_off_by_default, is_switch};
 use crate::exit::Failure;
 use crate::file_read;
 use crate::toml_fault::TomlFault;
@@ -61,14 +62,12 @@ impl ConfigFile {
         Failure::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
 
-    /// The flags that `key` stands for: none when it is absent or a switch that is off.
+    /// The flags that `key` stands for: empty when it is absent or a switch that is off.
     pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, Failure> {
         match (self.values.get(key), flag.get_action()) {
             (None, _) => Ok(Vec::new()),
-            (Some(Value::Boolean(on)), ArgAction::SetTrue) => Ok(on
-                .then(|| OsString::from(format!("--{key}")))
-                .into_iter()
-                .collect()),
+            // A flag that is given at all excludes others.
+            (Some(value), _) if is_off_by_default(flag) && is_off(value) => Ok(Vec::new()),
             (Some(Value::Array(items)), ArgAction::Append) => items
                 .iter()
                 .map(|item| self.argument(key, flag, item))
@@ -83,6 +82,8 @@ impl ConfigFile {
             (Value::String(text), Kind::Text | Kind::TextOrInteger) => text.clone(),
             (Value::Integer(number), Kind::Integer | Kind::TextOrInteger) => number.to_string(),
             (Value::Boolean(on), Kind::Boolean) => on.to_string(),
+            (Value::String(word), Kind::Boolean) => word.clone(),
+            (Value::Integer(bit), Kind::Boolean) => bit.to_string(),
             _ => {
                 return Err(self.refuse(
                     key,
@@ -94,11 +95,20 @@ impl ConfigFile {
     }
 }
 
+fn is_off(value: &Value) -> bool {
+    match value {
+        Value::Boolean(on) => !on,
+        Value::String(word) => switch::parse(word) == Ok(false),
+        Value::Integer(bit) => *bit == 0,
+        _ => false,
+    }
+}
+
 impl Kind {
     fn of(flag: &Arg) -> Self {
         let parsed = flag.get_value_parser().type_id();
         let is = |types: &[TypeId]| types.iter().any(|other| parsed == *other);
-        if is(&[TypeId::of::<bool>()]) {
+        if is_switch(flag) {
             Self::Boolean
         } else if is(&[
             TypeId::of::<u16>(),
@@ -116,7 +126,7 @@ impl Kind {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Boolean => "true or false",
+            Self::Boolean => "on or off, true or false",
             Self::Integer => "an integer",
             Self::Text => "a string",
             Self::TextOrInteger => "a string or an integer",

@@ -46,9 +46,12 @@ impl FromFile {
 
     /// Whether a line of clap's is about a flag that the file gave.
     pub(super) fn is_named_in(&self, line: &str) -> bool {
-        self.keys
-            .iter()
-            .any(|key| line.contains(&format!("'--{key} ")) || line.contains(&format!("'--{key}'")))
+        let names = |key: &String| {
+            let flag = format!("'--{key}");
+            let mut ends = [" ", "'", "["].into_iter();
+            ends.any(|end| line.contains(&format!("{flag}{end}")))
+        };
+        self.keys.iter().any(names)
     }
 }
 

@@ -1,28 +1,91 @@
 //! clap's refusal as one line that names the flag, and the file if the flag stood there.
 
+use std::ffi::OsString;
+
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::from_file::FromFile;
 use super::origin::SEE_HELP;
-use super::{Stop, all_settings};
+use super::{all_settings, is_typed};
 use crate::exit::Failure;
 
-pub(super) fn refusal(command: &Command, from_file: &FromFile, error: clap::Error) -> Stop {
+/// A setting with a value that cannot be used, that is missing, or that another excludes is configuration,
+/// wherever it stands; everything else that clap refuses is the command line.
+pub(super) fn refusal(
+    command: &Command,
+    arguments: &[OsString],
+    from_file: &FromFile,
+    error: &clap::Error,
+) -> Failure {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Help(error),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Stop::Failure(Failure::Usage(
-            "a command is missing; see --help".to_owned(),
-        )),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Failure::Usage("a command is missing; see --help".to_owned())
+        }
         _ => {
-            let line = without_secret(command, &error, what_is_wrong(&error.to_string()));
-            Stop::Failure(if from_file.is_named_in(&line) {
+            let line = without_secret(command, error, what_is_wrong(&error.to_string()));
+            if from_file.is_named_in(&line) {
                 Failure::Config(format!("{}: {line}", from_file.path.display()))
+            } else if is_configuration(command, arguments, error) {
+                Failure::Config(format!("{line}{SEE_HELP}"))
             } else {
                 Failure::Usage(format!("{line}{SEE_HELP}"))
-            })
+            }
         }
     }
+}
+
+fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Error) -> bool {
+    let flags = |kind| named_flags(error, kind);
+    let faulty = flags(ContextKind::InvalidArg);
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument | ErrorKind::ValueValidation => {}
+        // A flag at the end of the line has no value; clap calls that an empty one.
+        ErrorKind::InvalidValue if is_empty_value(error) => {
+            if faulty.iter().any(|flag| is_typed(flag, arguments)) {
+                return false;
+            }
+        }
+        ErrorKind::InvalidValue => {}
+        // Not where one flag was given twice.
+        ErrorKind::ArgumentConflict if flags(ContextKind::PriorArg) != faulty => {}
+        _ => return false,
+    }
+    let settings = all_settings(command);
+    let is_setting = |flag: &String| {
+        let flag = Some(flag.as_str());
+        settings.iter().any(|setting| setting.get_long() == flag)
+    };
+    !faulty.is_empty() && faulty.iter().all(is_setting)
+}
+
+fn is_empty_value(error: &clap::Error) -> bool {
+    let value = error.get(ContextKind::InvalidValue);
+    matches!(value, Some(ContextValue::String(text)) if text.is_empty())
+}
+
+/// The long names that a context holds; an operand, which has none, is the empty name.
+fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    let texts = match error.get(kind) {
+        Some(ContextValue::String(text)) => std::slice::from_ref(text),
+        Some(ContextValue::Strings(texts)) => texts,
+        _ => return Vec::new(),
+    };
+    let ends = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+    let names = |text: &String| -> Vec<String> {
+        let flags = text.split("--").skip(1);
+        let names = flags.map(|rest| rest.split(ends).next().unwrap_or_default().to_owned());
+        names.collect()
+    };
+    let each = texts.iter().map(names);
+    each.flat_map(|names| {
+        if names.is_empty() {
+            vec![String::new()]
+        } else {
+            names
+        }
+    })
+    .collect()
 }
 
 /// clap's message without its usage and help paragraphs, on one line.

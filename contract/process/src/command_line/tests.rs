@@ -29,6 +29,10 @@ struct Serve {
     upstream: Option<String>,
     #[arg(long, env = "POSTERN_UNSET_NO_UPSTREAM", conflicts_with = "upstream")]
     no_upstream: bool,
+    #[arg(long, env = "POSTERN_UNSET_SHOUT")]
+    shout: bool,
+    #[arg(long, env = "POSTERN_UNSET_WHISPER", default_value_t = true, action = clap::ArgAction::Set)]
+    whisper: bool,
     #[arg(long, env = "POSTERN_UNSET_LIFETIME", default_value_t = 18_000)]
     lifetime: u32,
     #[arg(long, env = "POSTERN_UNSET_PASS")]
@@ -116,6 +120,35 @@ fn the_file_satisfies_what_clap_requires_and_counts_in_its_conflicts() {
 }
 
 #[test]
+fn a_switch_is_on_or_off_wherever_it_stands() {
+    for (word, on) in [
+        ("on", true),
+        ("true", true),
+        ("1", true),
+        ("off", false),
+        ("false", false),
+        ("0", false),
+    ] {
+        let flag = format!("--shout={word}");
+        assert_eq!(serve(&["--no-upstream", &flag], "").shout, on, "{word}");
+        assert_eq!(serve(&["--no-upstream", "--whisper", word], "").whisper, on);
+        let file = format!("no-upstream = true\nwhisper = '{word}'\nshout = '{word}'");
+        let settings = serve(&[], &file);
+        assert_eq!((settings.whisper, settings.shout), (on, on), "{word}");
+    }
+    let plain = serve(&["--no-upstream"], "");
+    assert!(plain.whisper && !plain.shout);
+    assert!(serve(&["--no-upstream", "--shout"], "").shout);
+    let settings = serve(&[], "no-upstream = 1\nwhisper = false\nshout = true");
+    assert!(!settings.whisper && settings.shout);
+    for word in ["yes", "", "ON", "2"] {
+        let flag = format!("--shout={word}");
+        let refused = failure(&["serve", "--no-upstream", &flag], "").to_string();
+        assert!(refused.contains("'--shout[=<on|off>]'"), "{refused}");
+    }
+}
+
+#[test]
 fn lists_stand_for_repeated_flags_and_are_replaced_as_a_whole() {
     let file = "no-upstream = true\npass = ['/a/**', '/b']\nlifetime = 60";
     assert_eq!(serve(&[], file).pass, ["/a/**", "/b"]);
@@ -165,7 +198,11 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
         ),
         (
             "no-upstream = 'yes'",
-            "`no-upstream` must be true or false, not string",
+            "invalid value 'yes' for '--no-upstream[=<on|off>]': expected on or off",
+        ),
+        (
+            "no-upstream = [true]",
+            "`no-upstream` must be on or off, true or false, not array",
         ),
         ("name = ['a']", "`name` must be a string, not array"),
         ("pass = [['a']]", "`pass` must be a string, not array"),
@@ -198,37 +235,70 @@ fn a_missing_file_is_fatal() {
 }
 
 #[test]
-fn a_bad_command_line_is_one_line_naming_the_flag() {
-    for (arguments, line) in [
+fn what_is_refused_is_one_line_naming_the_flag() {
+    const USAGE: u8 = 64;
+    const CONFIG: u8 = 78;
+    for (arguments, code, line) in [
         (
             &["serve", "--lifetime", "x"][..],
+            CONFIG,
             "invalid value 'x' for '--lifetime <LIFETIME>': expected a whole number",
         ),
         (
             &["serve", "--lifetime", "-1"],
+            CONFIG,
             "invalid value '-1' for '--lifetime <LIFETIME>': ",
         ),
         (
+            &["serve", "--lifetime="],
+            CONFIG,
+            "invalid value '' for '--lifetime <LIFETIME>': expected a whole number",
+        ),
+        (
             &["serve", "--naem", "x"],
+            USAGE,
             "unexpected argument '--naem' found; a similar argument exists: '--name'; see",
         ),
         (
             &["serve", "--zzz", "1"],
+            USAGE,
             "unexpected argument '--zzz' found; see",
         ),
         (
             &["serve"],
+            CONFIG,
             "the following required arguments were not provided: --upstream <UPSTREAM>",
         ),
-        (&["srve"], "unrecognized subcommand 'srve'"),
+        (
+            &["keys", "revoke", "--store", "x"],
+            USAGE,
+            "the following required arguments were not provided: <KID>",
+        ),
+        (
+            &["serve", "--no-upstream", "--upstream", "u"],
+            CONFIG,
+            "the argument '--no-upstream[=<on|off>]' cannot be used with '--upstream <UPSTREAM>'",
+        ),
+        (
+            &["serve", "--name", "a", "--name", "b"],
+            USAGE,
+            "the argument '--name <NAME>' cannot be used multiple times",
+        ),
+        (
+            &["serve", "--no-upstream", "--name"],
+            USAGE,
+            "a value is required for '--name <NAME>' but none was supplied",
+        ),
+        (&["srve"], USAGE, "unrecognized subcommand 'srve'"),
         (
             &["serve", "--secret", "hunter2"],
+            CONFIG,
             "invalid value '…' for '--secret <SECRET>': not eight letters",
         ),
     ] {
         let failure = failure(arguments, "");
         let said = failure.to_string();
-        assert_eq!(failure.code(), 64, "{said}");
+        assert_eq!(failure.code(), code, "{said}");
         assert!(
             said.starts_with(line) && said.ends_with("; see --help"),
             "{said}"
@@ -266,7 +336,7 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
         "HOME",
     ]
     .map(OsString::from);
-    let unknown = unknown_variables(&command::<Program>(), names.into_iter());
+    let unknown = unknown(&command::<Program>(), names.into_iter());
     assert_eq!(unknown, BTreeSet::from(["POSTERN_NMAE".to_owned()]));
 }
 

@@ -1,0 +1,164 @@
+//! The durations of settings: one way to write them in flags, variables and files.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+/// The largest first, as they are printed.
+const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+
+/// A whole number of seconds, written as `90`, `90s`, `10m`, `2h` or `30d`, printed in the largest unit
+/// that needs no fraction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seconds(u32);
+
+/// No whole number of a known unit, or more seconds than fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a duration, as in 90, 90s, 10m, 2h or 30d")]
+pub struct NotSeconds;
+
+impl Seconds {
+    /// This many of them.
+    #[must_use]
+    pub const fn new(seconds: u32) -> Self {
+        Self(seconds)
+    }
+
+    /// As a number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// As the standard library has it.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.0 as u64)
+    }
+
+    /// `None` for 0, which is for ever.
+    #[must_use]
+    pub fn limit(self) -> Option<Duration> {
+        (self.0 > 0).then(|| self.duration())
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = NotSeconds;
+
+    fn from_str(text: &str) -> Result<Self, NotSeconds> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = text.strip_prefix(digits).unwrap_or_default();
+        let known = UNITS.iter().find(|(name, _)| *name == unit);
+        let seconds = match (unit, known) {
+            ("", _) => 1,
+            (_, Some((_, seconds))) => *seconds,
+            (_, None) => return Err(NotSeconds),
+        };
+        let number: u32 = digits.parse().map_err(|_| NotSeconds)?;
+        number.checked_mul(seconds).map(Self).ok_or(NotSeconds)
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |(_, seconds): &&(&str, u32)| self.0 > 0 && self.0.is_multiple_of(*seconds);
+        let (name, seconds) = UNITS.iter().find(fits).unwrap_or(&("s", 1));
+        write!(f, "{}{name}", self.0 / seconds)
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Parses the value of a flag that takes only durations of `range`.
+pub fn within(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<Seconds, String> + Clone {
+    move |text| {
+        let seconds: Seconds = text
+            .parse()
+            .map_err(|error: NotSeconds| error.to_string())?;
+        if range.contains(&seconds.0) {
+            return Ok(seconds);
+        }
+        let (shortest, longest) = (Seconds(*range.start()), Seconds(*range.end()));
+        Err(match longest.0 {
+            u32::MAX => format!("expected {shortest} or more"),
+            _ => format!("expected {shortest} to {longest}"),
+        })
+    }
+}
+
+/// Parses the value of a flag to which 0 means nothing.
+///
+/// # Errors
+/// What is expected instead.
+pub fn at_least_one(text: &str) -> Result<Seconds, String> {
+    within(1..=u32::MAX)(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_duration_is_seconds_or_has_a_unit_and_is_printed_in_the_largest() {
+        for (text, seconds, printed) in [
+            ("0", 0, "0s"),
+            ("1", 1, "1s"),
+            ("90", 90, "90s"),
+            ("90s", 90, "90s"),
+            ("60", 60, "1m"),
+            ("10m", 600, "10m"),
+            ("18000", 18_000, "5h"),
+            ("24h", 86_400, "1d"),
+            ("30d", 2_592_000, "30d"),
+            ("4294967295", u32::MAX, "4294967295s"),
+        ] {
+            let parsed: Result<Seconds, _> = text.parse();
+            assert_eq!(parsed, Ok(Seconds(seconds)), "{text}");
+            assert_eq!(Seconds(seconds).to_string(), printed);
+            assert_eq!(printed.parse(), parsed);
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for text in [
+            "",
+            "s",
+            "-1",
+            "-1s",
+            "1.5",
+            "1 s",
+            " 1",
+            "1w",
+            "1M",
+            "1S",
+            "1ms",
+            "5s5",
+            "1h30m",
+            "soon",
+            "4294967296",
+            "49711d",
+        ] {
+            assert_eq!(text.parse::<Seconds>(), Err(NotSeconds), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_out_of_range_is_refused_with_the_range() {
+        let refused = |text: &str| within(1..=300)(text).unwrap_err();
+        assert_eq!(refused("0"), "expected 1s to 5m");
+        assert_eq!(refused("301s"), "expected 1s to 5m");
+        assert_eq!(refused("x"), NotSeconds.to_string());
+        assert_eq!(within(1..=300)("5m"), Ok(Seconds(300)));
+        assert_eq!(at_least_one("0"), Err("expected 1s or more".to_owned()));
+    }
+}

@@ -1,0 +1,63 @@
+//! Settings that are on or off: one way to write them in flags, variables and files.
+
+use std::any::TypeId;
+
+use clap::{Arg, ArgAction, Command};
+
+const ON: &str = "on";
+const OFF: &str = "off";
+
+/// Replaces clap's two kinds of booleans, of which one takes no value and the other `true` or `false`.
+/// Flags of a single command, which are no settings, stay as they are.
+pub(super) fn with_switches(command: Command) -> Command {
+    command
+        .mut_args(|argument| match argument.get_env() {
+            Some(_) if is_switch(&argument) => switched(argument),
+            _ => argument,
+        })
+        .mut_subcommands(with_switches)
+}
+
+/// Returns true for the settings that are on or off.
+pub(super) fn is_switch(argument: &Arg) -> bool {
+    argument.get_value_parser().type_id() == TypeId::of::<bool>()
+}
+
+/// Returns true for those that a bare flag switches on.
+pub(super) fn is_off_by_default(argument: &Arg) -> bool {
+    is_switch(argument)
+        && argument
+            .get_default_values()
+            .iter()
+            .any(|value| value == OFF)
+}
+
+fn switched(argument: Arg) -> Arg {
+    let argument = match argument.get_action() {
+        ArgAction::SetTrue => argument
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            // Without, a flag before an operand would take that for its value.
+            .require_equals(true)
+            .default_missing_value(ON)
+            .default_value(OFF)
+            .hide_default_value(true),
+        _ => {
+            let is_on = argument
+                .get_default_values()
+                .iter()
+                .any(|value| value == "true");
+            argument.default_value(if is_on { ON } else { OFF })
+        }
+    };
+    argument.value_parser(parse).value_name("on|off")
+}
+
+/// Parses the value of a switch.
+pub(super) fn parse(text: &str) -> Result<bool, &'static str> {
+    match text {
+        ON | "true" | "1" => Ok(true),
+        OFF | "false" | "0" => Ok(false),
+        _ => Err("expected on or off"),
+    }
+}
