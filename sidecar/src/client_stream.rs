@@ -66,7 +66,7 @@ pub(crate) struct ClientStream {
     head: ArrivingHead,
     /// What was read to recognise HTTP/2 and not handed on yet.
     peeked: Bytes,
-    /// Sent while a request is being handled that is whole.
+    /// Bytes that came while a whole request was being handled.
     early: Early,
     is_http_2: bool,
     /// How much of the preface is still to come where TLS has agreed on HTTP/2.
@@ -213,7 +213,7 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
-    /// True once all of the request at hand was read: what follows belongs to the next one.
+    /// Returns true once all of the request at hand was read: what follows belongs to the next one.
     fn has_whole_request(&self) -> bool {
         let handled = self.requests_handled.load(Ordering::Relaxed);
         !self.is_tunnel.load(Ordering::Relaxed) && self.requests.whole() >= handled

@@ -1,5 +1,5 @@
-//! A client's connection below HTTP: its socket, with TLS or without. A client that takes nothing of what is
-//! written loses it, whatever is being written: Pingora bounds the bodies of answers alone.
+//! A client's connection below HTTP: its socket, with TLS or without. A client that takes nothing of
+//! what is written loses it, whatever is being written: Pingora bounds the bodies of answers alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn socket(stream: Stream, send_timeout: Option<Duration>) -> Socket {
     WriteDeadline::new(stream, send_timeout.unwrap_or(Duration::MAX))
 }
 
-/// What HTTP is spoken over.
+/// The stream that HTTP is spoken over.
 #[derive(Debug)]
 pub(crate) struct ClientTransport {
     /// Boxed, or each plain connection would have room for TLS too.
@@ -72,13 +72,13 @@ impl ClientTransport {
     }
 
     /// Finds a client that has closed its side or broken off even where unread bytes precede that.
-    pub(crate) fn is_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         let digest = self.socket().get_socket_digest();
         let info = digest.and_then(|digest| digest.tcp_info());
         info.is_some_and(|info| info.tcpi_state != TCP_ESTABLISHED)
     }
 
-    /// Says that nothing was cut off; a client that is gone learns nothing.
+    /// Closes the connection, over TLS with a `close_notify`: nothing was cut off.
     pub(crate) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
     }

@@ -15,8 +15,8 @@ use crate::telemetry::LogFormat;
 const BACKLOG: i32 = 16_384;
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A peer that vanished without closing its connection is asked for after a minute of silence, and given up a minute
-/// later: until then a WebSocket or an event stream keeps its place.
+/// Silence after which a vanished peer is looked for; it is given up a minute later. Without that,
+/// a WebSocket or an event stream would keep its place until its token ends.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
@@ -74,7 +74,7 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, Failure> {
     Ok(listener)
 }
 
-/// Sets what every accepted connection inherits, which saves each of them the calls.
+/// Sets what every accepted connection inherits, so that none needs a call of its own.
 fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepidle(listener, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(listener, KEEPALIVE_INTERVAL)?;

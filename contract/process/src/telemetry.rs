@@ -66,8 +66,8 @@ const CAPPED_AT_INFO: [&str; 9] = [
     "tonic",
 ];
 
-/// Libraries that write lines at a level of warnings for bytes that any stranger may send, as often as he likes. A filter
-/// that names one of these targets has its lines; refusals are counted and logged by the programs themselves.
+/// Targets that warn about a client's bytes, as often as a client sends them. Only a filter that
+/// names one shows its lines; the programs count and log the refusals themselves.
 const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
                       pingora_core::protocols::http::v1=off,\
                       pingora_core::protocols::http::v2::server=off";

@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown got rid of nothing for as long as the
-/// deadline. Put it directly around the socket, below TLS, so that every byte goes through it.
+/// Fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown got rid of nothing for
+/// as long as the deadline. Put it directly around the socket, below TLS, so that every byte goes
+/// through it.
 #[derive(Debug)]
 pub struct WriteDeadline<S> {
     stream: S,

@@ -84,7 +84,7 @@ impl Requests {
         self.heads
     }
 
-    /// How many requests came whole, with their bodies.
+    /// Returns how many requests came whole, with their bodies.
     #[must_use]
     pub const fn whole(&self) -> u64 {
         match self.place {

@@ -1,6 +1,6 @@
-//! What a client sends before it has its answer: its next request, or an empty line after a body. Pingora stops
-//! reading at the first such byte, and would not notice any more that the client leaves; so it is kept here until the
-//! next request is read, and no more is read than one buffer.
+//! What a client sends before it has its answer: its next request, or an empty line after a body.
+//! Pingora would stop reading at the first such byte, and not notice any more that the client
+//! leaves. So one buffer of it is kept here until the next request is read.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use super::{PEEK_BYTES, give_out};
 use crate::client_transport::ClientTransport;
 
-/// Nothing wakes a reader whose next byte is not the one that it waits for.
+/// A close behind unread bytes wakes no reader.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Early {
         Pin::new(&mut transport.io).poll_read(cx, buffer)
     }
 
-    /// Ready when the client has left.
+    /// Waits until the client has left.
     pub(super) fn poll_left(
         &mut self,
         transport: &mut ClientTransport,
@@ -59,7 +59,7 @@ impl Early {
                 .get_or_insert_with(|| Box::pin(sleep(LOOK_AGAIN)));
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
-            if transport.is_left() {
+            if transport.has_left() {
                 return Poll::Ready(Ok(()));
             }
         }

@@ -4,7 +4,9 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
+use serde_json::Value;
 use tests::auth_server::admin_get;
+use tests::clock;
 use tests::echo_service::MARK;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
@@ -30,20 +32,22 @@ fn patient_service() -> (SocketServer, Sender<()>) {
     (service, go)
 }
 
-fn sidecar_before(service: &SocketServer) -> (Sidecar, FakeAuthServer) {
+/// And a token that it trusts.
+fn sidecar_before(service: &SocketServer) -> (Sidecar, FakeAuthServer, String) {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let upstream = format!("http://{}", service.address());
     let plan = SidecarPlan::to(&upstream, &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
         .pass(["/public/**"]);
-    (plan.start().ready(), auth_server)
+    let token = forge.token(clock::now(), &Value::Null);
+    (plan.start().ready(), auth_server, token)
 }
 
 #[test]
 fn what_arrives_early_costs_no_answer_and_pipelined_requests_are_answered_in_order() {
     let (service, go) = patient_service();
-    let (sidecar, _auth_server) = sidecar_before(&service);
+    let (sidecar, _auth_server, _) = sidecar_before(&service);
     let mut client = RawClient::connect(sidecar.address());
     client.send(b"POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
     wait::until("the first request", || service.requests().pop());
@@ -62,7 +66,7 @@ fn what_arrives_early_costs_no_answer_and_pipelined_requests_are_answered_in_ord
 #[test]
 fn every_pipelined_request_is_judged_by_itself() {
     let (service, go) = patient_service();
-    let (sidecar, _auth_server) = sidecar_before(&service);
+    let (sidecar, _auth_server, _) = sidecar_before(&service);
     let mut client = RawClient::connect(sidecar.address());
     client.send(
         b"GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n\
@@ -77,7 +81,7 @@ fn every_pipelined_request_is_judged_by_itself() {
 #[test]
 fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
     let (service, go) = patient_service();
-    let (sidecar, _auth_server) = sidecar_before(&service);
+    let (sidecar, _auth_server, token) = sidecar_before(&service);
     let in_flight = |count: usize| {
         wait::until("the requests in flight", || {
             let metrics = admin_get(sidecar.admin(), "/metrics").text();
@@ -87,12 +91,17 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
     };
     let get = "GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = "POST /orders/public/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    let handshake = format!(
+        "GET /orders/ws HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
     let many = get.repeat(500);
     for (request, early) in [
         (get, ""),
         (get, "G"),
         (post, "\r\n"),
         (get, &many),
+        (&handshake, "G"),
         // What will be refused, in the same segment as the request.
         (&format!("{get}\n"), "G"),
     ] {

@@ -1,4 +1,4 @@
-//! Nobody fills the log by sending bytes: the libraries' lines about them are not written, at any level.
+//! Nobody fills the log by sending bytes: the libraries' lines about them are written at no level.
 
 use std::net::SocketAddr;
 

@@ -293,3 +293,17 @@ fn a_browser_announces_the_token_of_a_websocket_as_a_protocol() {
     assert_eq!(refused, "401 token_missing", "no WebSocket is asked for");
     assert!(!sidecar.process().output().contains(&token));
 }
+
+#[test]
+fn events_end_when_their_reader_leaves_whatever_it_sent_before() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let sidecar = in_front_of(&stack, &service.url(), &[]);
+    for early in ["", "G", "\r\n"] {
+        let mut events = RawClient::connect(sidecar.address());
+        events.send(&request("events", &stack.token(), ASKS_FOR_EVENTS));
+        events.text_until("data: first");
+        events.send(early.as_bytes());
+    }
+    service.wait_for_broken_off(3);
+}

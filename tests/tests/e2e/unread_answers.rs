@@ -1,4 +1,4 @@
-//! Clients that ask and read nothing: within `--send-timeout` their places and connections are free again.
+//! Clients that ask and read nothing: within `--send-timeout` their places and connections are free.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
