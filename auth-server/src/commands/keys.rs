@@ -3,6 +3,7 @@
 mod listing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::explanation::moment;
 use contract::keys::KeyId;
@@ -94,7 +95,20 @@ async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), Failure> {
 
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     let store = KeysInStore::open(&args.keys)?;
-    let kid = &args.kid;
+    revoke_in(&store, &args.kid).await?;
+    match args.wait {
+        Some(seconds) => confirm(&store, &args.kid, seconds).await,
+        None => {
+            remark(
+                "the store has it, every server one --store-reread later; --wait, or keys show after \
+                 that time, says if a failover of the store has lost it",
+            );
+            Ok(())
+        }
+    }
+}
+
+async fn revoke_in(store: &KeysInStore, kid: &KeyId) -> Result<(), Failure> {
     let before = store.load().await?;
     if !before.is_listed(kid) {
         return already_gone(kid, &before, &store.location);
@@ -112,6 +126,19 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     let current = after.current().id();
     store.remark_unfinished();
     print(&format!("{kid} is revoked; {current} signs"))
+}
+
+/// A store acknowledges a write before its replicas have it: one that takes over may not.
+async fn confirm(store: &KeysInStore, kid: &KeyId, seconds: u16) -> Result<(), Failure> {
+    tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+    let ring = store.load().await?;
+    if ring.is_listed(kid) || !ring.revoked().contains(kid) {
+        return Err(Failure::Unavailable(format!(
+            "{kid} is not revoked: {} has lost it; run auth-server keys revoke {kid} again",
+            store.location
+        )));
+    }
+    print(&format!("{kid} is still revoked {seconds} s later"))
 }
 
 /// The same keys once more: what the store encrypts is encrypted anew.

@@ -149,6 +149,25 @@ fn a_revocation_is_carried_on_beside_a_pair_that_nobody_can_use() {
 }
 
 #[test]
+fn a_revocation_that_the_store_lost_is_no_success() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let token = server(&redis).login();
+    let (kid, older) = (kid_of(&token), redis.pair());
+    let end = std::thread::scope(|scope| {
+        let command = scope.spawn(|| keys(&redis, &["revoke", &kid, "--wait=3"]));
+        wait::until("the revocation", || revoked(&redis, &kid).then_some(()));
+        put_back(&redis, &older, None);
+        command.join().unwrap()
+    });
+    assert_eq!(end.code, Some(69), "{}", end.stderr);
+    let again = keys(&redis, &["revoke", &kid, "--wait=1"]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    assert!(again.stdout.contains("still revoked"), "{}", again.stdout);
+}
+
+#[test]
 fn a_bad_record_of_an_application_stops_no_revocation() {
     let Some(redis) = RedisServer::start() else {
         return;

@@ -151,6 +151,31 @@ async fn a_revoked_key_is_replaced_at_once_and_again_is_no_error() {
 }
 
 #[tokio::test]
+async fn a_revocation_that_the_store_loses_is_no_success() {
+    let installation = Installation::new().await;
+    let before = installation.ring().await;
+    let old = before.current().id().clone();
+    let lose = async {
+        let store = installation.keys().store;
+        let after = loop {
+            let stored = store.load().await.unwrap();
+            if stored != before.to_stored().unwrap() {
+                break stored;
+            }
+            tokio::task::yield_now().await;
+        };
+        let older = before.to_stored().unwrap();
+        store.compare_and_swap(&after, &older).await.unwrap();
+    };
+    let command = format!("revoke {old} --wait=1");
+    let (revoked, ()) = tokio::join!(installation.run(&command), lose);
+    let failure = revoked.unwrap_err();
+    assert_eq!(failure.code(), 69);
+    assert!(failure.to_string().contains("has lost it"), "{failure}");
+    installation.run(&command).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_revoked_key_that_a_backup_brought_back_can_be_revoked_again() {
     let installation = Installation::new().await;
     let before = installation.ring().await;
