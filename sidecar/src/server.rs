@@ -317,6 +317,12 @@ fn pingora_conf(config: &Config) -> ServerConf {
 /// streams on each connection.
 const HTTP_2_SEND_BYTES: usize = 64 * 1024;
 
+/// The default of Pingora, and what most HTTP/2 servers allow.
+const HTTP_2_STREAMS: u32 = 100;
+
+/// What a client may send of one body before the service has taken it (RFC 9113 §6.9.2).
+const HTTP_2_STREAM_WINDOW: u32 = 65_535;
+
 fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
     let mut app = http_proxy(conf, proxy);
     let mut options = HttpServerOptions::default();
@@ -328,6 +334,10 @@ fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthPro
     let mut http2 = default_h2_options();
     http2.max_header_list_size(LIBRARY_MAX_HEAD_BYTES);
     http2.max_send_buffer_size(HTTP_2_SEND_BYTES);
+    http2.max_concurrent_streams(HTTP_2_STREAMS);
+    http2.initial_window_size(HTTP_2_STREAM_WINDOW);
+    // One body that the service does not take must not stop the others on the connection.
+    http2.initial_connection_window_size(HTTP_2_STREAMS * HTTP_2_STREAM_WINDOW);
     app.h2_options = Some(http2);
     app
 }

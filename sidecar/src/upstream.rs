@@ -28,7 +28,11 @@ pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 /// quickest, and a POST on a connection that is just being closed fails.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// As many as most HTTP/2 servers allow; a service that allows fewer says so and is obeyed.
-const MAX_STREAMS: usize = 100;
+const MAX_STREAMS: u32 = 100;
+/// What the service may send of one HTTP/2 answer before the client has taken it. Pingora's 8 MiB for each
+/// stream and for all of them would let one client that does not read stop everybody else. Less would make more
+/// calls stand still in which both sides send without reading.
+const STREAM_WINDOW: u32 = 512 * 1024;
 /// Sets a WebSocket's connections apart: they must not be HTTP/2, and Pingora's pool does not look
 /// at that.
 const WEBSOCKET_GROUP: u64 = 1;
@@ -210,7 +214,9 @@ impl UpstreamSettings {
         options.read_timeout = self.timeouts.read;
         options.write_timeout = self.timeouts.read;
         options.idle_timeout = Some(IDLE_TIMEOUT);
-        options.max_h2_streams = MAX_STREAMS;
+        options.max_h2_streams = MAX_STREAMS as usize;
+        options.h2_stream_window_size = Some(STREAM_WINDOW);
+        options.h2_connection_window_size = Some(MAX_STREAMS * STREAM_WINDOW);
         // The default today; what may become a tunnel must not change with an update.
         options.http_upstream_request_policy.h1_upgrade = H1UpgradePolicy::WebSocketOnly;
         match self.address.protocol {

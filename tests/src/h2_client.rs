@@ -160,6 +160,20 @@ impl OpenStream<'_> {
             .within(write(&mut self.body, Bytes::copy_from_slice(part), false))
     }
 
+    /// Writes until nothing has been taken for three seconds; how many bytes were taken.
+    pub fn fill(&mut self) -> usize {
+        const PART: Bytes = Bytes::from_static(&[b'x'; 16 * 1024]);
+        let mut taken = 0;
+        loop {
+            let part = write(&mut self.body, PART, false);
+            let limited = async { tokio::time::timeout(Duration::from_secs(3), part).await };
+            match self.client.runtime.block_on(limited) {
+                Ok(Ok(())) => taken += PART.len(),
+                _ => return taken,
+            }
+        }
+    }
+
     /// Ends the body.
     ///
     /// # Errors
@@ -277,7 +291,14 @@ impl FrameClient {
     /// # Panics
     /// When nothing listens there.
     pub fn connect(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).expect("a connection");
+        Self::on(TcpStream::connect(address).expect("a connection"))
+    }
+
+    /// Sends the preface and empty settings on a connection.
+    ///
+    /// # Panics
+    /// When it takes no deadlines.
+    pub fn on(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(PATIENCE)).expect("a deadline");
         socket
             .set_write_timeout(Some(PATIENCE))
@@ -291,6 +312,11 @@ impl FrameClient {
     /// The connection itself.
     pub const fn socket(&self) -> &TcpStream {
         &self.0
+    }
+
+    /// The connection, for a client that reads no more.
+    pub fn into_socket(self) -> TcpStream {
+        self.0
     }
 
     /// Writes bytes; a connection that the server has closed by now is no failure yet.

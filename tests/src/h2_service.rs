@@ -1,5 +1,5 @@
 //! A service that speaks HTTP/2 alone, as gRPC services do: it sends every body back as it comes in,
-//! and ends each answer with a trailer.
+//! and ends each answer with a trailer. `GET …/large` is answered with 20 MB.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,6 +18,9 @@ use crate::echo_service::MARK;
 
 /// The trailer that ends each answer.
 pub const TRAILER: &str = "x-echo-trailer";
+
+const LARGE: &str = "/large";
+const LARGE_BYTES: usize = 20_000_000;
 
 /// One request as it arrived.
 #[derive(Debug, Clone)]
@@ -135,6 +138,7 @@ async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>)
 
 async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
     let (head, body) = request.into_parts();
+    let is_large = head.uri.path().ends_with(LARGE);
     let index = {
         let mut requests = lock(&seen.requests);
         requests.push(SeenRequest {
@@ -143,7 +147,12 @@ async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen
         });
         requests.len() - 1
     };
-    match echo(body, respond).await {
+    let answered = if is_large {
+        large(respond).await
+    } else {
+        echo(body, respond).await
+    };
+    match answered {
         Ok(bytes) => {
             if let Some(request) = lock(&seen.requests).get_mut(index) {
                 request.body = Some(bytes);
@@ -173,6 +182,14 @@ async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
     out.send_trailers(trailers)?;
     Ok(bytes)
+}
+
+async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let head = Response::builder().header(MARK, "1");
+    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
+    send(&mut out, Bytes::from(vec![b'x'; LARGE_BYTES])).await?;
+    out.send_data(Bytes::new(), true)?;
+    Ok(0)
 }
 
 /// No more than the other side has room for: a service that is slow to be read must not fill up.

@@ -9,6 +9,7 @@
     reason = "a harness reports by panicking: the test that called it fails with the message"
 )]
 
+pub mod abuse;
 pub mod applications;
 pub mod auth_server;
 pub mod browser;

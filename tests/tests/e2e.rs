@@ -10,6 +10,7 @@
 )]
 
 mod e2e {
+    mod abusive_clients;
     mod access_lines;
     mod ambiguous_requests;
     mod attack_tokens;

@@ -1,0 +1,129 @@
+//! Clients that ask and do not take what they asked for, or announce what never comes. Each holds its
+//! connection for as long as the value lives; none of them ever reads.
+
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::h2_client::FrameClient;
+
+/// RFC 9113 §6.5.2, §6.9.1.
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+const LARGEST_WINDOW: u32 = 0x7fff_ffff;
+/// What a connection's window is larger by than nothing, before any update.
+const FIRST_WINDOW: u32 = 65_535;
+
+/// As many as the sidecar allows on one connection.
+pub const STREAMS: u32 = 100;
+
+/// One way to hold what others need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abuse {
+    /// HEAD requests, one after the other, until the server reads no more.
+    UnreadHeads,
+    /// One request over HTTP/1.1.
+    UnreadDownload,
+    /// A hundred requests over HTTP/2, with windows that let each answer go out at once.
+    UnreadStreams,
+    /// Half of the preface of HTTP/2 (RFC 9113 §3.4).
+    HalfPreface,
+    /// A request, one byte of the next, and gone.
+    ByteTooMany,
+    /// A WebSocket handshake that announces a body.
+    HandshakeWithBody,
+}
+
+impl Abuse {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::UnreadHeads,
+        Self::UnreadDownload,
+        Self::UnreadStreams,
+        Self::HalfPreface,
+        Self::ByteTooMany,
+        Self::HandshakeWithBody,
+    ];
+
+    /// Begins it; `bearer` is a token, or empty for none. `None` where nothing is held any more.
+    ///
+    /// # Errors
+    /// When no connection can be made.
+    pub fn begin(
+        self,
+        address: SocketAddr,
+        path: &str,
+        bearer: &str,
+    ) -> std::io::Result<Option<TcpStream>> {
+        let mut socket = TcpStream::connect(address)?;
+        let head = |method: &str, more: &str| {
+            let token = match bearer {
+                "" => String::new(),
+                bearer => format!("Authorization: Bearer {bearer}\r\n"),
+            };
+            format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{token}{more}\r\n").into_bytes()
+        };
+        match self {
+            Self::UnreadHeads => fill(&mut socket, &head("HEAD", ""))?,
+            Self::UnreadDownload => socket.write_all(&head("GET", ""))?,
+            Self::UnreadStreams => {
+                let mut client = FrameClient::on(socket);
+                unread_streams(&mut client, path, bearer);
+                return Ok(Some(client.into_socket()));
+            }
+            Self::HalfPreface => socket.write_all(b"PRI * HTTP/2.0\r\n")?,
+            Self::ByteTooMany => {
+                socket.write_all(&head("GET", ""))?;
+                socket.write_all(b"G")?;
+                return Ok(None);
+            }
+            Self::HandshakeWithBody => socket.write_all(&head("GET", HANDSHAKE_WITH_BODY))?,
+        }
+        Ok(Some(socket))
+    }
+}
+
+const HANDSHAKE_WITH_BODY: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+                                   Sec-WebSocket-Version: 13\r\n\
+                                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                                   Content-Length: 5\r\n";
+
+/// Opens a hundred streams whose answers may all go out at once.
+fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
+    let windows = [&INITIAL_WINDOW_SIZE[..], &LARGEST_WINDOW.to_be_bytes()].concat();
+    client.frame(SETTINGS, 0, 0, &windows);
+    let more = LARGEST_WINDOW - FIRST_WINDOW;
+    client.frame(WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
+    let authorization = format!("Bearer {bearer}");
+    let mut fields = vec![
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "a"),
+    ];
+    if !bearer.is_empty() {
+        fields.push(("authorization", &authorization));
+    }
+    for number in 0..STREAMS {
+        client.head(2 * number + 1, &fields, true);
+    }
+}
+
+/// Writes the same bytes until nobody takes any more of them.
+fn fill(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let many = bytes.repeat(200);
+    let mut pause = 0;
+    while pause < 20 {
+        match socket.write(&many) {
+            Ok(_) => pause = 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                pause += 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            // The server has had enough.
+            Err(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}
