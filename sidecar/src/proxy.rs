@@ -1,6 +1,8 @@
 //! The phases of one request. Each delegates: what to do with the request is decided in
 //! [`crate::admission`], what to say about it in [`crate::answer`].
 
+mod times;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use contract::rejection::Rejection;
-use http::{HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::http::ServerSession;
@@ -94,79 +96,11 @@ impl AuthProxy {
         })
     }
 
-    /// Bounds how long the service may be silent where the connection to it does not.
-    fn expect_answer(&self, session: &Session, marks: &Marks) {
-        stream_end::expect_answer(self.upstream.read_timeout(), || {
-            self.told_of(session, marks)
-        });
-    }
-
-    /// Has a stream end when its token does.
-    fn end_with_token(&self, session: &Session, forward: &Forward, marks: &Marks) {
-        let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
-            return;
-        };
-        let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        stream_end::end_in(Duration::from_secs(left), || self.told_of(session, marks));
-    }
-
-    /// Prepares a connection for what was just admitted.
-    fn prepare(&self, session: &mut Session, forward: &Forward, marks: &Marks) {
-        let may_be_silent = forward.conversation == Conversation::WebSocket;
-        session.set_read_timeout(self.request_body_timeout.filter(|_| !may_be_silent));
-        if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
-            stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
-        }
-        // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
-        let is_http_1_0 = session.req_header().version == Version::HTTP_10;
-        session.set_ignore_info_resp(is_http_1_0);
-        match forward.conversation {
-            Conversation::Exchange | Conversation::WebSocket => {}
-            // It may send for ever before it is answered.
-            Conversation::Grpc => self.end_with_token(session, forward, marks),
-            Conversation::Events => {
-                self.end_with_token(session, forward, marks);
-                self.expect_answer(session, marks);
-            }
-        }
-    }
-
-    /// Now it is known what becomes of the request.
-    fn answer_begins(
-        &self,
-        session: &Session,
-        answer: &ResponseHeader,
-        forward: &Forward,
-        marks: &Marks,
-    ) {
-        let conversation = forward.conversation;
-        if conversation.becomes_stream(answer.status, &answer.headers) {
-            self.end_with_token(session, forward, marks);
-        } else if conversation == Conversation::Events && !answer.status.is_informational() {
-            stream_end::outlive_token();
-        } else {
-            return;
-        }
-        stream_end::answer_may_be_silent();
-    }
-
     /// Who asked, as far as it is known.
     fn told_client(&self, session: &Session) -> Option<IpAddr> {
         let peer = client_of(session).address?;
         let proxies = &self.reports.trusted_proxies;
         Some(proxies.client(peer, &session.req_header().headers))
-    }
-
-    /// For the line about a request that is given up.
-    fn told_of(&self, session: &Session, marks: &Marks) -> stream_end::Request {
-        let request = session.req_header();
-        stream_end::Request {
-            method: request.method.clone(),
-            target: request.raw_path().to_vec(),
-            client: self.told_client(session),
-            request_id: marks.request_id().cloned(),
-            trace_id: marks.trace_id(&request.headers),
-        }
     }
 
     /// What all answers of our own say beside their content.
@@ -428,6 +362,7 @@ impl ProxyHttp for AuthProxy {
             self.answer_begins(session, response, forward, &ctx.marks);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            session.set_read_timeout(None);
             if let Some(stream) = client_stream(session) {
                 stream.set_tunnel();
             }
@@ -443,6 +378,17 @@ impl ProxyHttp for AuthProxy {
             session.set_keepalive(None);
         }
         Ok(())
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        _ctx: &mut RequestContext,
+    ) -> pingora::Result<Option<Duration>> {
+        self.answer_goes_on(end_of_stream);
+        Ok(None)
     }
 
     async fn fail_to_proxy(

@@ -196,7 +196,7 @@ impl TimedRequests {
             ),
             Over::Answer => (
                 Outcome::Refused(Rejection::UpstreamTimeout),
-                "the answer to a request for events did not come",
+                "the answer did not come",
             ),
         };
         let request = request.as_ref();

@@ -6,8 +6,10 @@
 use http::{HeaderMap, Method, Version, header};
 
 use crate::fields::members;
+use crate::framing::announces_body;
 
-/// Whether the head is a complete WebSocket handshake.
+/// Returns `true` for a complete WebSocket handshake. One that announces a body is a plain request: the
+/// service answers it before it came, or never.
 pub(crate) fn asks_for_websocket(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::GET
         && version == Version::HTTP_11
@@ -15,6 +17,7 @@ pub(crate) fn asks_for_websocket(method: &Method, version: Version, headers: &He
         && members(headers, &header::CONNECTION)
             .any(|option| option.eq_ignore_ascii_case(b"upgrade"))
         && headers.contains_key(header::SEC_WEBSOCKET_KEY)
+        && !announces_body(headers)
 }
 
 fn is_websocket_alone(headers: &HeaderMap) -> bool {
@@ -57,6 +60,19 @@ mod tests {
             let mut fields = HANDSHAKE.to_vec();
             fields.remove(missing);
             assert!(!asks(Method::GET, Version::HTTP_11, &fields), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_handshake_that_announces_a_body_is_none() {
+        for (name, value, is_one) in [
+            ("content-length", "5", false),
+            ("transfer-encoding", "chunked", false),
+            ("content-length", "0", true),
+        ] {
+            let fields = [&HANDSHAKE[..], &[(name, value)]].concat();
+            let asks = asks(Method::GET, Version::HTTP_11, &fields);
+            assert_eq!(asks, is_one, "{name}: {value}");
         }
     }
 

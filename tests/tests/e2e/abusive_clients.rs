@@ -115,3 +115,57 @@ fn an_upload_that_nobody_reads_stops_no_other_on_its_connection() {
     assert_eq!(service.received(), 5, "while the first one is stuck");
 }
 
+const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+#[test]
+fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let flags = [
+        "--upstream-read-timeout",
+        "1",
+        "--request-body-timeout",
+        "1",
+    ];
+    let sidecar = in_front_of(
+        &stack,
+        &service.url(),
+        &[&flags[..], &["--send-timeout", "1"]].concat(),
+    );
+    let token = stack.token();
+    let announced = "Content-Length: 5\r\n";
+    for (path, more) in [
+        ("silent", ""),
+        ("silent", announced),
+        ("websocket", announced),
+        ("download", ""),
+        ("fine", announced),
+    ] {
+        let mut client = RawClient::connect(sidecar.address());
+        let head = format!(
+            "GET /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{HANDSHAKE}{more}\r\n"
+        );
+        client.send(head.as_bytes());
+        assert!(client.is_at_end(), "{path} {more}");
+        wait_for_free_places(&sidecar);
+    }
+    assert_eq!(metric(&sidecar, "postern_sidecar_streams_ended_total "), 0);
+}
+
+#[test]
+fn a_handshake_that_nobody_answers_ends_with_its_token() {
+    let stack = stack();
+    let service = StreamingService::start();
+    let flags = ["--upstream-read-timeout", "0", "--leeway", "0"];
+    let sidecar = in_front_of(&stack, &service.url(), &flags);
+    let now = tests::clock::now();
+    let token = stack.forge.token(now, &serde_json::json!({"exp": now + 4}));
+    let mut client = RawClient::connect(sidecar.address());
+    let head = format!(
+        "GET /orders/silent HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{HANDSHAKE}\r\n"
+    );
+    client.send(head.as_bytes());
+    assert!(client.is_at_end());
+    wait_for_free_places(&sidecar);
+}

@@ -1,0 +1,95 @@
+//! How long the parts of a request may take. What the request says of itself exempts it from nothing: only
+//! an answer that opens a stream does, and then the token's end is armed.
+
+use std::time::Duration;
+
+use http::Version;
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+use process::clock::unix_now;
+
+use super::AuthProxy;
+use crate::admission::Forward;
+use crate::conversation::Conversation;
+use crate::marks::Marks;
+use crate::stream_end;
+
+impl AuthProxy {
+    /// Bounds how long the service may be silent where the connection to it does not.
+    fn expect_answer(&self, session: &Session, marks: &Marks) {
+        stream_end::expect_answer(self.upstream.read_timeout(), || {
+            self.told_of(session, marks)
+        });
+    }
+
+    /// Has a stream end when its token does.
+    fn end_with_token(&self, session: &Session, forward: &Forward, marks: &Marks) {
+        let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
+            return;
+        };
+        let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
+        stream_end::end_in(Duration::from_secs(left), || self.told_of(session, marks));
+    }
+
+    /// Prepares a connection for what was just admitted.
+    pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, marks: &Marks) {
+        session.set_read_timeout(self.request_body_timeout);
+        if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
+            stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
+        }
+        // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
+        let is_http_1_0 = session.req_header().version == Version::HTTP_10;
+        session.set_ignore_info_resp(is_http_1_0);
+        match forward.conversation {
+            Conversation::Exchange => {}
+            // It may send for ever before it is answered.
+            Conversation::Grpc => self.end_with_token(session, forward, marks),
+            Conversation::Events | Conversation::WebSocket => {
+                self.end_with_token(session, forward, marks);
+                self.expect_answer(session, marks);
+            }
+        }
+    }
+
+    /// Now it is known what becomes of the request.
+    pub(super) fn answer_begins(
+        &self,
+        session: &Session,
+        answer: &ResponseHeader,
+        forward: &Forward,
+        marks: &Marks,
+    ) {
+        if forward
+            .conversation
+            .becomes_stream(answer.status, &answer.headers)
+        {
+            self.end_with_token(session, forward, marks);
+            stream_end::answer_may_be_silent();
+        } else if !answer.status.is_informational()
+            && forward.conversation != Conversation::Exchange
+        {
+            stream_end::outlive_token();
+            self.answer_goes_on(false);
+        }
+    }
+
+    /// Moves on the end of an answer that might have become a stream and is none: Pingora's time-out for its
+    /// parts is off. The client may take its time with the part that came, too.
+    pub(super) fn answer_goes_on(&self, to_its_end: bool) {
+        let within = self.upstream.read_timeout().zip(self.send_timeout);
+        let within = within.filter(|_| !to_its_end);
+        stream_end::answer_goes_on(within.map(|(read, send)| read.saturating_add(send)));
+    }
+
+    /// For the line about a request that is given up.
+    pub(super) fn told_of(&self, session: &Session, marks: &Marks) -> stream_end::Request {
+        let request = session.req_header();
+        stream_end::Request {
+            method: request.method.clone(),
+            target: request.raw_path().to_vec(),
+            client: self.told_client(session),
+            request_id: marks.request_id().cloned(),
+            trace_id: marks.trace_id(&request.headers),
+        }
+    }
+}
