@@ -3,13 +3,17 @@
 //! Each connection of a client takes a file descriptor, and each request may take one towards the
 //! service: over HTTP/2 one connection brings many requests.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// More than one sidecar has to do with; each connection takes some 30 kB after its first request, and up to
-/// 0.7 MB where its client does not read.
+/// More than one sidecar has to do with; each connection takes some 30 kB after its first request. A
+/// client that does not read takes up to 0.25 MiB for its connection and 0.75 MiB for each request on
+/// its way, 1.25 MiB from a service that speaks HTTP/2.
 const MAX_BY_DEFAULT: usize = 16_384;
 /// Who has too many connections has them again and again.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -91,6 +95,26 @@ impl InFlight {
         }
     }
 
+    /// Completes `work` that is no request to the service. It needs a place only if it has to wait; `None`
+    /// where there is none then.
+    pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        let mut place = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if place.is_none() {
+                place = self.take(false, Instant::now());
+            }
+            match place {
+                Some(_) => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        })
+        .await
+    }
+
     /// A place, until it is dropped; `None` where all are taken.
     pub(crate) fn take(&self, has_token: bool, now: Instant) -> Option<Place> {
         let without_token = if has_token {
@@ -122,6 +146,21 @@ mod tests {
             drop(strangers);
             assert!(places.take(false, now).is_some());
         }
+    }
+
+    #[tokio::test]
+    async fn work_takes_a_place_only_while_it_waits() {
+        let places = InFlight::new(Limit::new("--max", Some(2), usize::MAX));
+        let taken = places.take(false, Instant::now());
+        assert_eq!(places.while_waiting(async { 1 }).await, Some(1));
+        assert_eq!(places.while_waiting(tokio::task::yield_now()).await, None);
+        drop(taken);
+        let waiting = places.while_waiting(async {
+            tokio::task::yield_now().await;
+            assert!(places.take(false, Instant::now()).is_none());
+        });
+        assert_eq!(waiting.await, Some(()));
+        assert!(places.take(false, Instant::now()).is_some());
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod stop;
 mod stream_end;
 mod target;
 mod token_places;
+mod unsent;
 mod upgrade;
 mod upstream;
 mod user_header;

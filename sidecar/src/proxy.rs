@@ -36,6 +36,7 @@ use crate::outcome::Outcome;
 use crate::reports::Reports;
 use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
+use crate::unsent::SharedPlace;
 use crate::upstream::{Sent, Tries, Upstream};
 use crate::{fault, response_head, stream_end, token_places};
 
@@ -63,7 +64,7 @@ pub(crate) struct RequestContext {
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
     /// Among those that may be on their way to the service.
-    _place: Option<Place>,
+    place: Option<SharedPlace>,
     outcome: Outcome,
     tries: Tries,
     /// The address at which something failed last.
@@ -72,14 +73,16 @@ pub(crate) struct RequestContext {
     began: Instant,
     /// When it was admitted.
     decided: Instant,
-    _in_flight: Counted,
+    /// Goes with the place once there is one.
+    counted: Option<Counted>,
 }
 
 impl RequestContext {
     fn forward(&mut self, forward: Forward, place: Place) {
         self.outcome = forward.outcome();
         self.forward = Some(forward);
-        self._place = Some(place);
+        let counted = self.counted.take();
+        self.place = counted.map(|counted| SharedPlace::new(place, counted));
     }
 
     fn conversation(&self) -> Option<Conversation> {
@@ -109,6 +112,16 @@ impl AuthProxy {
         let mut fields = origins.answer_fields(&session.req_header().headers);
         fields.extend(ctx.marks.echo());
         fields
+    }
+
+    /// Does what is not on its way to the service. On HTTP/2 it takes a place if it has to wait: one
+    /// connection could hold a hundred heads in memory otherwise. `None` where there is no place.
+    async fn in_place<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
+        if is_http2 {
+            self.in_flight.while_waiting(work).await
+        } else {
+            Some(work.await)
+        }
     }
 
     /// Where the service was looked for in vain; as it is configured where its name has no address.
@@ -191,14 +204,14 @@ impl ProxyHttp for AuthProxy {
         RequestContext {
             rules: self.rules.load(),
             forward: None,
-            _place: None,
+            place: None,
             outcome: Outcome::Aborted,
             tries: Tries::default(),
             failed_at: None,
             marks: Marks::default(),
             began: now,
             decided: now,
-            _in_flight: self.metrics.request_began(),
+            counted: Some(self.metrics.request_began()),
         }
     }
 
@@ -221,8 +234,11 @@ impl ProxyHttp for AuthProxy {
         let mut admission = self.admit(session, &ctx.rules.admission);
         if admission == Err(Rejection::TokenKeyUnknown) {
             // The auth server may know a key that is not known here yet.
-            self.keys.early_fetch().wait(Instant::now()).await;
-            admission = self.admit(session, &ctx.rules.admission);
+            let fetch = self.keys.early_fetch().wait(Instant::now());
+            admission = match self.in_place(session.is_http2(), fetch).await {
+                Some(()) => self.admit(session, &ctx.rules.admission),
+                None => Err(Rejection::ServerBusy),
+            };
         }
         ctx.decided = Instant::now();
         self.metrics
@@ -244,7 +260,9 @@ impl ProxyHttp for AuthProxy {
         };
         ctx.outcome = outcome;
         let answer = answer.with(Self::own_fields(session, ctx));
-        if answer.send(session).await.is_err() {
+        let is_http2 = session.is_http2();
+        let sent = self.in_place(is_http2, answer.send(session)).await;
+        if !matches!(sent, Some(Ok(()))) {
             session.set_keepalive(None);
         }
         Ok(true)
@@ -382,12 +400,17 @@ impl ProxyHttp for AuthProxy {
 
     fn response_body_filter(
         &self,
-        _session: &mut Session,
-        _body: &mut Option<Bytes>,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
         end_of_stream: bool,
-        _ctx: &mut RequestContext,
+        ctx: &mut RequestContext,
     ) -> pingora::Result<Option<Duration>> {
         self.answer_goes_on(end_of_stream);
+        if session.is_http2()
+            && let Some(place) = &ctx.place
+        {
+            *body = body.take().map(|data| place.kept_by(data));
+        }
         Ok(None)
     }
 

@@ -73,6 +73,86 @@ fn manifest_value(manifest: &str, variable: &str) -> String {
 }
 
 #[test]
+fn unread_answers_fit_into_the_memory_of_the_manifests() {
+    for manifest in ["sidecar", "sidecar-plain"] {
+        let path = format!("k8s/components/{manifest}/sidecar.yaml");
+        let manifest = fs::read_to_string(repository().join(path)).unwrap();
+        let limit = manifest
+            .lines()
+            .rev()
+            .find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Mi"))
+            .unwrap();
+        let limit_kib = limit.parse::<u64>().unwrap() * 1024;
+        let connections = manifest_value(&manifest, "POSTERN_MAX_CONNECTIONS");
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.pass(["/public/**"])
+                .environment("POSTERN_MAX_CONNECTIONS", &connections)
+                .environment(
+                    "POSTERN_MAX_IN_FLIGHT",
+                    &manifest_value(&manifest, "POSTERN_MAX_IN_FLIGHT"),
+                )
+        });
+        stack.service.answers(file());
+        let clients = connections.parse::<u64>().unwrap().min(90);
+        // One after the other: together they would only be refused.
+        let held: Vec<_> = (1..=clients)
+            .map(|number| {
+                let client = begin(Abuse::UnreadStreams, &stack.sidecar, "");
+                wait_for_ended_requests(&stack.sidecar, number * u64::from(STREAMS));
+                client
+            })
+            .collect();
+        let resident = stack.sidecar.process().resident_kib().unwrap_or(0);
+        assert!(resident < limit_kib, "{resident} KiB of {limit_kib}");
+        drop(held);
+        wait_for_free_places(&stack.sidecar);
+    }
+}
+
+#[test]
+fn an_unread_answer_of_http_2_keeps_its_place() {
+    // Half of the places are for requests without a token: enough for all streams of one client.
+    let flags = ["--max-in-flight", "200", "--pass", "/public/**"];
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+    stack.service.answers(file());
+    let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
+    wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
+    // The rest of them is in the buffers of the kernel.
+    let in_flight = metric(&stack.sidecar, "postern_sidecar_requests_in_flight ");
+    assert!(in_flight > 0);
+    let user = stack.sidecar.bearing(&stack.token()).get("/list");
+    assert_eq!(user.status(), 200);
+    drop(held);
+    wait_for_free_places(&stack.sidecar);
+}
+
+#[test]
+fn refusals_that_nobody_takes_wait_in_places_only() {
+    let flags = ["--max-in-flight", "8"];
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    // No room for any body.
+    let (settings, initial_window_size) = (4, [0, 4, 0, 0, 0, 0]);
+    client.frame(settings, 0, 0, &initial_window_size);
+    for number in 0..STREAMS {
+        let head = [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/orders/list"),
+            (":authority", "a"),
+        ];
+        client.head(2 * number + 1, &head, true);
+    }
+    wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS) - 4);
+    let in_flight = metric(&stack.sidecar, "postern_sidecar_requests_in_flight ");
+    assert!(in_flight <= 4, "{in_flight}");
+    let user = stack.sidecar.bearing(&stack.token()).get("/list");
+    assert_eq!(user.status(), 200);
+    drop(client);
+    wait_for_free_places(&stack.sidecar);
+}
+
+#[test]
 fn who_does_not_read_stops_nobody_at_an_http_2_service() {
     let stack = stack();
     let service = H2Service::start();
