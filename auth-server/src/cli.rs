@@ -323,16 +323,17 @@ pub(crate) struct KeysRevokeArgs {
     /// The key's id, as keys show prints it
     #[arg(value_name = "KID", allow_hyphen_values = true, value_parser = key_id)]
     pub(crate) kid: KeyId,
-    /// Look again so many seconds later [35], when every server has read the store, and fail unless the
-    /// store still says that the key is revoked
+    /// Look again after this time [35s], when every server has read the store, and fail unless the store
+    /// still says that the key is revoked
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "DURATION",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "35"
+        default_missing_value = "35",
+        value_parser = within(1..=86_400)
     )]
-    pub(crate) wait: Option<u16>,
+    pub(crate) wait: Option<Seconds>,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

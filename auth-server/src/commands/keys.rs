@@ -3,12 +3,12 @@
 mod listing;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::explanation::moment;
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
 use process::clock::unix_now;
+use process::command_line::seconds::Seconds;
 use process::exit::Failure;
 
 use self::listing::Listing;
@@ -97,7 +97,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     let store = KeysInStore::open(&args.keys)?;
     revoke_in(&store, &args.kid).await?;
     match args.wait {
-        Some(seconds) => confirm(&store, &args.kid, seconds).await,
+        Some(time) => confirm(&store, &args.kid, time).await,
         None => {
             remark(
                 "the store has it, every server one --store-reread later; --wait, or keys show after \
@@ -129,8 +129,8 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId) -> Result<(), Failure> {
 }
 
 /// A store acknowledges a write before its replicas have it: one that takes over may not.
-async fn confirm(store: &KeysInStore, kid: &KeyId, seconds: u16) -> Result<(), Failure> {
-    tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), Failure> {
+    tokio::time::sleep(time.duration()).await;
     let ring = store.load().await?;
     if ring.is_listed(kid) || !ring.revoked().contains(kid) {
         return Err(Failure::Unavailable(format!(
@@ -138,7 +138,7 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, seconds: u16) -> Result<(), F
             store.location
         )));
     }
-    print(&format!("{kid} is still revoked {seconds} s later"))
+    print(&format!("{kid} is still revoked {time} later"))
 }
 
 /// The same keys once more: what the store encrypts is encrypted anew.
