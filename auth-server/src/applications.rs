@@ -116,6 +116,27 @@ impl Applications {
         self.unreadable.contains_key(id.as_str())
     }
 
+    /// With each record as `change` makes it. One for which that is `None` is set aside as unreadable.
+    pub(crate) fn changed_by(
+        self,
+        change: impl Fn(&AppId, &SecretHashes) -> Option<SecretHashes>,
+    ) -> Self {
+        let mut changed = Self {
+            records: BTreeMap::new(),
+            unreadable: self.unreadable,
+        };
+        for (id, record) in self.records {
+            match change(&id, &record) {
+                Some(record) => changed.put(id, record),
+                None => {
+                    let value = serde_json::to_value(record).unwrap_or_default();
+                    changed.unreadable.insert(id.0, value);
+                }
+            }
+        }
+        changed
+    }
+
     /// The registered ones.
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.records().filter(|(_, secrets)| !secrets.is_empty())

@@ -13,6 +13,7 @@ mod e2e {
     mod abusive_clients;
     mod access_lines;
     mod ambiguous_requests;
+    mod application_records;
     mod attack_tokens;
     mod auth_server_paths;
     mod auth_server_tls;

@@ -26,6 +26,8 @@ pub(crate) enum Refused {
     Registered,
     #[error("no such application is registered")]
     NotRegistered,
+    #[error("this secret was dropped, and a dropped one never becomes valid again; make another")]
+    Dropped,
     #[error(
         "without it every appId with any appSecret gets the key (register the next one first, or say --last): \
          no other application is registered"
@@ -40,10 +42,20 @@ impl Change<'_> {
     /// [`Refused`] where the application is not there, or for [`Change::Add`], is.
     pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, Refused> {
         let registered = record.filter(|secrets| !secrets.is_empty());
+        // What a removed application leaves behind says which secrets were dropped.
+        let first = |secret| {
+            record.map_or_else(
+                || SecretHashes::of(secret),
+                |removed| removed.with_new(secret),
+            )
+        };
         match (self, registered) {
-            (Self::Add { secret }, None) => Ok(SecretHashes::of(secret)),
+            (Self::Add { secret }, None) => Ok(first(secret)),
             (Self::Add { .. }, Some(_)) => Err(Refused::Registered),
-            (Self::Ensure { secret }, None) => Ok(SecretHashes::of(secret)),
+            (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
+                Err(Refused::Dropped)
+            }
+            (Self::Ensure { secret }, None) => Ok(first(secret)),
             (Self::Ensure { secret }, Some(secrets)) if secrets.match_any(secret) => {
                 Ok(secrets.clone())
             }
@@ -51,7 +63,7 @@ impl Change<'_> {
             (_, None) => Err(Refused::NotRegistered),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
-            (Self::Remove { .. }, Some(_)) => Ok(SecretHashes::none()),
+            (Self::Remove { .. }, Some(secrets)) => Ok(secrets.removed()),
         }
     }
 
@@ -83,6 +95,7 @@ mod tests {
         let (add, rotate) = (Change::Add { secret: "a" }, Change::Rotate { secret: "b" });
         let (one, removed) = (SecretHashes::of("a"), SecretHashes::none());
         let two = one.with_new("b");
+        let dropped_a = two.newest();
         let (ensure_a, ensure_b) = (
             Change::Ensure { secret: "a" },
             Change::Ensure { secret: "b" },
@@ -99,10 +112,17 @@ mod tests {
             (ensure_a, Some(&one), Ok(&one)),
             (ensure_a, Some(&two), Ok(&two)),
             (ensure_b, Some(&one), Ok(&two)),
-            (Change::DropOld, Some(&two), Ok(&SecretHashes::of("b"))),
+            (Change::DropOld, Some(&two), Ok(&dropped_a)),
+            (ensure_a, Some(&dropped_a), Err(Refused::Dropped)),
+            (ensure_b, Some(&dropped_a), Ok(&dropped_a)),
+            (ensure_a, Some(&two.removed()), Err(Refused::Dropped)),
             (Change::DropOld, Some(&one), Ok(&one)),
             (Change::DropOld, None, Err(Refused::NotRegistered)),
-            (Change::Remove { last: true }, Some(&two), Ok(&removed)),
+            (
+                Change::Remove { last: true },
+                Some(&two),
+                Ok(&two.removed()),
+            ),
             (
                 Change::Remove { last: true },
                 Some(&removed),

@@ -34,10 +34,20 @@ pub(crate) enum Denied {
 /// What a look into the store brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
-    /// Records that the store has lost (FLUSHALL, a failover to an empty replica): to be put back.
-    pub(crate) lost: Vec<(AppId, SecretHashes)>,
+    /// Records that the store has lost (FLUSHALL, a failover to an empty replica), or holds as they were
+    /// before a secret was dropped: to be put back.
+    pub(crate) restored: Vec<Restored>,
     /// What others changed since the look before.
     pub(crate) events: Vec<(AppId, Event)>,
+}
+
+/// A record as the store should hold it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Restored {
+    pub(crate) id: AppId,
+    /// What the store holds in its place.
+    pub(crate) stored: Option<SecretHashes>,
+    pub(crate) record: SecretHashes,
 }
 
 /// What happened to an application, for the audit log.
@@ -79,27 +89,33 @@ impl Registrations {
     ///
     /// A record that memory has and the store has not was lost, because a removed application keeps
     /// one: it stays in force. So a lost store opens no check that was closed, whatever was written
-    /// into it since. One that became unreadable stays in force too, and stays as it is in the store.
+    /// into it since. A secret that memory knows to be dropped stays dropped, whatever the store holds. One that became unreadable stays in force too, and stays as it is in the store.
     pub(crate) fn reconcile(&self, stored: Applications) -> Reconciled {
         let former = self.known.load_full();
         let Some(memory) = former.as_deref() else {
             self.known.store(Some(Arc::new(stored)));
             return Reconciled::default();
         };
-        let missing = memory
-            .records()
-            .filter(|(id, _)| stored.record(id.as_str()).is_none());
-        let events = events(memory, &stored);
         let mut all = stored.clone();
-        let mut lost = Vec::new();
-        for (id, secrets) in missing {
-            all.put(id.clone(), secrets.clone());
+        let mut restored = Vec::new();
+        for (id, mine) in memory.records() {
+            let held = stored.record(id.as_str());
+            let record = held.map_or_else(|| mine.clone(), |held| held.merged(mine));
+            if held == Some(&record) {
+                continue;
+            }
+            all.put(id.clone(), record.clone());
             if !stored.is_unreadable(id) {
-                lost.push((id.clone(), secrets.clone()));
+                restored.push(Restored {
+                    id: id.clone(),
+                    stored: held.cloned(),
+                    record,
+                });
             }
         }
+        let events = events(memory, &all);
         self.known.store(Some(Arc::new(all)));
-        Reconciled { lost, events }
+        Reconciled { restored, events }
     }
 
     /// The ids whose stored records cannot be read.
@@ -141,10 +157,9 @@ impl Registrations {
     }
 }
 
-/// How the records of the store differ from those before it.
-fn events(memory: &Applications, stored: &Applications) -> Vec<(AppId, Event)> {
-    stored
-        .records()
+/// How the records of now differ from those before.
+fn events(memory: &Applications, now: &Applications) -> Vec<(AppId, Event)> {
+    now.records()
         .filter_map(|(id, secrets)| {
             let former = memory.record(id.as_str());
             let was_registered = former.is_some_and(|former| !former.is_empty());
@@ -230,7 +245,11 @@ mod tests {
         let registrations = Registrations::new(false);
         registrations.reconcile(orders());
         let reconciled = registrations.reconcile(Applications::default());
-        let ids: Vec<_> = reconciled.lost.iter().map(|(id, _)| id.as_str()).collect();
+        let ids: Vec<_> = reconciled
+            .restored
+            .iter()
+            .map(|it| it.id.as_str())
+            .collect();
         assert_eq!(ids, ["orders"]);
         assert_eq!(
             authorize(&registrations, "any", "pair"),
@@ -245,8 +264,12 @@ mod tests {
         registrations.reconcile(orders());
         let stock = applications(&[("stock", SecretHashes::of("new"))]);
         let reconciled = registrations.reconcile(stock);
-        let lost = [("orders".parse().unwrap(), SecretHashes::of("right"))];
-        assert_eq!(reconciled.lost, lost);
+        let lost = [Restored {
+            id: "orders".parse().unwrap(),
+            stored: None,
+            record: SecretHashes::of("right"),
+        }];
+        assert_eq!(reconciled.restored, lost);
         assert_eq!(
             reconciled.events,
             [("stock".parse().unwrap(), Event::Added)]
@@ -313,7 +336,7 @@ mod tests {
         ]));
         let removed = applications(&[("orders", SecretHashes::none()), stock]);
         let expected = Reconciled {
-            lost: Vec::new(),
+            restored: Vec::new(),
             events: vec![("orders".parse().unwrap(), Event::Removed)],
         };
         assert_eq!(registrations.reconcile(removed), expected);
@@ -321,6 +344,27 @@ mod tests {
             authorize(&registrations, "orders", "right"),
             Err(Denied::Unknown)
         );
+    }
+
+    #[test]
+    fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
+        let registrations = Registrations::new(false);
+        let leaked = SecretHashes::of("leaked");
+        let dropped = leaked.with_new("next").newest();
+        registrations.reconcile(applications(&[("orders", dropped.clone())]));
+        let reconciled = registrations.reconcile(applications(&[("orders", leaked.clone())]));
+        let expected = Restored {
+            id: "orders".parse().unwrap(),
+            stored: Some(leaked),
+            record: dropped.clone(),
+        };
+        assert_eq!(reconciled.restored, [expected]);
+        assert_eq!(reconciled.events, []);
+        let leaked = authorize(&registrations, "orders", "leaked");
+        assert_eq!(leaked, Err(Denied::Unknown));
+        assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
+        let healed = registrations.reconcile(applications(&[("orders", dropped)]));
+        assert_eq!(healed, Reconciled::default());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What is kept of an application's secrets.
 
+use std::collections::BTreeSet;
+
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 /// SHA-256 of a generated secret: 32 random bytes need no slow hash. Written in base64url.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct SecretHash([u8; SHA256_OUTPUT_LEN]);
 
@@ -42,19 +44,32 @@ impl TryFrom<String> for SecretHash {
     }
 }
 
-/// The secrets of one application that are valid at present, the newest first: up to two, so that a
-/// client can be moved from one to the next without an interruption. None at all is what is kept of
-/// a removed application.
+/// The record of one application: the secrets that are valid at present, the newest first, up to two,
+/// so that a client can be moved from one to the next without an interruption; and the dropped ones.
+/// Without a valid one it is the record of a removed application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     #[serde(rename = "secretSha256")]
     hashes: Vec<SecretHash>,
+    /// Never valid again: an older record (a failover, a restored backup) would bring a leaked secret
+    /// back. Kept for good; a hash is 43 bytes.
+    #[serde(
+        rename = "droppedSha256",
+        default,
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    dropped: BTreeSet<SecretHash>,
+    /// Proves, in a store with a key-encryption key, that the record was not written by somebody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mac: Option<String>,
 }
 
 impl FromIterator<SecretHash> for SecretHashes {
     fn from_iter<I: IntoIterator<Item = SecretHash>>(hashes: I) -> Self {
         Self {
             hashes: hashes.into_iter().collect(),
+            dropped: BTreeSet::new(),
+            mac: None,
         }
     }
 }
@@ -65,20 +80,72 @@ impl SecretHashes {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
-    /// What is kept of a removed application.
+    /// A record without a secret.
+    #[cfg(test)]
     pub(crate) fn none() -> Self {
-        Self { hashes: Vec::new() }
+        std::iter::empty().collect()
     }
 
     /// With a new secret; the newest of the former ones stays valid beside it.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();
-        [SecretHash::of(secret)].into_iter().chain(former).collect()
+        self.with_only([SecretHash::of(secret)].into_iter().chain(former))
     }
 
     /// With the newest secret only.
     pub(crate) fn newest(&self) -> Self {
-        self.hashes.first().copied().into_iter().collect()
+        self.with_only(self.hashes.first().copied())
+    }
+
+    /// What is kept of a removed application.
+    pub(crate) fn removed(&self) -> Self {
+        self.with_only(None)
+    }
+
+    /// With these secrets; the others are dropped.
+    fn with_only(&self, hashes: impl IntoIterator<Item = SecretHash>) -> Self {
+        let hashes: Vec<_> = hashes.into_iter().collect();
+        let former = self.hashes.iter().filter(|hash| !hashes.contains(hash));
+        Self {
+            dropped: self.dropped.iter().chain(former).copied().collect(),
+            hashes,
+            mac: None,
+        }
+    }
+
+    pub(crate) fn is_dropped(&self, secret: &str) -> bool {
+        self.dropped.contains(&SecretHash::of(secret))
+    }
+
+    /// Returns this stored record after what memory knows: where memory knows a dropped secret that the
+    /// store does not, the record is an older one, and what it lacks is added.
+    pub(crate) fn merged(&self, memory: &Self) -> Self {
+        if memory.dropped.is_subset(&self.dropped) {
+            return self.clone();
+        }
+        let dropped: BTreeSet<_> = self.dropped.union(&memory.dropped).copied().collect();
+        let mut hashes = Vec::new();
+        for hash in memory.hashes.iter().chain(&self.hashes) {
+            if !dropped.contains(hash) && !hashes.contains(hash) {
+                hashes.push(*hash);
+            }
+        }
+        Self {
+            hashes,
+            dropped,
+            mac: None,
+        }
+    }
+
+    pub(crate) fn mac(&self) -> Option<&str> {
+        self.mac.as_deref()
+    }
+
+    pub(crate) fn with_mac(&self, mac: Option<String>) -> Self {
+        Self {
+            mac,
+            ..self.clone()
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,5 +189,33 @@ mod tests {
             assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
             assert_eq!(hashes.len(), valid.len());
         }
+    }
+
+    #[test]
+    fn an_older_record_is_mended_by_what_memory_knows() {
+        let one = SecretHashes::of("first");
+        let two = one.with_new("second");
+        let dropped = two.newest();
+        let removed = two.removed();
+        let forked = one.with_new("other");
+        for (stored, memory, valid) in [
+            (&one, &one, ["first"].as_slice()),
+            (&two, &one, &["first", "second"]),
+            (&dropped, &two, &["second"]),
+            (&one, &dropped, &["second"]),
+            (&two, &dropped, &["second"]),
+            (&forked, &dropped, &["second", "other"]),
+            (&one, &removed, &[]),
+            (&forked, &removed, &["other"]),
+            (&removed, &dropped, &[]),
+            (&removed.with_new("other"), &dropped, &["other"]),
+        ] {
+            let merged = stored.merged(memory);
+            let matching = |secret: &&str| merged.match_any(secret);
+            let all = ["first", "second", "other"];
+            assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
+            assert_eq!(merged.merged(memory), merged, "once is enough");
+        }
+        assert!(dropped.is_dropped("first") && !dropped.is_dropped("second"));
     }
 }

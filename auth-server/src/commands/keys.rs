@@ -141,10 +141,11 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), 
     print(&format!("{kid} is still revoked {time} later"))
 }
 
-/// The same keys once more: what the store encrypts is encrypted anew.
+/// Writes the same keys and records once more: what the store encrypts and authenticates is done anew.
 async fn reencrypt(args: &KeyArgs) -> Result<(), Failure> {
     let store = KeysInStore::open(args)?;
     let ring = store.update(|ring, _| Plan::Write(ring)).await?;
+    store.reauthenticate_applications().await?;
     store.remark_unfinished();
     print(&format!(
         "{}: the private keys are {} ({} signs)",
@@ -209,6 +210,28 @@ impl KeysInStore {
             Ok(decide(self.parse(stored)?, fresh))
         });
         Ok(updated.await?.ring)
+    }
+
+    async fn reauthenticate_applications(&self) -> Result<(), Failure> {
+        let applications = within_timeout(self.store.applications()).await?;
+        for (id, record) in applications.records() {
+            let swap = self.store.swap_application(id, Some(record), record, None);
+            if !within_timeout(swap).await? {
+                return Err(Failure::Unavailable(format!(
+                    "{id}: somebody changed this application at the same moment; repeat the command"
+                )));
+            }
+        }
+        if self.location.is_encrypted() {
+            let ids: Vec<_> = applications
+                .registered()
+                .map(|(id, _)| id.as_str())
+                .collect();
+            if !ids.is_empty() {
+                remark(&format!("authenticated applications: {}", ids.join(", ")));
+            }
+        }
+        Ok(())
     }
 
     /// A change that counts is no failure, but somebody has to make room.

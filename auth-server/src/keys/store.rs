@@ -11,6 +11,7 @@ mod file;
 mod key_files;
 pub(crate) mod location;
 mod private_directory;
+mod record_mac;
 pub(crate) mod redis;
 
 use std::fmt;

@@ -23,7 +23,7 @@ use super::rotation::RotationPolicy;
 use super::schedule::next_look;
 use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use super::update::{not_written, unusable_keys, update};
-use crate::applications::registrations::Registrations;
+use crate::applications::registrations::{Registrations, Restored};
 use crate::audit;
 use crate::log_text::LogText;
 use crate::metrics::Metrics;
@@ -227,9 +227,12 @@ impl Upkeep {
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
-        for (id, secrets) in &reconciled.lost {
+        for Restored { id, stored, record } in &reconciled.restored {
             // Where another server was quicker, its record counts from the next look on.
-            within_timeout(self.store.swap_application(id, None, secrets, None)).await?;
+            let swap = self
+                .store
+                .swap_application(id, stored.as_ref(), record, None);
+            within_timeout(swap).await?;
             info!(app_id = %id, "the application was put back into the store");
         }
         if self.shared.registrations.are_missing() {

@@ -5,8 +5,8 @@
 //! in the store's one indivisible step, the very strings that were read.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use contract::keys::{KeyId, VerificationKey};
@@ -14,7 +14,7 @@ use contract::signing_type::SigningType;
 use tracing::{info, warn};
 
 use super::encryption::{AtRest, EncryptionFault, KeyEncryption, Slot};
-use super::{Entry, KeyStore, StoreError};
+use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
@@ -29,6 +29,8 @@ pub(super) struct EncryptedStore {
     encryption: Arc<KeyEncryption>,
     /// Said already, as [`state`] numbers it: once for each change.
     told: AtomicU8,
+    /// Records of applications that were logged as not authentic.
+    logged: Mutex<Vec<AppId>>,
 }
 
 impl fmt::Debug for EncryptedStore {
@@ -43,6 +45,7 @@ impl EncryptedStore {
             store,
             encryption,
             told: AtomicU8::new(0),
+            logged: Mutex::default(),
         }
     }
 
@@ -121,6 +124,58 @@ impl EncryptedStore {
         }
         self.tell(private.at_rest);
         Ok(opened)
+    }
+
+    /// The record as everything above sees it; `None` for one that must not count.
+    fn plain(&self, id: &AppId, record: &SecretHashes) -> Option<SecretHashes> {
+        let counts = !self.encryption.required || self.encryption.is_authentic(id, record);
+        counts.then(|| record.with_mac(None))
+    }
+
+    /// Without the key that the others use, a record would be written that they do not accept.
+    fn may_write(&self, held: &Applications) -> Result<(), StoreError> {
+        let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
+        if has_key || held.records().all(|(_, record)| record.mac().is_none()) {
+            return Ok(());
+        }
+        let cause = "authenticated with a key-encryption key, and none is configured \
+                     (--key-encryption-key-file)";
+        Err(unusable_applications(self, &cause))
+    }
+
+    fn forged(&self, id: &AppId) -> StoreError {
+        let cause = format!(
+            "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
+             reencrypt without --require-encrypted-keys does that, if you know who wrote it"
+        );
+        unusable_applications(self, &cause)
+    }
+
+    /// Nothing without a key-encryption key, as with keys in clear.
+    fn log_unauthenticated(&self, held: &Applications) {
+        if self.encryption.current.is_none() {
+            return;
+        }
+        let forged =
+            |(id, record): &(&AppId, &SecretHashes)| !self.encryption.is_authentic(id, record);
+        let now: Vec<_> = held
+            .records()
+            .filter(forged)
+            .map(|(id, _)| id.clone())
+            .collect();
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged == now {
+            return;
+        }
+        if let Some(first) = now.first() {
+            let (count, required) = (now.len(), self.encryption.required);
+            warn!(
+                count, %first, refused = required,
+                "records of applications are not authenticated with the key-encryption key; \
+                 auth-server keys reencrypt authenticates what application list shows"
+            );
+        }
+        *logged = now;
     }
 
     fn unusable(&self, entry: Entry, fault: &EncryptionFault) -> StoreError {
@@ -204,7 +259,9 @@ impl KeyStore for EncryptedStore {
     }
 
     async fn applications(&self) -> Result<Applications, StoreError> {
-        self.store.applications().await
+        let held = self.store.applications().await?;
+        self.log_unauthenticated(&held);
+        Ok(held.changed_by(|id, record| self.plain(id, record)))
     }
 
     async fn swap_application(
@@ -214,8 +271,26 @@ impl KeyStore for EncryptedStore {
         record: &SecretHashes,
         beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError> {
+        let held = self.store.applications().await?;
+        self.may_write(&held)?;
+        let same = |id: &AppId, expected: Option<&SecretHashes>| -> Result<bool, StoreError> {
+            let held = held.record(id.as_str());
+            let plain = held.map(|held| self.plain(id, held).ok_or_else(|| self.forged(id)));
+            Ok(plain.transpose()?.as_ref() == expected)
+        };
+        if !same(id, expected)? {
+            return Ok(false);
+        }
+        if let Some((other, record)) = beside
+            && !same(other, Some(record))?
+        {
+            return Ok(false);
+        }
+        let beside = beside.and_then(|(other, _)| Some((other, held.record(other.as_str())?)));
+        let record = self.encryption.authenticate(id, record);
+        let there = held.record(id.as_str());
         self.store
-            .swap_application(id, expected, record, beside)
+            .swap_application(id, there, &record, beside)
             .await
     }
 

@@ -14,6 +14,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_
 use base64::engine::{DecodePaddingMode, Engine};
 use zeroize::Zeroizing;
 
+use super::record_mac::RecordKey;
 use crate::log_text::LogText;
 
 /// No value in clear begins so: PEM, base64 and JSON do not.
@@ -52,6 +53,8 @@ pub(crate) struct KeyEncryptionKey {
     /// From the key, but nobody gets from it to the key.
     id: String,
     key: RandomizedNonceKey,
+    /// Another key, derived from it.
+    records: RecordKey,
 }
 
 impl fmt::Debug for KeyEncryptionKey {
@@ -76,11 +79,16 @@ impl KeyEncryptionKey {
         Ok(Self {
             id: URL_SAFE_NO_PAD.encode(named.as_ref().get(..ID_BYTES).unwrap_or_default()),
             key: RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| InvalidEncryptionKey)?,
+            records: RecordKey::derive(&bytes).map_err(|_| InvalidEncryptionKey)?,
         })
     }
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    pub(super) fn records(&self) -> &RecordKey {
+        &self.records
     }
 }
 
@@ -166,7 +174,7 @@ impl KeyEncryption {
         kid: &str,
         text: &str,
     ) -> Result<Option<Zeroizing<String>>, EncryptionFault> {
-        let Some(KeyEncryptionKey { id, key }) = &self.current else {
+        let Some(KeyEncryptionKey { id, key, .. }) = &self.current else {
             return Ok(None);
         };
         let head = format!("{MARK}{VERSION}:{id}:{kid}:");

@@ -86,6 +86,11 @@ impl StoreLocation {
         )
     }
 
+    /// Returns whether what is written is encrypted and authenticated.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encryption.current.is_some()
+    }
+
     /// Whether there is no such directory: mistyped, or nothing was ever stored in it.
     pub(crate) fn is_absent(&self) -> bool {
         match &self.place {

@@ -1,0 +1,104 @@
+//! Records of applications at rest: in clear, since they hold hashes of random secrets, and with a message
+//! authentication code, since who could write one of their own would be handed the key.
+//!
+//! `VERSION:ENCRYPTION-KEY:CODE`, where CODE is the base64url of an HMAC-SHA-256 over place, id and record.
+
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use super::encryption::{KeyEncryption, KeyEncryptionKey};
+use crate::applications::AppId;
+use crate::applications::secret_hash::SecretHashes;
+
+const VERSION: &str = "1";
+/// What the derived key is for: no other use of the key-encryption key yields the same one.
+const PURPOSE: &[u8] = b"postern application records";
+/// What the code is about, beside the id: no other value of the store is taken for a record.
+const PLACE: &str = "application";
+
+/// A key that authenticates records, derived from a key-encryption key (HKDF, RFC 5869).
+pub(super) struct RecordKey(hmac::Key);
+
+impl RecordKey {
+    pub(super) fn derive(key_encryption_key: &[u8]) -> Result<Self, Unspecified> {
+        let extracted = Salt::new(HKDF_SHA256, &[]).extract(key_encryption_key);
+        Ok(Self(extracted.expand(&[PURPOSE], HMAC_SHA256)?.into()))
+    }
+}
+
+impl KeyEncryption {
+    /// Returns the record with the code of the current key; without one where there is none.
+    pub(super) fn authenticate(&self, id: &AppId, record: &SecretHashes) -> SecretHashes {
+        record.with_mac(self.current.as_ref().and_then(|key| {
+            let code = hmac::sign(&key.records().0, &message(id, record)?);
+            let code = URL_SAFE_NO_PAD.encode(code);
+            Some(format!("{VERSION}:{}:{code}", key.id()))
+        }))
+    }
+
+    /// Returns whether the record was written under one of the configured keys.
+    pub(super) fn is_authentic(&self, id: &AppId, record: &SecretHashes) -> bool {
+        let is_of = |key: &KeyEncryptionKey| {
+            let prefix = format!("{VERSION}:{}:", key.id());
+            let code = record.mac()?.strip_prefix(&prefix)?;
+            let code = URL_SAFE_NO_PAD.decode(code).ok()?;
+            hmac::verify(&key.records().0, &message(id, record)?, &code).ok()
+        };
+        let mut keys = self.current.iter().chain(&self.previous);
+        keys.any(|key| is_of(key).is_some())
+    }
+}
+
+/// JSON keeps the parts apart, whatever they hold.
+fn message(id: &AppId, record: &SecretHashes) -> Option<Vec<u8>> {
+    serde_json::to_vec(&(PLACE, id, record.with_mac(None))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::super::encryption::tests::{key, with};
+    use super::*;
+
+    #[test]
+    fn a_record_is_authentic_as_it_was_written_and_under_its_own_id_alone() {
+        let (orders, stock): (AppId, AppId) = ("orders".parse().unwrap(), "stock".parse().unwrap());
+        let record = SecretHashes::of("first").with_new("second");
+        let keys = with(1);
+        let written = keys.authenticate(&orders, &record);
+        assert_eq!(written.with_mac(None), record);
+        assert!(keys.is_authentic(&orders, &written));
+        let mac = written.mac().unwrap().to_owned();
+        for (id, forged) in [
+            (&stock, written.clone()),
+            (&orders, record.clone()),
+            (&orders, record.newest().with_mac(Some(mac.clone()))),
+            (&orders, record.with_mac(Some(mac.replace("1:", "2:")))),
+            (
+                &orders,
+                record.with_mac(Some(mac[..mac.len() - 4].to_owned())),
+            ),
+            (&orders, record.with_mac(Some(String::new()))),
+        ] {
+            assert!(!keys.is_authentic(id, &forged), "{forged:?}");
+        }
+        assert!(!with(2).is_authentic(&orders, &written));
+    }
+
+    #[test]
+    fn the_previous_key_still_reads_and_without_a_key_nothing_is_written() {
+        let orders: AppId = "orders".parse().unwrap();
+        let written = with(1).authenticate(&orders, &SecretHashes::of("s"));
+        let rotated = KeyEncryption {
+            previous: Some(key(1)),
+            ..with(2)
+        };
+        assert!(rotated.is_authentic(&orders, &written));
+        let anew = rotated.authenticate(&orders, &written);
+        assert!(with(2).is_authentic(&orders, &anew));
+        let off = KeyEncryption::default().authenticate(&orders, &written);
+        assert_eq!(off.mac(), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! Records of applications in a store that others can write to: older ones, planted ones, and the way
+//! from records in clear to authenticated ones.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::applications::register_in;
+use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::redis_server::RedisServer;
+use tests::wait;
+
+const APPLICATIONS: &str = "{auth:user-token}:applications";
+
+/// A store, and the flags that servers and commands are given besides.
+struct Store {
+    redis: RedisServer,
+    home: TempDir,
+}
+
+impl Store {
+    fn start() -> Option<Self> {
+        Some(Self {
+            redis: RedisServer::start()?,
+            home: tempfile::tempdir().unwrap(),
+        })
+    }
+
+    fn private_file(&self, name: &str, text: &str) -> String {
+        let path = self.home.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    }
+
+    fn encryption(&self, required: bool) -> Vec<String> {
+        let key = self.private_file("kek", &format!("10{}\n", "c3".repeat(31)));
+        let required = required.then(|| "--require-encrypted-keys".to_owned());
+        let flags = ["--key-encryption-key-file".to_owned(), key];
+        flags.into_iter().chain(required).collect()
+    }
+
+    fn server(&self, flags: &[String]) -> AuthServer {
+        let plan = AuthServerPlan::new()
+            .store(self.redis.url())
+            .flags(["--store-reread", "1"])
+            .flags(flags.iter().map(String::as_str));
+        plan.start().ready()
+    }
+
+    fn command(&self, words: &[&str], flags: &[String]) -> Finished {
+        CommandLine::new(Program::AuthServer.path())
+            .arguments(words)
+            .arguments(["--store", &self.redis.url()])
+            .arguments(flags)
+            .run()
+    }
+
+    /// What a command printed.
+    fn done(&self, words: &[&str], flags: &[String]) -> String {
+        let end = self.command(words, flags);
+        assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
+        end.stdout.trim().to_owned() + end.stderr.trim()
+    }
+
+    fn record(&self, id: &str) -> String {
+        self.redis.command(&["HGET", APPLICATIONS, id]).unwrap()
+    }
+
+    fn plant(&self, id: &str, record: &str) {
+        self.redis.command(&["HSET", APPLICATIONS, id, record]);
+    }
+}
+
+fn status(server: &AuthServer, id: &str, secret: &str) -> u16 {
+    let path = format!("/client/user/secret/key?appId={id}&appSecret={secret}");
+    server.anonymous().get(&path).status()
+}
+
+/// A record that somebody without any key can write, with its secret.
+fn forged() -> (String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let secret = register_in(&file_store(directory.path()), "evil");
+    let records = fs::read(directory.path().join("applications.json")).unwrap();
+    let records: Value = serde_json::from_slice(&records).unwrap();
+    (records["evil"].to_string(), secret)
+}
+
+#[test]
+fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
+    let Some(store) = Store::start() else { return };
+    let orders = ["--app-id", "orders"];
+    let command = |words: &[&str]| store.done(&[words, &orders].concat(), &[]);
+    let leaked = command(&["application", "add"]);
+    let older = store.record("orders");
+    let secret = command(&["application", "rotate-secret"]);
+    command(&["application", "rotate-secret", "--drop-old"]);
+    let server = store.server(&[]);
+    assert_eq!(status(&server, "orders", &leaked), 401);
+
+    store.plant("orders", &older);
+    wait::until("the record to be mended", || {
+        (store.record("orders") != older).then_some(())
+    });
+    assert_eq!(status(&server, "orders", &secret), 200);
+    assert_eq!(status(&server, "orders", &leaked), 401);
+    let another = store.server(&[]);
+    assert_eq!(status(&another, "orders", &secret), 200);
+    assert_eq!(status(&another, "orders", &leaked), 401);
+
+    let file = store.private_file("leaked", &leaked);
+    let ensure = ["application", "ensure", "--app-secret-file", &file];
+    let end = store.command(&[&ensure[..], &orders].concat(), &[]);
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    assert!(end.stderr.contains("was dropped"), "{}", end.stderr);
+}
+
+#[test]
+fn a_removed_application_stays_removed_when_its_record_is_back() {
+    let Some(store) = Store::start() else { return };
+    let secret = store.done(&["application", "add", "--app-id", "orders"], &[]);
+    store.done(&["application", "add", "--app-id", "stock"], &[]);
+    let older = store.record("orders");
+    store.done(&["application", "remove", "--app-id", "orders"], &[]);
+    let server = store.server(&[]);
+    store.plant("orders", &older);
+    wait::until("the record to be mended", || {
+        (store.record("orders") != older).then_some(())
+    });
+    assert_eq!(status(&server, "orders", &secret), 401);
+}
+
+#[test]
+fn a_record_that_was_planted_without_the_key_admits_nobody() {
+    let Some(store) = Store::start() else { return };
+    let mut flags = store.encryption(true);
+    let secret = store.done(&["application", "add", "--app-id", "orders"], &flags);
+    let hmac = ["--signing-type".to_owned(), "hmac".to_owned()];
+    flags.extend(hmac);
+    let server = store.server(&flags);
+    assert_eq!(status(&server, "orders", &secret), 200);
+
+    let (record, evil) = forged();
+    store.plant("evil", &record);
+    // Nor does a record count under another id.
+    store.plant("twin", &store.record("orders"));
+    wait::until("both to be reported", || {
+        let log = server.process().output();
+        let reported = log.contains("count=2") && log.contains("not authenticated");
+        (reported && server.store_note().is_some()).then_some(())
+    });
+    let fresh = store.server(&flags);
+    for server in [&server, &fresh] {
+        assert_eq!(status(server, "evil", &evil), 401);
+        assert_eq!(status(server, "twin", &secret), 401);
+        assert_eq!(status(server, "orders", &secret), 200);
+    }
+    // In the place of a good one it displaces nothing in a server that knows better.
+    store.plant("orders", &record);
+    wait::until("the third to be reported", || {
+        let log = server.process().output();
+        log.contains("count=3").then_some(())
+    });
+    assert_eq!(status(&server, "orders", &secret), 200);
+    assert_eq!(status(&server, "orders", &evil), 401);
+}
+
+#[test]
+fn records_in_clear_are_authenticated_by_keys_reencrypt() {
+    let Some(store) = Store::start() else { return };
+    let secret = store.done(&["application", "add", "--app-id", "orders"], &[]);
+    let (introduced, required) = (store.encryption(false), store.encryption(true));
+    let server = store.server(&introduced);
+    assert_eq!(status(&server, "orders", &secret), 200);
+    wait::until("the warning", || {
+        let log = server.process().output();
+        log.contains("not authenticated").then_some(())
+    });
+    let said = store.done(&["keys", "reencrypt"], &introduced);
+    assert!(
+        said.contains("authenticated applications: orders"),
+        "{said}"
+    );
+    let closed = store.server(&required);
+    assert_eq!(status(&closed, "orders", &secret), 200);
+    assert_eq!(status(&server, "orders", &secret), 200);
+
+    let rotate = ["application", "rotate-secret", "--app-id", "orders"];
+    let without_key = store.command(&rotate, &[]);
+    assert_eq!(without_key.code, Some(78), "{}", without_key.stderr);
+    let another = store.done(&rotate, &required);
+    wait::until("the new secret", || {
+        (status(&closed, "orders", &another) == 200).then_some(())
+    });
+    assert_eq!(status(&closed, "orders", &secret), 200);
+}
