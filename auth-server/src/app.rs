@@ -60,7 +60,7 @@ async fn serve_with(
     let (background, ends) = background();
     let shared = Shared {
         current: Arc::default(),
-        registrations: Arc::new(Registrations::new(config.signing_type == SigningType::Hmac)),
+        registrations: Arc::new(registrations(&config)),
         metrics: Metrics::default(),
     };
     for warning in warnings(args, &config) {
@@ -89,6 +89,7 @@ async fn serve_with(
     )?;
     upkeep.start().await?;
     follow_users(&config, &shared.metrics, &background)?;
+    follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = tell_of_hang_ups(hang_ups, followed(&config));
     background.forever("listening for SIGHUP", hang_ups);
@@ -117,8 +118,13 @@ fn no_signals(error: std::io::Error) -> Failure {
 /// What SIGHUP has this server look at.
 fn followed(config: &Config) -> Vec<&'static str> {
     let users = config.users.as_ref().map(|_| "users file");
+    let mounted = config.mounted_applications.as_ref();
+    let mounted = mounted.map(|_| "applications directory");
     let certificate = config.certificate.as_ref().map(|_| "TLS certificate");
-    users.into_iter().chain(certificate).collect()
+    [users, mounted, certificate]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Whoever sends it to all servers alike gets to know what it did here; those who follow a file look by
@@ -175,6 +181,28 @@ fn follow_users(
     Ok(())
 }
 
+fn registrations(config: &Config) -> Registrations {
+    let registrations = Registrations::new(config.signing_type == SigningType::Hmac);
+    match &config.mounted_applications {
+        Some(mounted) => registrations.with_directory(mounted.applications.clone()),
+        None => registrations,
+    }
+}
+
+fn follow_applications(
+    config: &Config,
+    shared: &Shared,
+    background: &Background,
+) -> Result<(), Failure> {
+    let Some(mounted) = config.mounted_applications.clone() else {
+        return Ok(());
+    };
+    let (registrations, metrics) = (Arc::clone(&shared.registrations), shared.metrics.clone());
+    let following = mounted.watch(registrations, metrics).map_err(no_signals)?;
+    background.forever("following the applications directory", following);
+    Ok(())
+}
+
 fn follow_certificate(
     config: &Config,
     metrics: &Metrics,
@@ -202,6 +230,9 @@ fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     metrics.register(&mut registry);
     if config.users.is_some() {
         metrics.register_users_file(&mut registry);
+    }
+    if config.mounted_applications.is_some() {
+        metrics.register_applications_dir(&mut registry);
     }
     if config.certificate.is_some() {
         metrics.register_tls(&mut registry);

@@ -7,6 +7,7 @@
 //! with the store, not removed, and servers put it back.
 
 pub(crate) mod change;
+pub(crate) mod directory;
 mod failure_limit;
 pub(crate) mod registrations;
 pub(crate) mod secret_hash;

@@ -172,6 +172,11 @@ pub(crate) struct ServeArgs {
     )]
     #[serde(serialize_with = "displayed")]
     pub(crate) users: UsersLocation,
+    /// Directory of applications that may fetch the verification key, beside those in the store: a file
+    /// each, its name the id, its content the secret (or two, each on a line); followed when it changes
+    #[arg(long, env = "POSTERN_APPLICATIONS_DIR", value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) applications_dir: Option<PathBuf>,
     /// Logins a minute from one address, 0 for any number [default: 300 with a file of users, else 0]
     #[arg(long, env = "POSTERN_LOGIN_RATE", value_name = "NUMBER",
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]

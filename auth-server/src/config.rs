@@ -21,6 +21,7 @@ use process::tls::ServerCertificate;
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
+use crate::applications::directory::MountedApplications;
 use crate::cli::ServeArgs;
 use crate::http::console::Console;
 use crate::http::jwks;
@@ -61,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) max_connections: u32,
     /// The users of a file, read and found right; `None`: the built-in user.
     pub(crate) users: Option<Arc<FileUsers>>,
+    /// `None`: only the store holds applications.
+    pub(crate) mounted_applications: Option<MountedApplications>,
     /// Logins a minute from one address; 0: any number.
     pub(crate) login_rate: u32,
     pub(crate) trusted_proxies: TrustedProxies,
@@ -107,6 +110,7 @@ impl Config {
             request_timeout: args.request_timeout.duration(),
             max_connections: args.max_connections,
             users: users(&args.users)?,
+            mounted_applications: mounted_applications(args)?,
             login_rate: args.login_rate.unwrap_or(match args.users {
                 UsersLocation::Builtin => 0,
                 UsersLocation::File(_) => LOGINS_PER_MINUTE,
@@ -136,6 +140,20 @@ fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, Failure> {
     FileUsers::open(path.clone())
         .map(|users| Some(Arc::new(users)))
         .map_err(|error| Failure::Config(format!("--users {location}: {error}")))
+}
+
+fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, Failure> {
+    let Some(directory) = &args.applications_dir else {
+        return Ok(None);
+    };
+    MountedApplications::open(directory.clone())
+        .map(Some)
+        .map_err(|error| {
+            Failure::Config(format!(
+                "--applications-dir {}: {error}",
+                directory.display()
+            ))
+        })
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
@@ -223,6 +241,10 @@ mod tests {
             (
                 ["--users", "file:/nonexistent"],
                 "--users file:/nonexistent: secret file /nonexistent: ",
+            ),
+            (
+                ["--applications-dir", "/nonexistent"],
+                "--applications-dir /nonexistent: ",
             ),
             (
                 ["--registry", "zookeeper://:hush@x"],

@@ -85,6 +85,7 @@ pub(crate) struct Metrics {
     registered_applications: Gauge,
     unreadable_applications: Gauge,
     clock_skew: Gauge,
+    application_files_unusable: Gauge,
     listed_keys: Family<Key, Gauge>,
     /// The labels of `listed_keys`, which cannot be asked for them.
     shown_keys: Arc<Mutex<HashSet<Key>>>,
@@ -172,6 +173,15 @@ impl Metrics {
         );
     }
 
+    /// For a server with a directory of applications.
+    pub(crate) fn register_applications_dir(&self, registry: &mut Registry) {
+        registry.register(
+            "postern_auth_server_application_files_unusable",
+            "Files of --applications-dir that could not be used at the last look; 1 if the directory could not",
+            self.application_files_unusable.clone(),
+        );
+    }
+
     /// For a server with a users file. What is not there is not shown: a 0 would say that it is broken.
     pub(crate) fn register_users_file(&self, registry: &mut Registry) {
         registry.register(
@@ -235,6 +245,11 @@ impl Metrics {
     pub(crate) fn registered_applications(&self, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.registered_applications.set(count);
+    }
+
+    pub(crate) fn application_files_unusable(&self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.application_files_unusable.set(count);
     }
 
     pub(crate) fn unreadable_applications(&self, count: usize) {

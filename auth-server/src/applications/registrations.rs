@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
@@ -14,6 +14,10 @@ use crate::attempts::TooSoon;
 #[derive(Debug)]
 pub(crate) struct Registrations {
     known: ArcSwapOption<Applications>,
+    /// Those of `--applications-dir`, which no store holds.
+    mounted: ArcSwap<Applications>,
+    /// Checks every pair, even while no application is registered.
+    always_checked: bool,
     /// With hmac the key is the secret that mints tokens: nobody gets it unchecked.
     required: bool,
     failures: FailureLimit,
@@ -62,9 +66,30 @@ impl Registrations {
     pub(crate) fn new(required: bool) -> Self {
         Self {
             known: ArcSwapOption::empty(),
+            mounted: ArcSwap::default(),
+            always_checked: false,
             required,
             failures: FailureLimit::new(),
         }
+    }
+
+    /// With the applications of a directory. Who has one wants pairs to be checked, also while it is empty.
+    pub(crate) fn with_directory(self, applications: Applications) -> Self {
+        Self {
+            mounted: ArcSwap::from_pointee(applications),
+            always_checked: true,
+            ..self
+        }
+    }
+
+    /// Takes over what the directory holds now, and returns what changed.
+    pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, Event)> {
+        let now = Arc::new(applications);
+        let former = self.mounted.swap(Arc::clone(&now));
+        let is_gone = |id: &AppId| now.record(id.as_str()).is_none();
+        let removed = former.registered().filter(|(id, _)| is_gone(id));
+        let removed = removed.map(|(id, _)| (id.clone(), Event::Removed));
+        events(&former, &now).into_iter().chain(removed).collect()
     }
 
     /// Accepts any pair while no application is registered (contract §4.3 rule 2), unless
@@ -73,16 +98,32 @@ impl Registrations {
     /// # Errors
     /// [`Denied`]; an unknown id and a wrong secret are one case.
     pub(crate) fn authorize(&self, id: &str, secret: &str, now: Instant) -> Result<(), Denied> {
-        match self.known.load().as_deref() {
-            None => Err(Denied::Undecided),
-            Some(none) if none.is_empty() && self.required => Err(Denied::Undecided),
-            Some(none) if none.is_empty() => Ok(()),
-            Some(some) if some.admits(id, secret) => Ok(()),
-            Some(_) => Err(match self.failures.failed(id, now) {
-                Ok(()) => Denied::Unknown,
-                Err(too_soon) => Denied::TooOften(too_soon),
-            }),
+        let (known, mounted) = (self.known.load(), self.mounted.load());
+        let Some(known) = known.as_deref() else {
+            return Err(Denied::Undecided);
+        };
+        if known.is_empty() && mounted.is_empty() && self.required {
+            return Err(Denied::Undecided);
         }
+        // Both are compared, so that the time does not tell where an application is registered.
+        let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
+        let is_mounted = mounted.admits(id, secret) && !is_dropped;
+        if known.admits(id, secret) | is_mounted | self.admits_anybody(known, &mounted) {
+            return Ok(());
+        }
+        Err(match self.failures.failed(id, now) {
+            Ok(()) => Denied::Unknown,
+            Err(too_soon) => Denied::TooOften(too_soon),
+        })
+    }
+
+    fn admits_anybody(&self, known: &Applications, mounted: &Applications) -> bool {
+        known.is_empty() && mounted.is_empty() && !self.is_closed()
+    }
+
+    /// Returns whether pairs are checked even while no application is registered.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.required || self.always_checked
     }
 
     /// Takes over what the store holds and says what has to be put back into it.
@@ -128,7 +169,12 @@ impl Registrations {
     /// How many applications are registered; `None` until the store was read.
     pub(crate) fn count(&self) -> Option<usize> {
         let known = self.known.load();
-        known.as_deref().map(|known| known.registered().count())
+        let known = known.as_deref()?;
+        let mounted = self.mounted.load();
+        let only_mounted = mounted
+            .registered()
+            .filter(|(id, _)| known.registered_id(id.as_str()).is_none());
+        Some(known.registered().count() + only_mounted.count())
     }
 
     /// Whether an application has to be registered before the key may be used at all.
@@ -142,18 +188,20 @@ impl Registrations {
         let known = self.known.load();
         let is_shown = sent.is_empty()
             || known.as_deref().is_some_and(|known| {
-                let anyone = known.is_empty() && !self.required;
-                anyone || known.record(sent).is_some()
+                let mounted = self.mounted.load();
+                let is_known = known.record(sent).or(mounted.record(sent)).is_some();
+                is_known || self.admits_anybody(known, &mounted)
             });
         if is_shown { sent } else { "[unknown]" }
     }
 
     /// The id, if one is registered under it: there are only as many of these as somebody registered.
     pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
-        self.known
-            .load()
+        let known = self.known.load();
+        let stored = known
             .as_deref()
-            .and_then(|known| known.registered_id(id).cloned())
+            .and_then(|known| known.registered_id(id).cloned());
+        stored.or_else(|| self.mounted.load().registered_id(id).cloned())
     }
 }
 
@@ -175,219 +223,4 @@ fn events(memory: &Applications, now: &Applications) -> Vec<(AppId, Event)> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-
-    fn applications(records: &[(&str, SecretHashes)]) -> Applications {
-        let mut all = Applications::default();
-        for (id, secrets) in records {
-            all.put(id.parse().unwrap(), secrets.clone());
-        }
-        all
-    }
-
-    fn orders() -> Applications {
-        applications(&[("orders", SecretHashes::of("right"))])
-    }
-
-    fn authorize(registrations: &Registrations, id: &str, secret: &str) -> Result<(), Denied> {
-        registrations.authorize(id, secret, Instant::now())
-    }
-
-    #[test]
-    fn nothing_is_allowed_before_the_store_was_read() {
-        let registrations = Registrations::new(false);
-        assert_eq!(
-            authorize(&registrations, "any", "pair"),
-            Err(Denied::Undecided)
-        );
-        assert_eq!(registrations.count(), None);
-    }
-
-    #[test]
-    fn contract_4_3_rule_2_without_registrations_any_pair_is_accepted() {
-        let registrations = Registrations::new(false);
-        let reconciled = registrations.reconcile(Applications::default());
-        assert_eq!(reconciled, Reconciled::default());
-        assert_eq!(authorize(&registrations, "any", "pair"), Ok(()));
-        assert!(!registrations.are_missing());
-    }
-
-    #[test]
-    fn where_registrations_are_required_none_means_closed() {
-        let registrations = Registrations::new(true);
-        assert!(registrations.are_missing());
-        registrations.reconcile(Applications::default());
-        assert_eq!(
-            authorize(&registrations, "any", "pair"),
-            Err(Denied::Undecided)
-        );
-        assert!(registrations.are_missing());
-        registrations.reconcile(orders());
-        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
-        assert!(!registrations.are_missing());
-    }
-
-    #[test]
-    fn the_first_registration_closes_the_check() {
-        let registrations = Registrations::new(false);
-        registrations.reconcile(Applications::default());
-        registrations.reconcile(orders());
-        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
-        for (id, secret) in [("orders", "wrong"), ("any", "right")] {
-            assert_eq!(authorize(&registrations, id, secret), Err(Denied::Unknown));
-        }
-    }
-
-    #[test]
-    fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
-        let registrations = Registrations::new(false);
-        registrations.reconcile(orders());
-        let reconciled = registrations.reconcile(Applications::default());
-        let ids: Vec<_> = reconciled
-            .restored
-            .iter()
-            .map(|it| it.id.as_str())
-            .collect();
-        assert_eq!(ids, ["orders"]);
-        assert_eq!(
-            authorize(&registrations, "any", "pair"),
-            Err(Denied::Unknown)
-        );
-        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
-    }
-
-    #[test]
-    fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones() {
-        let registrations = Registrations::new(false);
-        registrations.reconcile(orders());
-        let stock = applications(&[("stock", SecretHashes::of("new"))]);
-        let reconciled = registrations.reconcile(stock);
-        let lost = [Restored {
-            id: "orders".parse().unwrap(),
-            stored: None,
-            record: SecretHashes::of("right"),
-        }];
-        assert_eq!(reconciled.restored, lost);
-        assert_eq!(
-            reconciled.events,
-            [("stock".parse().unwrap(), Event::Added)]
-        );
-        for (id, secret) in [("orders", "right"), ("stock", "new")] {
-            assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
-        }
-    }
-
-    #[test]
-    fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
-        let unreadable = || {
-            let json = r#"{"orders": "of a newer version", "stock": 1}"#;
-            serde_json::from_str::<Applications>(json).unwrap()
-        };
-        let known = Registrations::new(false);
-        known.reconcile(orders());
-        assert_eq!(known.reconcile(unreadable()), Reconciled::default());
-        assert_eq!(known.unreadable(), ["orders", "stock"]);
-        let started = Registrations::new(false);
-        started.reconcile(unreadable());
-        let denied = Err(Denied::Unknown);
-        assert_eq!(authorize(&known, "orders", "right"), Ok(()));
-        assert_eq!(authorize(&started, "orders", "right"), denied);
-        for registrations in [&known, &started] {
-            assert_eq!(authorize(registrations, "stock", "1"), denied);
-        }
-        known.reconcile(orders());
-        assert_eq!(known.unreadable(), [""; 0]);
-    }
-
-    #[test]
-    fn a_log_shows_the_ids_that_somebody_registered_and_nothing_else_that_was_sent() {
-        let registrations = Registrations::new(false);
-        assert_eq!(registrations.shown_id("orders"), "[unknown]");
-        registrations.reconcile(Applications::default());
-        assert_eq!(registrations.shown_id("any"), "any");
-        let closed = ("closed", SecretHashes::none());
-        registrations.reconcile(applications(&[
-            ("orders", SecretHashes::of("right")),
-            closed,
-        ]));
-        for (sent, shown) in [
-            ("orders", "orders"),
-            ("closed", "closed"),
-            ("right", "[unknown]"),
-            ("any", "[unknown]"),
-            ("", ""),
-        ] {
-            assert_eq!(registrations.shown_id(sent), shown, "{sent}");
-        }
-        let required = Registrations::new(true);
-        required.reconcile(Applications::default());
-        assert_eq!(required.shown_id("right"), "[unknown]");
-    }
-
-    #[test]
-    fn a_removed_application_stays_removed() {
-        let registrations = Registrations::new(false);
-        let stock = ("stock", SecretHashes::of("s"));
-        registrations.reconcile(applications(&[
-            ("orders", SecretHashes::of("right")),
-            stock.clone(),
-        ]));
-        let removed = applications(&[("orders", SecretHashes::none()), stock]);
-        let expected = Reconciled {
-            restored: Vec::new(),
-            events: vec![("orders".parse().unwrap(), Event::Removed)],
-        };
-        assert_eq!(registrations.reconcile(removed), expected);
-        assert_eq!(
-            authorize(&registrations, "orders", "right"),
-            Err(Denied::Unknown)
-        );
-    }
-
-    #[test]
-    fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
-        let registrations = Registrations::new(false);
-        let leaked = SecretHashes::of("leaked");
-        let dropped = leaked.with_new("next").newest();
-        registrations.reconcile(applications(&[("orders", dropped.clone())]));
-        let reconciled = registrations.reconcile(applications(&[("orders", leaked.clone())]));
-        let expected = Restored {
-            id: "orders".parse().unwrap(),
-            stored: Some(leaked),
-            record: dropped.clone(),
-        };
-        assert_eq!(reconciled.restored, [expected]);
-        assert_eq!(reconciled.events, []);
-        let leaked = authorize(&registrations, "orders", "leaked");
-        assert_eq!(leaked, Err(Denied::Unknown));
-        assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
-        let healed = registrations.reconcile(applications(&[("orders", dropped)]));
-        assert_eq!(healed, Reconciled::default());
-    }
-
-    #[test]
-    fn secrets_that_changed_are_told_once() {
-        let registrations = Registrations::new(false);
-        registrations.reconcile(orders());
-        let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
-        let id: AppId = "orders".parse().unwrap();
-        let events = registrations.reconcile(rotated.clone()).events;
-        assert_eq!(events, [(id, Event::SecretsChanged)]);
-        assert_eq!(registrations.reconcile(rotated).events, []);
-    }
-
-    #[test]
-    fn after_too_many_failures_the_right_secret_is_still_accepted() {
-        let registrations = Registrations::new(false);
-        registrations.reconcile(orders());
-        let now = Instant::now();
-        let outcomes: Vec<_> = (0..100)
-            .map(|_| registrations.authorize("orders", "wrong", now))
-            .collect();
-        assert_eq!(outcomes.first(), Some(&Err(Denied::Unknown)));
-        assert!(matches!(outcomes.last(), Some(Err(Denied::TooOften(_)))));
-        assert_eq!(registrations.authorize("orders", "right", now), Ok(()));
-    }
-}
+mod tests;

@@ -7,6 +7,10 @@ use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
+/// Of a secret only an unsalted, quick hash is kept: right for random text of this length, wrong for a
+/// word that somebody thought up.
+pub(crate) const SHORTEST_SECRET: usize = 32;
+
 /// SHA-256 of a generated secret: 32 random bytes need no slow hash. Written in base64url.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

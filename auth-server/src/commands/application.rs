@@ -5,6 +5,7 @@ use process::{output, secret_file};
 
 use super::{print, remark};
 use crate::applications::change::{Change, Refused};
+use crate::applications::secret_hash::SHORTEST_SECRET;
 use crate::applications::{AppId, Applications};
 use crate::cli::application::{
     ApplicationCommand, ApplicationEnsureArgs, ApplicationRemoveArgs, RotateSecretArgs,
@@ -18,9 +19,6 @@ use crate::random;
 
 /// Somebody else changed the same application in between; that often it is no coincidence.
 const TRIES: usize = 5;
-/// Of a secret only an unsalted, quick hash is kept: right for random text of this length, wrong for
-/// a word that somebody thought up.
-const SHORTEST_SECRET: usize = 32;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     match command {

@@ -92,6 +92,10 @@ mod tests {
                 file("former", &former),
             ),
             ("--static-dir", directory.display().to_string()),
+            (
+                "--applications-dir",
+                directory.join("static").display().to_string(),
+            ),
             ("--registry", "nacos://me@nacos".to_owned()),
             ("--registry-password-file", file("registry", "hush")),
             ("--advertise", "auth:9000".to_owned()),

@@ -3,6 +3,7 @@
 use process::clock::unix_now;
 
 use super::{Config, rotation};
+use crate::applications::directory::MountedApplications;
 use crate::cli::ServeArgs;
 
 /// One line each, of one configuration.
@@ -19,7 +20,13 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     ]
     .into_iter()
     .flatten()
+    .chain(unusable_applications(config))
     .collect()
+}
+
+fn unusable_applications(config: &Config) -> impl Iterator<Item = String> {
+    let mounted = config.mounted_applications.iter();
+    mounted.flat_map(MountedApplications::warnings)
 }
 
 fn short_lead(args: &ServeArgs) -> Option<String> {

@@ -276,7 +276,7 @@ impl Upkeep {
     fn tell_how_many(&self, before: Option<usize>) {
         let now = self.shared.registrations.count().unwrap_or_default();
         self.shared.metrics.registered_applications(now);
-        if now == 0 && before != Some(0) && !self.shared.registrations.are_missing() {
+        if now == 0 && before != Some(0) && !self.shared.registrations.is_closed() {
             warn!(
                 "no application is registered: any appId with any appSecret may fetch the verification key"
             );

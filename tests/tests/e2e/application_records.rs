@@ -1,13 +1,13 @@
 //! Records of applications in a store that others can write to: older ones, planted ones, and the way
-//! from records in clear to authenticated ones.
+//! from records in clear to authenticated ones. And applications that stand in no store.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tests::applications::register_in;
-use tests::auth_server::{AuthServer, AuthServerPlan, file_store};
+use tests::applications::{register, register_in};
+use tests::auth_server::{AuthServer, AuthServerPlan, admin_get, file_store};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::RedisServer;
@@ -196,4 +196,86 @@ fn records_in_clear_are_authenticated_by_keys_reencrypt() {
         (status(&closed, "orders", &another) == 200).then_some(())
     });
     assert_eq!(status(&closed, "orders", &secret), 200);
+}
+
+#[test]
+fn a_directory_of_applications_is_followed_and_a_bad_file_stops_only_itself() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str, mode: u32| {
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let [first, second, third] = ["a", "b", "c"].map(|letter| letter.repeat(32));
+    write("orders", &first, 0o600);
+    write("short", "changeit", 0o600);
+    write("exposed", &third, 0o644);
+    let directory = home.path().display().to_string();
+    let flags = ["--applications-dir", &directory, "--store-reread", "1"];
+    let server = AuthServerPlan::new().flags(flags).start().ready();
+    let registered = register(&server, "bills");
+    assert_eq!(status(&server, "orders", &first), 200);
+    for (id, secret) in [
+        ("orders", third.as_str()),
+        ("short", "changeit"),
+        ("exposed", &third),
+        ("any", "pair"),
+    ] {
+        assert_eq!(status(&server, id, secret), 401, "{id}");
+    }
+    wait::until("the application of the store", || {
+        (status(&server, "bills", &registered) == 200).then_some(())
+    });
+    let unusable = || metric(&server, "application_files_unusable");
+    assert_eq!(unusable().as_deref(), Some("2"));
+    let warned = server.process().output();
+    assert!(!warned.contains("changeit"), "{warned}");
+
+    write("stock", &format!("{second}\n{first}\n"), 0o600);
+    wait::until("a new file", || {
+        (status(&server, "stock", &second) == 200).then_some(())
+    });
+    assert_eq!(status(&server, "stock", &first), 200);
+    write("orders", "broken", 0o600);
+    wait::until("the bad file to be reported", || {
+        (unusable().as_deref() == Some("3")).then_some(())
+    });
+    assert_eq!(status(&server, "orders", &first), 200);
+    fs::remove_file(home.path().join("orders")).unwrap();
+    wait::until("the application to be gone", || {
+        (status(&server, "orders", &first) == 401).then_some(())
+    });
+    for name in ["stock", "short", "exposed"] {
+        fs::remove_file(home.path().join(name)).unwrap();
+    }
+    wait::until("the directory to be empty", || {
+        (status(&server, "stock", &second) == 401).then_some(())
+    });
+    wait::until("the end of all complaints", || {
+        (unusable().as_deref() == Some("0")).then_some(())
+    });
+    let output = server.process().output();
+    assert_eq!(output.matches("event=application_removed").count(), 2);
+}
+
+fn metric(server: &AuthServer, name: &str) -> Option<String> {
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    let prefix = format!("postern_auth_server_{name} ");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
+    value.map(str::to_owned)
+}
+
+#[test]
+fn hmac_starts_with_the_applications_of_a_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let (file, secret) = (home.path().join("orders"), "s".repeat(32));
+    fs::write(&file, &secret).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let directory = home.path().display().to_string();
+    let server = AuthServerPlan::new()
+        .flags(["--signing-type", "hmac", "--applications-dir", &directory])
+        .start()
+        .ready();
+    assert_eq!(status(&server, "orders", &secret), 200);
+    assert_eq!(status(&server, "orders", "wrong"), 401);
 }

@@ -1,0 +1,206 @@
+//! The applications of `--applications-dir`: a file each, as Kubernetes mounts a Secret. The file's name is
+//! the id, its content the secret. They are looked at again while the server runs.
+
+use std::convert::Infallible;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use process::looks::{Looks, aside};
+use process::secret_file;
+use tracing::{error, info};
+
+use super::registrations::Registrations;
+use super::secret_hash::{SHORTEST_SECRET, SecretHash, SecretHashes};
+use super::{AppId, Applications};
+use crate::audit;
+use crate::metrics::Metrics;
+
+/// What the last look into the directory found.
+#[derive(Debug, Clone)]
+pub(crate) struct MountedApplications {
+    path: PathBuf,
+    pub(crate) applications: Applications,
+    /// A line for each file that cannot be used, or for the directory.
+    faults: Vec<String>,
+}
+
+impl MountedApplications {
+    /// # Errors
+    /// One line, where the directory cannot be read. A file that cannot be used is no error.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
+        let nothing = Self {
+            path,
+            applications: Applications::default(),
+            faults: Vec::new(),
+        };
+        nothing.look().map_err(|error| error.to_string())
+    }
+
+    /// A line for each file that cannot be used.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let warning = |fault| format!("--applications-dir: {fault}");
+        self.faults.iter().map(warning)
+    }
+
+    /// Looks for as long as the process lives.
+    ///
+    /// # Errors
+    /// Where SIGHUP cannot be received.
+    pub(crate) fn watch(
+        self,
+        registrations: Arc<Registrations>,
+        metrics: Metrics,
+    ) -> std::io::Result<impl Future<Output = ()>> {
+        let mut looks = Looks::begin()?;
+        metrics.application_files_unusable(self.faults.len());
+        Ok(async move {
+            let mut former = self;
+            loop {
+                looks.next().await;
+                let before = former.clone();
+                let look = move || Ok::<_, Infallible>(before.looked_again());
+                if let Ok(now) = aside(look).await {
+                    now.take_over(&former, &registrations, &metrics);
+                    former = now;
+                }
+            }
+        })
+    }
+
+    fn take_over(&self, former: &Self, registrations: &Registrations, metrics: &Metrics) {
+        metrics.application_files_unusable(self.faults.len());
+        for fault in self.faults.iter().filter(|it| !former.faults.contains(it)) {
+            error!(%fault, "an application's file cannot be used: the application stays as it was");
+        }
+        if self.faults.is_empty() && !former.faults.is_empty() {
+            info!("every file of --applications-dir can be used again");
+        }
+        if self.applications == former.applications {
+            return;
+        }
+        for (id, event) in registrations.mount(self.applications.clone()) {
+            audit::application(&id, event);
+        }
+        metrics.registered_applications(registrations.count().unwrap_or_default());
+    }
+
+    fn looked_again(&self) -> Self {
+        self.look().unwrap_or_else(|error| Self {
+            faults: vec![format!("{}: {error}", self.path.display())],
+            ..self.clone()
+        })
+    }
+
+    fn look(&self) -> std::io::Result<Self> {
+        let mut now = Self {
+            path: self.path.clone(),
+            applications: Applications::default(),
+            faults: Vec::new(),
+        };
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            // Kubernetes keeps the directory behind the links of a volume under such names.
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let file = self.path.join(&name);
+            let Some(id) = name.to_str().and_then(|name| name.parse::<AppId>().ok()) else {
+                let fault = format!("{}: its name is not an application id", file.display());
+                now.faults.push(fault);
+                continue;
+            };
+            match read(&file) {
+                Ok(record) => now.applications.put(id, record),
+                Err(fault) => {
+                    now.faults.push(fault);
+                    if let Some(former) = self.applications.record(id.as_str()) {
+                        now.applications.put(id, former.clone());
+                    }
+                }
+            }
+        }
+        now.faults.sort();
+        Ok(now)
+    }
+}
+
+/// One secret, or two while an application is moved from one to the other, each on a line.
+fn read(file: &Path) -> Result<SecretHashes, String> {
+    let text = secret_file::read(file).map_err(|error| error.to_string())?;
+    let secrets: Vec<_> = text.lines().collect();
+    let are_random = secrets.iter().all(|secret| secret.len() >= SHORTEST_SECRET);
+    if are_random && (1..=2).contains(&secrets.len()) {
+        Ok(secrets.into_iter().map(SecretHash::of).collect())
+    } else {
+        Err(format!(
+            "{}: expected one secret of {SHORTEST_SECRET} or more random characters, or two, each on a line",
+            file.display()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn admits(mounted: &MountedApplications, id: &str, secret: &str) -> bool {
+        mounted.applications.admits(id, &secret.repeat(32))
+    }
+
+    #[test]
+    fn each_file_is_an_application_and_a_bad_one_is_reported_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let volume = path("..data");
+        fs::create_dir(&volume).unwrap();
+        write(&volume.join("orders"), &"a".repeat(32), 0o600);
+        symlink(volume.join("orders"), path("orders")).unwrap();
+        let two = format!("{}\n{}\n", "b".repeat(32), "c".repeat(32));
+        write(&path("stock"), &two, 0o600);
+        write(&path("short"), "changeit", 0o600);
+        write(&path("three"), &format!("{two}{two}"), 0o600);
+        write(&path("exposed"), &"d".repeat(32), 0o644);
+        write(&path("an id"), &"e".repeat(32), 0o600);
+        fs::create_dir(path("directory")).unwrap();
+
+        let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
+        assert!(admits(&mounted, "orders", "a"));
+        assert!(admits(&mounted, "stock", "b") && admits(&mounted, "stock", "c"));
+        assert_eq!(mounted.applications.registered().count(), 2);
+        let warnings: Vec<_> = mounted.warnings().collect();
+        assert_eq!(warnings.len(), 5, "{warnings:#?}");
+        assert!(warnings.iter().all(|line| !line.contains("changeit")));
+    }
+
+    #[test]
+    fn a_file_that_goes_bad_changes_nothing_and_one_that_goes_is_gone() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("orders");
+        write(&file, &"a".repeat(32), 0o600);
+        let mounted = MountedApplications::open(home.path().to_owned()).unwrap();
+        write(&file, "changeit", 0o600);
+        let bad = mounted.looked_again();
+        assert!(admits(&bad, "orders", "a"));
+        assert_eq!(bad.faults.len(), 1);
+        write(&file, &"b".repeat(32), 0o600);
+        let new = bad.looked_again();
+        assert!(admits(&new, "orders", "b") && !admits(&new, "orders", "a"));
+        fs::remove_file(&file).unwrap();
+        assert!(new.looked_again().applications.is_empty());
+        fs::remove_dir(home.path()).unwrap();
+        let lost = new.looked_again();
+        assert!(admits(&lost, "orders", "b"));
+        assert_eq!(lost.faults.len(), 1);
+        assert!(MountedApplications::open(home.path().to_owned()).is_err());
+    }
+}

@@ -1,0 +1,255 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+
+fn applications(records: &[(&str, SecretHashes)]) -> Applications {
+    let mut all = Applications::default();
+    for (id, secrets) in records {
+        all.put(id.parse().unwrap(), secrets.clone());
+    }
+    all
+}
+
+fn orders() -> Applications {
+    applications(&[("orders", SecretHashes::of("right"))])
+}
+
+fn authorize(registrations: &Registrations, id: &str, secret: &str) -> Result<(), Denied> {
+    registrations.authorize(id, secret, Instant::now())
+}
+
+#[test]
+fn nothing_is_allowed_before_the_store_was_read() {
+    let registrations = Registrations::new(false);
+    assert_eq!(
+        authorize(&registrations, "any", "pair"),
+        Err(Denied::Undecided)
+    );
+    assert_eq!(registrations.count(), None);
+}
+
+#[test]
+fn contract_4_3_rule_2_without_registrations_any_pair_is_accepted() {
+    let registrations = Registrations::new(false);
+    let reconciled = registrations.reconcile(Applications::default());
+    assert_eq!(reconciled, Reconciled::default());
+    assert_eq!(authorize(&registrations, "any", "pair"), Ok(()));
+    assert!(!registrations.are_missing());
+}
+
+#[test]
+fn where_registrations_are_required_none_means_closed() {
+    let registrations = Registrations::new(true);
+    assert!(registrations.are_missing());
+    registrations.reconcile(Applications::default());
+    assert_eq!(
+        authorize(&registrations, "any", "pair"),
+        Err(Denied::Undecided)
+    );
+    assert!(registrations.are_missing());
+    registrations.reconcile(orders());
+    assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
+    assert!(!registrations.are_missing());
+}
+
+#[test]
+fn the_first_registration_closes_the_check() {
+    let registrations = Registrations::new(false);
+    registrations.reconcile(Applications::default());
+    registrations.reconcile(orders());
+    assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
+    for (id, secret) in [("orders", "wrong"), ("any", "right")] {
+        assert_eq!(authorize(&registrations, id, secret), Err(Denied::Unknown));
+    }
+}
+
+#[test]
+fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
+    let registrations = Registrations::new(false);
+    registrations.reconcile(orders());
+    let reconciled = registrations.reconcile(Applications::default());
+    let ids: Vec<_> = reconciled
+        .restored
+        .iter()
+        .map(|it| it.id.as_str())
+        .collect();
+    assert_eq!(ids, ["orders"]);
+    assert_eq!(
+        authorize(&registrations, "any", "pair"),
+        Err(Denied::Unknown)
+    );
+    assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
+}
+
+#[test]
+fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones() {
+    let registrations = Registrations::new(false);
+    registrations.reconcile(orders());
+    let stock = applications(&[("stock", SecretHashes::of("new"))]);
+    let reconciled = registrations.reconcile(stock);
+    let lost = [Restored {
+        id: "orders".parse().unwrap(),
+        stored: None,
+        record: SecretHashes::of("right"),
+    }];
+    assert_eq!(reconciled.restored, lost);
+    assert_eq!(
+        reconciled.events,
+        [("stock".parse().unwrap(), Event::Added)]
+    );
+    for (id, secret) in [("orders", "right"), ("stock", "new")] {
+        assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
+    }
+}
+
+#[test]
+fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
+    let unreadable = || {
+        let json = r#"{"orders": "of a newer version", "stock": 1}"#;
+        serde_json::from_str::<Applications>(json).unwrap()
+    };
+    let known = Registrations::new(false);
+    known.reconcile(orders());
+    assert_eq!(known.reconcile(unreadable()), Reconciled::default());
+    assert_eq!(known.unreadable(), ["orders", "stock"]);
+    let started = Registrations::new(false);
+    started.reconcile(unreadable());
+    let denied = Err(Denied::Unknown);
+    assert_eq!(authorize(&known, "orders", "right"), Ok(()));
+    assert_eq!(authorize(&started, "orders", "right"), denied);
+    for registrations in [&known, &started] {
+        assert_eq!(authorize(registrations, "stock", "1"), denied);
+    }
+    known.reconcile(orders());
+    assert_eq!(known.unreadable(), [""; 0]);
+}
+
+#[test]
+fn a_log_shows_the_ids_that_somebody_registered_and_nothing_else_that_was_sent() {
+    let registrations = Registrations::new(false);
+    assert_eq!(registrations.shown_id("orders"), "[unknown]");
+    registrations.reconcile(Applications::default());
+    assert_eq!(registrations.shown_id("any"), "any");
+    let closed = ("closed", SecretHashes::none());
+    registrations.reconcile(applications(&[
+        ("orders", SecretHashes::of("right")),
+        closed,
+    ]));
+    for (sent, shown) in [
+        ("orders", "orders"),
+        ("closed", "closed"),
+        ("right", "[unknown]"),
+        ("any", "[unknown]"),
+        ("", ""),
+    ] {
+        assert_eq!(registrations.shown_id(sent), shown, "{sent}");
+    }
+    let required = Registrations::new(true);
+    required.reconcile(Applications::default());
+    assert_eq!(required.shown_id("right"), "[unknown]");
+}
+
+#[test]
+fn a_removed_application_stays_removed() {
+    let registrations = Registrations::new(false);
+    let stock = ("stock", SecretHashes::of("s"));
+    registrations.reconcile(applications(&[
+        ("orders", SecretHashes::of("right")),
+        stock.clone(),
+    ]));
+    let removed = applications(&[("orders", SecretHashes::none()), stock]);
+    let expected = Reconciled {
+        restored: Vec::new(),
+        events: vec![("orders".parse().unwrap(), Event::Removed)],
+    };
+    assert_eq!(registrations.reconcile(removed), expected);
+    assert_eq!(
+        authorize(&registrations, "orders", "right"),
+        Err(Denied::Unknown)
+    );
+}
+
+#[test]
+fn applications_of_a_directory_count_beside_those_of_the_store() {
+    let mounted = applications(&[("stock", SecretHashes::of("mounted"))]);
+    let registrations = Registrations::new(false).with_directory(mounted);
+    let closed = authorize(&registrations, "stock", "mounted");
+    assert_eq!(closed, Err(Denied::Undecided), "the store was not read yet");
+    registrations.reconcile(orders());
+    assert_eq!(registrations.count(), Some(2));
+    for (id, secret, outcome) in [
+        ("orders", "right", Ok(())),
+        ("stock", "mounted", Ok(())),
+        ("orders", "mounted", Err(Denied::Unknown)),
+        ("stock", "right", Err(Denied::Unknown)),
+    ] {
+        assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
+    }
+    assert_eq!(registrations.shown_id("stock"), "stock");
+    assert!(registrations.registered_id("stock").is_some());
+    let dropped = SecretHashes::of("mounted").with_new("next").newest();
+    registrations.reconcile(applications(&[("stock", dropped)]));
+    let refused = authorize(&registrations, "stock", "mounted");
+    assert_eq!(refused, Err(Denied::Unknown), "it was dropped");
+}
+
+#[test]
+fn an_empty_directory_admits_nobody() {
+    let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
+    let registrations = Registrations::new(false).with_directory(stock);
+    registrations.reconcile(Applications::default());
+    let removed = registrations.mount(Applications::default());
+    assert_eq!(removed, [("stock".parse().unwrap(), Event::Removed)]);
+    for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
+        let refused = authorize(&registrations, id, secret);
+        assert_eq!(refused, Err(Denied::Unknown), "{id}");
+    }
+    let hmac = Registrations::new(true).with_directory(orders());
+    hmac.reconcile(Applications::default());
+    assert!(!hmac.are_missing());
+    assert_eq!(authorize(&hmac, "orders", "right"), Ok(()));
+}
+
+#[test]
+fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
+    let registrations = Registrations::new(false);
+    let leaked = SecretHashes::of("leaked");
+    let dropped = leaked.with_new("next").newest();
+    registrations.reconcile(applications(&[("orders", dropped.clone())]));
+    let reconciled = registrations.reconcile(applications(&[("orders", leaked.clone())]));
+    let expected = Restored {
+        id: "orders".parse().unwrap(),
+        stored: Some(leaked),
+        record: dropped.clone(),
+    };
+    assert_eq!(reconciled.restored, [expected]);
+    assert_eq!(reconciled.events, []);
+    let leaked = authorize(&registrations, "orders", "leaked");
+    assert_eq!(leaked, Err(Denied::Unknown));
+    assert_eq!(authorize(&registrations, "orders", "next"), Ok(()));
+    let healed = registrations.reconcile(applications(&[("orders", dropped)]));
+    assert_eq!(healed, Reconciled::default());
+}
+
+#[test]
+fn secrets_that_changed_are_told_once() {
+    let registrations = Registrations::new(false);
+    registrations.reconcile(orders());
+    let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
+    let id: AppId = "orders".parse().unwrap();
+    let events = registrations.reconcile(rotated.clone()).events;
+    assert_eq!(events, [(id, Event::SecretsChanged)]);
+    assert_eq!(registrations.reconcile(rotated).events, []);
+}
+
+#[test]
+fn after_too_many_failures_the_right_secret_is_still_accepted() {
+    let registrations = Registrations::new(false);
+    registrations.reconcile(orders());
+    let now = Instant::now();
+    let outcomes: Vec<_> = (0..100)
+        .map(|_| registrations.authorize("orders", "wrong", now))
+        .collect();
+    assert_eq!(outcomes.first(), Some(&Err(Denied::Unknown)));
+    assert!(matches!(outcomes.last(), Some(Err(Denied::TooOften(_)))));
+    assert_eq!(registrations.authorize("orders", "right", now), Ok(()));
+}
