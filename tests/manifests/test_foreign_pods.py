@@ -107,6 +107,14 @@ def defaults(variant, scratch):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+def test_what_the_component_sets_in_the_container_is_known_at_run_time_alone(variant):
+    """Any other variable there would take the place of the Deployment's own."""
+    patch = yaml.safe_load((K8S / "components" / variant / "sidecar.yaml").read_text())
+    for variable in sidecar_of(patch["spec"]["template"]["spec"], variant)["env"]:
+        assert "valueFrom" in variable, variable
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_a_setting_of_the_deployment_counts_more_than_the_component_s(variant, tmp_path):
     own = {name: f"own {value}" for name, value in defaults(variant, tmp_path).items()}
     own |= {"POSTERN_AUTH_SERVER": "dns://auth.identity.svc:9000/auth", "POSTERN_PASS": "/healthz"}

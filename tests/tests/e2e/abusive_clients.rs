@@ -61,35 +61,33 @@ fn begin(abuse: Abuse, sidecar: &Sidecar, bearer: &str) -> Option<TcpStream> {
     abuse.begin(sidecar.address(), OPEN, bearer).unwrap()
 }
 
-/// What the manifest sets a variable to.
-fn manifest_value(manifest: &str, variable: &str) -> String {
-    let mut lines = manifest.lines();
-    let found = lines.find(|line| line.trim() == format!("- name: {variable}"));
-    assert!(found.is_some(), "{variable}");
-    let value = lines
-        .next()
-        .and_then(|line| line.trim().strip_prefix("value: "));
-    value.unwrap().trim_matches('"').to_owned()
+/// Returns the value that a component sets a variable to.
+fn setting(kustomization: &str, variable: &str) -> String {
+    let start = format!("- {variable}=");
+    let mut lines = kustomization.lines();
+    let value = lines.find_map(|line| line.trim().strip_prefix(&start));
+    value.unwrap_or_else(|| panic!("{variable}")).to_owned()
 }
 
 #[test]
 fn unread_answers_fit_into_the_memory_of_the_manifests() {
-    for manifest in ["sidecar", "sidecar-plain"] {
-        let path = format!("k8s/components/{manifest}/sidecar.yaml");
-        let manifest = fs::read_to_string(repository().join(path)).unwrap();
-        let limit = manifest
+    for component in ["sidecar", "sidecar-plain"] {
+        let directory = repository().join("k8s/components").join(component);
+        let kustomization = fs::read_to_string(directory.join("kustomization.yaml")).unwrap();
+        let container = fs::read_to_string(directory.join("sidecar.yaml")).unwrap();
+        let limit = container
             .lines()
             .rev()
             .find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Mi"))
             .unwrap();
         let limit_kib = limit.parse::<u64>().unwrap() * 1024;
-        let connections = manifest_value(&manifest, "POSTERN_MAX_CONNECTIONS");
+        let connections = setting(&kustomization, "POSTERN_MAX_CONNECTIONS");
         let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
             plan.pass(["/public/**"])
                 .environment("POSTERN_MAX_CONNECTIONS", &connections)
                 .environment(
                     "POSTERN_MAX_IN_FLIGHT",
-                    &manifest_value(&manifest, "POSTERN_MAX_IN_FLIGHT"),
+                    &setting(&kustomization, "POSTERN_MAX_IN_FLIGHT"),
                 )
         });
         stack.service.answers(file());
