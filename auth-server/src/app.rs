@@ -175,6 +175,7 @@ fn follow_users(
         metrics.builtin_users();
         return Ok(());
     };
+    users.remove_unfinished();
     let reload = UsersReload::new(Arc::clone(users), metrics.clone());
     let following = reload.watch().map_err(no_signals)?;
     background.forever("following the users file", following);

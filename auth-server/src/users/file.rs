@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::login::LoginRequest;
+use process::private_file;
 use process::secret_file::SecretFileError;
 
 use super::users_file::{self, InvalidUsersFile, Users};
@@ -56,6 +57,13 @@ impl FileUsers {
         let loaded = Loaded::parse(&self.path, &text)?;
         self.loaded.store(Arc::new(loaded));
         Ok(true)
+    }
+
+    /// Removes what a command that was killed left half written, where this server may.
+    pub(crate) fn remove_unfinished(&self) {
+        if let Ok(path) = self.path.canonicalize() {
+            let _ = private_file::remove_unfinished(&path);
+        }
     }
 
     /// How many users there are.

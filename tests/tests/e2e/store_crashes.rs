@@ -163,6 +163,12 @@ fn no_hash_stays_in_a_file_that_a_crash_left_half_written() {
     let done = users.command("disable", "ada", &[], "");
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(names_in(directory), before);
+
+    dying_while_it_writes(&disable);
+    assert_ne!(names_in(directory), before);
+    let server = AuthServerPlan::new().flags(["--users", &location]);
+    drop(server.start().ready());
+    assert_eq!(names_in(directory), before, "a start removes it, too");
 }
 
 #[test]
