@@ -63,6 +63,14 @@ async fn serve_with(
         registrations: Arc::new(registrations(&config)),
         metrics: Metrics::default(),
     };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %args.listen,
+        admin_listen = %args.admin_listen,
+        store = %config.store,
+        users = %args.users,
+        "starting"
+    );
     for warning in warnings(args, &config) {
         warn!("{warning}");
     }

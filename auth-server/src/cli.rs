@@ -45,7 +45,7 @@ pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT
     Serve(Box<ServeArgs>),
     /// Check the configuration of `serve` and print it as a configuration file, without secrets
-    Check(Box<ServeArgs>),
+    Check(Box<CheckArgs>),
     /// Ask a running server whether it is ready
     Healthcheck(HealthcheckArgs),
     /// Look at the keys in the store, rotate and revoke them
@@ -265,6 +265,16 @@ pub(crate) struct LeadArgs {
     #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "DURATION",
           default_value_t = Seconds::new(150), value_parser = within(1..=86_400))]
     pub(crate) rotation_lead: Seconds,
+}
+
+/// The settings of `serve`, and how closely to look.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) settings: ServeArgs,
+    /// End with exit code 78 where there is anything to warn of
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

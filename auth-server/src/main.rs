@@ -50,14 +50,14 @@ fn run() -> Result<(), Failure> {
     signals::survive_hang_up()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
-    if !matches!(command, Command::Serve(_)) {
+    if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
     }
     match command {
         Command::Serve(args) => serve(&args, &warnings),
         Command::Check(args) => {
-            telemetry::check(&log_filter(&args.logs.log_level))?;
-            commands::check::run(&args)
+            telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            commands::check::run(&args, warnings)
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),

@@ -36,14 +36,15 @@ pub(crate) fn target(upstream: &UpstreamAddress, pod: IpAddr) -> Option<SocketAd
     }
 }
 
-impl BypassCheck {
-    async fn answers(&self) -> bool {
-        let connecting = TcpStream::connect(self.target);
-        tokio::time::timeout(CONNECT_TIMEOUT, connecting)
-            .await
-            .is_ok_and(|connected| connected.is_ok())
-    }
+/// Returns true where something accepts connections at `target`.
+pub(crate) async fn answers(target: SocketAddr) -> bool {
+    let connecting = TcpStream::connect(target);
+    tokio::time::timeout(CONNECT_TIMEOUT, connecting)
+        .await
+        .is_ok_and(|connected| connected.is_ok())
+}
 
+impl BypassCheck {
     /// Tells what is new about `answers`; `before` is what was told last.
     fn tell(&self, before: Option<bool>, answers: bool) {
         self.metrics.bypass_possible(answers);
@@ -74,7 +75,7 @@ impl Work for BypassCheck {
     async fn run(&self) -> Result<Infallible, String> {
         let mut before = None;
         loop {
-            let answers = self.answers().await;
+            let answers = answers(self.target).await;
             self.tell(before, answers);
             before = Some(answers);
             tokio::time::sleep(INTERVAL).await;
@@ -114,11 +115,11 @@ mod tests {
             metrics: Metrics::new(Arc::default()).0,
             ready: Some(health.condition("bypass", "not looked yet")),
         };
-        assert!(check.answers().await);
+        assert!(answers(check.target).await);
         check.tell(None, true);
         assert!(!health.is_ready());
         drop(listener);
-        assert!(!check.answers().await);
+        assert!(!answers(check.target).await);
         check.tell(Some(true), false);
         assert!(health.is_ready());
     }

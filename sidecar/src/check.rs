@@ -6,14 +6,17 @@
 use std::time::SystemTime;
 
 use process::clock::unix_seconds;
-use process::exit::Failure;
+use process::exit::{self, Failure};
 use process::output;
+use toml::Table;
 
-use crate::cli::ServeArgs;
+use self::online::Findings;
+use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::Config;
 use crate::keys::source::KeySource;
 
 mod judge;
+mod online;
 mod paths;
 mod tokens;
 
@@ -21,25 +24,46 @@ mod tokens;
 ///
 /// # Errors
 /// When the configuration cannot be used, or lets an attack through.
-pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let config = Config::new(args)?;
-    let warnings = config.warnings();
-    let report = attack(args, &config)?;
+pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
+    let settings = &args.settings;
+    let config = Config::new(settings)?;
+    let report = attack(settings, &config)?;
     // Certificates and files of keys are part of the configuration.
-    let source = KeySource::new(config.key_source)?;
-    let warnings: String = warnings
+    let mut source = KeySource::new(config.key_source.clone())?;
+    let found = match args.online {
+        true => online::look(&config, &mut source)?,
+        false => Findings::default(),
+    };
+    let warnings: Vec<String> = unknown_variables
         .into_iter()
+        .chain(config.warnings())
         .chain(source.second_thought())
-        .map(|warning| format!("# warning: {warning}\n"))
+        .chain(found.warnings.iter().cloned())
         .collect();
-    let text = toml::to_string(args).map_err(|error| {
+    output::print(&format!("{}{report}{found}", shown(settings, &warnings)?))?;
+    report.verdict()?;
+    found.verdict()?;
+    match args.strict {
+        true => exit::strictly(&warnings),
+        false => Ok(()),
+    }
+}
+
+/// The configuration as a file, with comments about it.
+fn shown(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
+    let settings = Table::try_from(args).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
+    let warnings = warnings.iter();
+    let warnings: String = warnings
+        .map(|warning| format!("# warning: {warning}\n"))
+        .collect();
     // The file may not hold the secret itself: what is printed is to be a usable one.
     let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
-    let text = warnings + &text + secret.unwrap_or_default() + &report.to_string();
-    output::print(&text)?;
-    report.verdict()
+    Ok(format!(
+        "{warnings}{settings}{}",
+        secret.unwrap_or_default()
+    ))
 }
 
 fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
@@ -172,7 +196,7 @@ mod tests {
     fn args(source: &[&str], flags: &[&str]) -> Box<ServeArgs> {
         let line = [&["sidecar", "check"], source, flags].concat();
         match Cli::try_parse_from(line).unwrap().command {
-            Command::Check(args) => args,
+            Command::Check(args) => Box::new(args.settings),
             other => unreachable!("{other:?}"),
         }
     }

@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Check the configuration and print what is in effect, secrets hidden; then put forged tokens and
     /// disguised paths before it, and tell what is not refused
-    Check(Box<ServeArgs>),
+    Check(Box<CheckArgs>),
     /// Ask a running sidecar whether it is ready
     Healthcheck(HealthcheckArgs),
     /// Tell why a request is let through or refused, and what the service would get, without sending it
@@ -38,6 +38,22 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
+}
+
+/// The settings of `serve`, and how closely to look.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) settings: ServeArgs,
+
+    /// Fetch the key, compare clocks with its server, connect to the service, and look for it on the pod's
+    /// address: exit code 69 where something needed is away, 78 where it refuses
+    #[arg(long)]
+    pub(crate) online: bool,
+
+    /// End with exit code 78 where there is anything to warn of
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// Which sidecar a command asks.

@@ -84,6 +84,7 @@ impl Config {
         refuse_bypass_nowhere(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
         let mut second_thoughts = open_paths::second_thoughts(&args.rules)?;
+        second_thoughts.extend(rules::dotted_claims(args));
         second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
             admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,

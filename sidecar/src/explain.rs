@@ -10,7 +10,7 @@ mod service_lines;
 
 use std::time::{Duration, SystemTime};
 
-use contract::explanation::Explanation;
+use contract::explanation::{Explanation, Verdict};
 use http::HeaderName;
 use process::admin_client;
 use process::command_line;
@@ -31,16 +31,8 @@ const ONE_ANSWER: Duration = Duration::from_secs(5);
 /// # Errors
 /// When no sidecar answers, or what was given is no request.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
-    if args.method != "CONNECT" {
-        require_target(&args.target)?;
-    }
+    let question = question(args)?;
     refuse_useless(args)?;
-    let question = Question {
-        method: args.method.clone(),
-        target: args.target.clone(),
-        headers: headers(args)?,
-        at: args.at,
-    };
     let explanation = match offline::explainer(args)? {
         None => ask(args, &question)?,
         Some(explainer) => {
@@ -56,7 +48,60 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     } else {
         explanation.to_string()
     };
-    output::print(&text)
+    output::print(&text)?;
+    match &args.expect {
+        None => Ok(()),
+        Some(expected) => as_expected(expected, &explanation.verdict),
+    }
+}
+
+fn question(args: &ExplainArgs) -> Result<Question, Failure> {
+    let mut headers = headers(args)?;
+    let has_host = headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let target = if has_host {
+        args.target.clone()
+    } else {
+        let (host, target) = host_and_target(&args.target);
+        headers.insert(0, ("Host".to_owned(), host.to_owned()));
+        target
+    };
+    if args.method != "CONNECT" {
+        require_target(&target)?;
+    }
+    Ok(Question {
+        method: args.method.clone(),
+        target,
+        headers,
+        at: args.at,
+    })
+}
+
+/// An outcome, or the reason code of a refusal.
+fn as_expected(expected: &str, verdict: &Verdict) -> Result<(), Failure> {
+    let found = verdict.reason.as_ref().unwrap_or(&verdict.outcome);
+    if expected == found {
+        return Ok(());
+    }
+    Err(Failure::Unmet(format!(
+        "--expect {expected}: found {found}"
+    )))
+}
+
+/// A pasted URL stands for the request that a client makes of it: its path and query, and a `Host`. Beside a
+/// `Host` of its own it is the absolute form of a target (RFC 9112 §3.2.2).
+fn host_and_target(given: &str) -> (&str, String) {
+    let rest = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| given.strip_prefix(scheme));
+    let Some(rest) = rest else {
+        return ("localhost", given.to_owned());
+    };
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let slash = if target.starts_with('/') { "" } else { "/" };
+    (host, format!("{slash}{target}"))
 }
 
 /// A running sidecar is judged by its own settings, and where nobody is asked, nobody's address counts: what
@@ -106,12 +151,6 @@ fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
         } else {
             headers.push(field(given)?);
         }
-    }
-    if !headers
-        .iter()
-        .any(|(name, _)| name.eq_ignore_ascii_case("host"))
-    {
-        headers.insert(0, ("Host".to_owned(), "localhost".to_owned()));
     }
     Ok(headers)
 }

@@ -75,15 +75,15 @@ fn run() -> Result<(), Failure> {
     signals::survive_hang_up()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
-    if !matches!(command, Command::Serve(_)) {
+    if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
     }
     match command {
         Command::Serve(args) => serve(&args, warnings),
         Command::Check(args) => {
             install_tls_provider()?;
-            telemetry::check(&log_filter(&args.logs.log_level))?;
-            check::run(&args)
+            telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            check::run(&args, warnings)
         }
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, args.timeout.duration())
@@ -106,6 +106,8 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
+        listen = %config.listen,
+        admin_listen = %config.admin_listen,
         upstream = %config.upstream.address,
         keys_from = %config.key_source,
         "starting"

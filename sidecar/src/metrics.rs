@@ -111,6 +111,7 @@ pub(crate) struct Metrics {
     key_cache_writes: Family<ResultLabels, Counter>,
     config_reloads: Family<ResultLabels, Counter>,
     config_usable: Gauge,
+    config_restart_needed: Gauge,
     /// Registered for a port with TLS only.
     pub(crate) tls: CertificateMetrics,
 }
@@ -138,6 +139,7 @@ impl Metrics {
             key_cache_writes: Family::default(),
             config_reloads: Family::default(),
             config_usable: Gauge::default(),
+            config_restart_needed: Gauge::default(),
             tls: CertificateMetrics::default(),
         };
         let registry = metrics.registry(keys);
@@ -317,6 +319,21 @@ impl Metrics {
             "Whether the configuration could be used when it was last read",
             self.config_usable.clone(),
         );
+        registry.register(
+            "config_restart_needed",
+            "Whether settings that were read wait for the next start",
+            self.config_restart_needed.clone(),
+        );
+    }
+
+    /// Sets whether settings that were read wait for the next start.
+    pub(crate) fn config_waits(&self, waits: bool) {
+        self.config_restart_needed.set(i64::from(waits));
+    }
+
+    /// Returns true while settings that were read wait for the next start.
+    pub(crate) fn needs_restart(&self) -> bool {
+        self.config_restart_needed.get() != 0
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {

@@ -121,6 +121,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
     server.run(RunArgs {
         shutdown_signal: Box::new(stop),
     });
+    tracing::info!("stopped");
     fault.outcome()
 }
 
@@ -155,6 +156,7 @@ fn status(shared: &Shared) -> Status {
         keys: Arc::clone(&shared.keys),
         health: shared.health.clone(),
         hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
+        metrics: shared.metrics.clone(),
         refusals: Arc::clone(&shared.reports.refusals),
         started: Instant::now(),
     }

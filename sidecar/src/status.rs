@@ -25,6 +25,7 @@ use self::hour::LastHour;
 use self::refusals::RecentRefusals;
 use crate::keys::current::CurrentKeys;
 use crate::keys::jwks_url::MAX_FRESHNESS;
+use crate::metrics::Metrics;
 use crate::outcome::Totals;
 use crate::rules::{CurrentRules, Rules};
 use crate::user_header::Encoding;
@@ -61,6 +62,7 @@ pub(crate) struct Status {
     pub(crate) health: Health,
     pub(crate) hour: LastHour,
     pub(crate) refusals: Arc<RecentRefusals>,
+    pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
 }
 
@@ -95,6 +97,8 @@ struct Snapshot<'a> {
     at: String,
     uptime_seconds: u64,
     ready: bool,
+    /// Settings that were read wait for the next start.
+    restart_needed: bool,
     conditions: Vec<ConditionState>,
     protected: &'a Protected,
     keys: Option<KeysSnapshot>,
@@ -152,6 +156,7 @@ impl Status {
             at: rfc_3339(now),
             uptime_seconds: self.started.elapsed().as_secs(),
             ready: self.health.is_ready(),
+            restart_needed: self.metrics.needs_restart(),
             conditions: self.health.conditions(),
             protected: &rules.protected,
             keys: self.keys(),
@@ -252,7 +257,6 @@ mod tests {
     use crate::access_log::Line;
     use crate::admission::AdmissionRules;
     use crate::forwarded::ForwardedPolicy;
-    use crate::metrics::Metrics;
     use crate::service_head::ServiceHead;
     use crate::user_header::UserHeader;
 
@@ -319,6 +323,7 @@ mod tests {
             keys,
             health: Health::new(),
             refusals: Arc::new(refusals),
+            metrics: Metrics::new(Arc::default()).0,
             started: Instant::now(),
         }
     }

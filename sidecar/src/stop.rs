@@ -88,7 +88,9 @@ impl GracefulStop {
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
         self.connections.send_replace(true);
         let closed = tokio::time::timeout(self.times.drain_limit, self.connections.closed());
-        if closed.await.is_err() {
+        if closed.await.is_ok() {
+            tracing::info!("drained: every request has its answer, every connection is closed");
+        } else {
             tracing::warn!(
                 in_flight = self.metrics.in_flight(),
                 "the drain limit is over: cutting off what is still in flight"
@@ -124,7 +126,11 @@ impl ShutdownSignalWatch for GracefulStop {
         };
         tokio::select! {
             () = self.drain(lame_duck) => {}
-            _ = terminated() => tracing::warn!("second signal: ending at once"),
+            _ = terminated() => {
+                tracing::warn!("second signal: ending at once");
+                // Where it were only dropped, the accept loop would call that an error.
+                self.connections.send_replace(true);
+            }
         }
         ShutdownSignal::FastShutdown
     }

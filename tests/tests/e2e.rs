@@ -19,6 +19,7 @@ mod e2e {
     mod auth_server_tls;
     mod bodies;
     mod check;
+    mod check_online;
     mod claim_headers;
     mod client_tls;
     mod command_line;

@@ -15,11 +15,20 @@ pub(crate) enum ApplicationCommand {
     /// the one that is; may be repeated
     Ensure(ApplicationEnsureArgs),
     /// Print the registered applications
-    List(StoreArgs),
+    List(ApplicationListArgs),
     /// Make another secret valid and print it, once; the one before it stays valid
     RotateSecret(RotateSecretArgs),
     /// Take an application's registration away
     Remove(ApplicationRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplicationListArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

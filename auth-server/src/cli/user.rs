@@ -9,7 +9,7 @@ pub(crate) enum UserCommand {
     /// Add a user and ask for the password
     Add(Box<UserAddArgs>),
     /// Print the users: account, id, state and name
-    List(UsersFileArgs),
+    List(UserListArgs),
     /// Ask for a new password of a user
     SetPassword(UserSetPasswordArgs),
     /// Keep a user from logging in; tokens that are out stay valid until they expire
@@ -25,6 +25,15 @@ pub(crate) struct UsersFileArgs {
     /// The file of users, as file:FILE
     #[arg(long, env = "POSTERN_USERS", value_name = "USERS")]
     pub(crate) users: UsersLocation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserListArgs {
+    #[command(flatten)]
+    pub(crate) file: UsersFileArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

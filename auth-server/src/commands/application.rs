@@ -2,13 +2,15 @@
 
 use process::exit::Failure;
 use process::{output, secret_file};
+use serde_json::{Value, json};
 
 use super::{print, remark};
 use crate::applications::change::{Change, Refused};
 use crate::applications::secret_hash::SHORTEST_SECRET;
 use crate::applications::{AppId, Applications};
 use crate::cli::application::{
-    ApplicationCommand, ApplicationEnsureArgs, ApplicationRemoveArgs, RotateSecretArgs,
+    ApplicationCommand, ApplicationEnsureArgs, ApplicationListArgs, ApplicationRemoveArgs,
+    RotateSecretArgs,
 };
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
@@ -75,8 +77,8 @@ async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
     change(&location, &args.app_id, Change::Remove { last: args.last }).await
 }
 
-async fn list(args: &StoreArgs) -> Result<(), Failure> {
-    let location = store_location(args)?;
+async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
+    let location = store_location(&args.store)?;
     let is_absent = location.is_absent();
     let applications = applications(&*location.open()).await?;
     if is_absent {
@@ -86,6 +88,11 @@ async fn list(args: &StoreArgs) -> Result<(), Failure> {
     }
     for id in applications.unreadable() {
         remark(&format!("the record of {} cannot be read", LogText(id)));
+    }
+    if args.json {
+        let each = applications.registered();
+        let each = each.map(|(id, secrets)| json!({"id": id.as_str(), "secrets": secrets.len()}));
+        return print(&format!("{:#}", each.collect::<Value>()));
     }
     for (id, secrets) in applications.registered() {
         print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;

@@ -1,24 +1,28 @@
 //! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
 //! `serve` would start.
 
-use process::exit::Failure;
+use process::exit::{self, Failure};
 use toml::Table;
 
 use super::print;
-use crate::cli::ServeArgs;
+use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
 use crate::registry;
 
-pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let config = Config::from_args(args)?;
-    let settings = effective(args, &config).map_err(|error| {
+pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
+    let config = Config::from_args(&args.settings)?;
+    let settings = effective(&args.settings, &config).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
-    let warnings: String = warnings(args, &config)
-        .into_iter()
-        .map(|warning| format!("# warning: {warning}\n"))
-        .collect();
-    print((warnings + &settings.to_string()).trim_end())
+    let mut all = unknown_variables;
+    all.extend(warnings(&args.settings, &config));
+    let comments = all.iter().map(|warning| format!("# warning: {warning}\n"));
+    let comments: String = comments.collect();
+    print((comments + &settings.to_string()).trim_end())?;
+    match args.strict {
+        true => exit::strictly(&all),
+        false => Ok(()),
+    }
 }
 
 /// One key per setting, under the name of its flag.
@@ -53,7 +57,8 @@ mod tests {
         let Command::Check(args) = cli.command else {
             unreachable!("check was asked for")
         };
-        effective(&args, &Config::from_args(&args).unwrap()).unwrap()
+        let settings = &args.settings;
+        effective(settings, &Config::from_args(settings).unwrap()).unwrap()
     }
 
     /// Neither secret has a key in a file.

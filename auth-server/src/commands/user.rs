@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use process::exit::Failure;
 use process::{lock_file, private_file};
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{print, remark};
 use crate::cli::user::{
-    UserAccountArgs, UserAddArgs, UserCommand, UserPasswordArgs, UserSetPasswordArgs, UsersFileArgs,
+    UserAccountArgs, UserAddArgs, UserCommand, UserListArgs, UserPasswordArgs, UserSetPasswordArgs,
+    UsersFileArgs,
 };
 use crate::random;
 use crate::users::document::{UserEntry, UsersDocument};
@@ -82,13 +84,24 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
     edit(file, |text| with_password(text, account, &hash))
 }
 
-fn list(args: &UsersFileArgs) -> Result<(), Failure> {
-    let path = path(args)?;
+fn list(args: &UserListArgs) -> Result<(), Failure> {
+    let path = path(&args.file)?;
     let users = document(&path)?.users;
     if !path.exists() {
         remark(&format!("{}: is not there yet", path.display()));
     } else if users.is_empty() {
         remark(&format!("{}: holds no user", path.display()));
+    }
+    if args.json {
+        let each = users.iter().map(|user| {
+            json!({
+                "account": user.account,
+                "id": user.id,
+                "enabled": !user.disabled,
+                "nickName": user.nick_name.as_ref().unwrap_or(&user.account),
+            })
+        });
+        return print(&format!("{:#}", each.collect::<Value>()));
     }
     for user in users {
         let state = if user.disabled { "disabled" } else { "enabled" };

@@ -167,7 +167,23 @@ fn command<C: Parser>() -> Command {
         .value_parser(value_parser!(PathBuf))
         .global(true)
         .help("TOML file with settings; its keys are the long names of the flags");
-    with_negative_numbers(with_switches(C::command().arg(config)))
+    with_short_check(with_negative_numbers(with_switches(
+        C::command().arg(config),
+    )))
+}
+
+/// The help of `check` names its own flags alone: it takes all that `serve` takes, with the same meaning.
+fn with_short_check(command: Command) -> Command {
+    if command.find_subcommand("check").is_none() {
+        return command;
+    }
+    command.mut_subcommand("check", |check| {
+        let check = check.mut_args(|argument| {
+            let is_setting = argument.get_env().is_some() && argument.get_id() != CONFIG;
+            argument.hide(is_setting)
+        });
+        check.after_help("All settings of `serve` are options of `check`, with the same meaning.")
+    })
 }
 
 /// A number below zero is refused as the value that it is, not as a flag that nobody meant.

@@ -1,4 +1,4 @@
-//! How a program ends: four kinds of failure, each with its exit code of `sysexits.h`, and the one
+//! How a program ends: the kinds of failure, each with its exit code, most of `sysexits.h`, and the one
 //! line on standard error that says why.
 
 use std::io::Write;
@@ -24,6 +24,9 @@ pub enum Failure {
     /// Something the program needs in order to start, or that a command asked about, is away.
     #[error("{0}")]
     Unavailable(String),
+    /// An expectation on the command line is not met.
+    #[error("{0}")]
+    Unmet(String),
     /// A fault of the program itself.
     #[error("{0}")]
     Software(String),
@@ -37,6 +40,7 @@ impl Failure {
             Self::Usage(text) => Self::Usage(words(&text)),
             Self::Config(text) => Self::Config(words(&text)),
             Self::Unavailable(text) => Self::Unavailable(words(&text)),
+            Self::Unmet(text) => Self::Unmet(words(&text)),
             Self::Software(text) => Self::Software(words(&text)),
         }
     }
@@ -45,6 +49,7 @@ impl Failure {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
+            Self::Unmet(_) => 1,
             Self::Usage(_) => 64,
             Self::Unavailable(_) => 69,
             Self::Software(_) => 70,
@@ -62,6 +67,23 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
             let (code, line) = (failure.code(), one_line(&failure.to_string()));
             tell(PATIENCE, move || last_line(code, &line));
             ExitCode::from(code)
+        }
+    }
+}
+
+/// What `--strict` makes of warnings.
+///
+/// # Errors
+/// [`Failure::Config`] with the first of them.
+pub fn strictly(warnings: &[String]) -> Result<(), Failure> {
+    match warnings {
+        [] => Ok(()),
+        [only] => Err(Failure::Config(format!("--strict: {only}"))),
+        [first, more @ ..] => {
+            let more = more.len();
+            Err(Failure::Config(format!(
+                "--strict: {first} (and {more} more)"
+            )))
         }
     }
 }
@@ -149,6 +171,7 @@ mod tests {
     fn each_kind_of_failure_has_its_sysexits_code() {
         let text = || "why".to_owned();
         let codes = [
+            (Failure::Unmet(text()), 1),
             (Failure::Usage(text()), 64),
             (Failure::Unavailable(text()), 69),
             (Failure::Software(text()), 70),

@@ -229,7 +229,7 @@ mod tests {
             pass,
         ];
         match Cli::try_parse_from(line).unwrap().command {
-            Command::Check(args) => OpenPaths::new(&args.rules).unwrap().attacks(),
+            Command::Check(args) => OpenPaths::new(&args.settings.rules).unwrap().attacks(),
             other => unreachable!("{other:?}"),
         }
     }

@@ -16,7 +16,8 @@ const OFFLINE: &str = "offline";
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new(OFFLINE))]
 pub(crate) struct ExplainArgs {
-    /// Path, with a query if there is one, as it stands in the request: /orders/42?page=2
+    /// Path, with a query if there is one, as it stands in the request: /orders/42?page=2. Of a URL, its host
+    /// becomes the Host
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
 
@@ -41,6 +42,11 @@ pub(crate) struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// End with exit code 1 unless this becomes of the request: verified, passed, answered, or the reason code of
+    /// its refusal, such as token_expired
+    #[arg(long, value_name = "OUTCOME")]
+    pub(crate) expect: Option<String>,
 
     #[command(flatten)]
     pub(crate) admin: AdminArgs,

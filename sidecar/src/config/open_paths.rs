@@ -62,6 +62,13 @@ fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
             "patterns are relative to the context path: this lists /{app_name}{pattern}"
         ));
     }
+    if let Some((_, query)) = pattern.split_once('?')
+        && query.contains('=')
+    {
+        return Some(
+            "the query of a request never counts: ? is any one character of the path".to_owned(),
+        );
+    }
     if pattern.starts_with("/**/") && !pattern.trim_start_matches("/**").is_empty() {
         return Some(
             "matches below every path, and some services ignore what stands behind one: /admin/x.js"
@@ -105,7 +112,7 @@ mod tests {
             .unwrap()
             .command
         {
-            Command::Check(args) => second_thoughts(&args.rules).unwrap(),
+            Command::Check(args) => second_thoughts(&args.settings.rules).unwrap(),
             other => unreachable!("{other:?}"),
         }
     }
@@ -120,6 +127,11 @@ mod tests {
             (&["--pass", "/*/**,/a"], Some("every path")),
             (&["--pass", "/*,/*/**"], Some("every path")),
             (&["--pass", "/*"], None),
+            (&["--pass", "/a/?"], None),
+            (
+                &["--pass", "/x?y=1"],
+                Some("--pass '/x?y=1': the query of a request never counts"),
+            ),
             (&["--pass", "/static/**,/a/*/b,/"], None),
             (
                 &["--pass", "/current/**"],

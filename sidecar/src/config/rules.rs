@@ -125,6 +125,29 @@ fn audiences(args: &RulesArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// Claims whose name other products read as a path to a nested one.
+pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
+    let claims = [
+        ("claim", &args.issuer_tokens.claim),
+        ("claim-header", &args.rules.claim_header),
+    ];
+    let thought = |flag: &str, entry: &String| {
+        let (_, claim) = entry.split_once('=')?;
+        // Names that are URLs are taken whole everywhere.
+        let is_path = claim.contains('.') && !claim.contains('/');
+        is_path.then(|| {
+            let nested = claim.replace('.', "/");
+            format!(
+                "--{flag} '{entry}': a name without a / in front is taken whole; a nested claim is written \
+                 /{nested}, and this name without the warning /{claim}"
+            )
+        })
+    };
+    let each = claims.into_iter();
+    each.flat_map(|(flag, entries)| entries.iter().filter_map(move |entry| thought(flag, entry)))
+        .collect()
+}
+
 /// The contract's claims are the auth server's; another issuer's are mapped.
 pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
     if args.auth_server.is_some() {

@@ -27,6 +27,15 @@ pub(crate) enum SourceSettings {
 }
 
 impl SourceSettings {
+    /// The setting that says where the keys come from.
+    pub(crate) const fn flag(&self) -> &'static str {
+        match self {
+            Self::AuthServer(_) => "auth-server",
+            Self::JwksUrl(_) => "jwks-url",
+            Self::File(file) => file.flag(),
+        }
+    }
+
     /// Whether what is sent there, and the key that comes back, could be changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
         match self {
@@ -130,6 +139,18 @@ pub(crate) enum FetchError {
     Panicked,
 }
 
+impl FetchError {
+    /// Returns true where a later fetch may succeed without a change of the configuration.
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Self::Discovery(_) => true,
+            Self::Transport(error) | Self::JwksTransport(error) => error.is_away(),
+            Self::Answer(AnswerError::Refused { status, .. }) => status.is_server_error(),
+            _ => false,
+        }
+    }
+}
+
 /// What a fetch is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -178,6 +199,15 @@ impl KeySource {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport().second_thought(),
             Self::JwksUrl(url) => url.transport().second_thought(),
+            Self::File(_) => None,
+        }
+    }
+
+    /// Returns by how many seconds the clock of the server that answered last is ahead of this machine's.
+    pub(crate) fn clock_ahead(&self) -> Option<i64> {
+        match self {
+            Self::AuthServer(endpoint) => endpoint.transport().clock_ahead(),
+            Self::JwksUrl(url) => url.transport().clock_ahead(),
             Self::File(_) => None,
         }
     }

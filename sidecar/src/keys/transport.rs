@@ -15,6 +15,8 @@ use process::exit::Failure;
 use process::looks::{News, Told, aside};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
@@ -55,6 +57,13 @@ pub(crate) enum ClientError {
     Http(#[from] reqwest::Error),
 }
 
+impl TransportError {
+    /// Returns true where the server may answer later without a change of the configuration.
+    pub(crate) const fn is_away(&self) -> bool {
+        matches!(self, Self::Http(_))
+    }
+}
+
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'a> {
@@ -88,6 +97,8 @@ pub(crate) struct Transport {
     client: Client,
     /// Whether it may hold a connection to the address that was chosen last.
     keeps: bool,
+    /// Seconds by which the clock of the server that answered last is ahead of this machine's.
+    clock_ahead: Option<i64>,
 }
 
 /// Neither certificates nor key.
@@ -137,12 +148,19 @@ impl Transport {
             material,
             client,
             keeps: false,
+            clock_ahead: None,
         })
     }
 
     /// What works but deserves a second thought.
     pub(crate) fn second_thought(&self) -> Option<String> {
         self.files.expired(&self.material, unix_now())
+    }
+
+    /// Returns by how many seconds the clock of the server that answered last is ahead; `None` where its
+    /// answer had no `Date`.
+    pub(crate) const fn clock_ahead(&self) -> Option<i64> {
+        self.clock_ahead
     }
 
     /// The URL of a path on `instance`.
@@ -194,6 +212,7 @@ impl Transport {
             request = request.header(header::CONNECTION, "close");
         }
         let mut response = request.send().await?;
+        self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
         Ok(Answer {
             status: response.status(),
             headers: std::mem::take(response.headers_mut()),
@@ -254,6 +273,13 @@ fn client(
         client.tls_certs_only([])
     };
     Ok(client.build()?)
+}
+
+/// Seconds since the epoch (RFC 9110 §6.6.1).
+fn date(headers: &HeaderMap) -> Option<i64> {
+    let date = headers.get(header::DATE)?.to_str().ok()?;
+    let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
+    Some(date.unix_timestamp())
 }
 
 async fn bounded_body(mut response: Response) -> Result<Zeroizing<Vec<u8>>, TransportError> {

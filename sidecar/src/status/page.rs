@@ -97,6 +97,9 @@ fn name_of(protected: &Protected) -> &str {
 
 fn readiness(snapshot: &Snapshot<'_>) -> Markup {
     html! {
+        @if snapshot.restart_needed {
+            p.state.bad { "Restart needed: the configuration holds changes that wait for the next start" }
+        }
         @if snapshot.ready {
             p.state.good { "Ready" }
         } @else {

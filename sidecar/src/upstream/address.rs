@@ -44,6 +44,8 @@ pub(crate) enum UpstreamAddressError {
     Malformed,
     #[error("{0}:// is not supported; expected http://, https://, h2c:// or unix:")]
     Scheme(String),
+    #[error("has a path or a query; leave it out: the service gets those of the client")]
+    Path,
     #[error("expected an absolute path after unix:")]
     SocketPath,
     #[error(transparent)]
@@ -67,7 +69,10 @@ impl FromStr for UpstreamAddress {
         let protocol = Protocol::of_scheme(scheme)
             .ok_or_else(|| UpstreamAddressError::Scheme(scheme.to_owned()))?;
         // The sidecar forwards the client's path as it is: one here would have no effect.
-        if authority.as_str().contains('@') || uri.path() != "/" || uri.query().is_some() {
+        if uri.path() != "/" || uri.query().is_some() {
+            return Err(UpstreamAddressError::Path);
+        }
+        if authority.as_str().contains('@') {
             return Err(UpstreamAddressError::Malformed);
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
@@ -176,8 +181,8 @@ mod tests {
         for (text, error) in [
             ("", UpstreamAddressError::Malformed),
             ("127.0.0.1:3000", UpstreamAddressError::Malformed),
-            ("http://a:1/path", UpstreamAddressError::Malformed),
-            ("http://a:1/?q", UpstreamAddressError::Malformed),
+            ("http://a:1/path", UpstreamAddressError::Path),
+            ("http://a:1/?q", UpstreamAddressError::Path),
             ("http://a:1/#f", UpstreamAddressError::Malformed),
             ("http://u:p@a:1", UpstreamAddressError::Malformed),
             ("https://:443", UpstreamAddressError::Malformed),

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, file_store};
 use tests::certificates::write_private;
 use tests::keys::{SigningKey, SigningType};
@@ -11,6 +12,7 @@ use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::free_address;
 use tests::tables::Verdicts;
+use tests::users_file::UsersFile;
 
 const USAGE: i32 = 64;
 pub(super) const CONFIG: i32 = 78;
@@ -80,6 +82,28 @@ fn a_list_of_nobody_says_so() {
         assert_eq!((end.code, &*end.stdout), (Some(0), ""), "{}", end.stderr);
         assert!(end.stderr.contains(said), "{}", end.stderr);
     }
+}
+
+#[test]
+fn lists_are_json_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let users = UsersFile::with("ada", "correct horse");
+    let store = file_store(directory.path());
+    let add = ["application", "add", "--app-id=orders", "--store", &store];
+    assert_eq!(run(Program::AuthServer, &add).code, Some(0));
+    let json = |words: &[&str]| -> Value {
+        let end = run(Program::AuthServer, words);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        serde_json::from_str(&end.stdout).unwrap()
+    };
+    let applications = json(&["application", "list", "--json", "--store", &store]);
+    assert_eq!(applications, json!([{"id": "orders", "secrets": 1}]));
+    let users = json(&["user", "list", "--json", "--users", &users.location()]);
+    assert_eq!(users[0]["account"], "ada");
+    assert_eq!(
+        (&users[0]["enabled"], users[0].get("password")),
+        (&json!(true), None)
+    );
 }
 
 #[test]
@@ -203,6 +227,11 @@ fn a_bad_flag_of_the_sidecar_is_one_line_that_names_it() {
         (&["surplus"], USAGE, "surplus"),
         (&["--listen", "nonsense"], CONFIG, "--listen"),
         (&["--upstream", ""], CONFIG, "--upstream"),
+        (
+            &["--upstream", "http://127.0.0.1:3000/api"],
+            CONFIG,
+            "has a path or a query; leave it out",
+        ),
         (&["--upstream", "127.0.0.1:3000"], CONFIG, "--upstream"),
         (&["--upstream", "ftp://127.0.0.1"], CONFIG, "--upstream"),
         (

@@ -76,6 +76,37 @@ fn explain_works_without_a_sidecar_from_settings_and_a_key_file() {
 }
 
 #[test]
+fn what_is_expected_of_a_request_is_a_gate_and_a_url_stands_for_its_request() {
+    let stack = ForgedStack::start();
+    let admin = stack.sidecar.admin().to_string();
+    let token = format!("Authorization: Bearer {}", stack.token());
+    let url = format!("http://{}/orders/1?page=2", stack.sidecar.address());
+    for (target, headers, expected, code) in [
+        ("/orders/1", std::slice::from_ref(&token), "verified", 0),
+        (&*url, std::slice::from_ref(&token), "verified", 0),
+        (&*url, &[], "token_missing", 0),
+        ("/orders/1", &[], "verified", 1),
+        (
+            "/orders/1",
+            std::slice::from_ref(&token),
+            "token_missing",
+            1,
+        ),
+    ] {
+        let arguments = ["--admin-listen", &admin, "--expect", expected, target];
+        let end = explain(&arguments, headers);
+        assert_eq!(
+            end.code,
+            Some(code),
+            "{target}: {}{}",
+            end.stdout,
+            end.stderr
+        );
+        assert_eq!(end.stderr.contains("--expect"), code == 1, "{}", end.stderr);
+    }
+}
+
+#[test]
 fn explain_without_a_sidecar_takes_the_auth_server_s_key_set_too() {
     let server = AuthServer::start();
     let directory = tempfile::tempdir().unwrap();

@@ -109,6 +109,54 @@ fn sigterm_ends_both_programs_with_exit_code_0() {
 }
 
 #[test]
+fn both_programs_say_how_they_start_and_that_they_have_stopped() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.flags(["--lame-duck", "0"])
+    });
+    let server = AuthServerPlan::new().flags(["--lame-duck", "0"]).start();
+    for (process, parts) in [
+        (
+            stack.sidecar.into_process(),
+            &[
+                "starting version=",
+                "listen=",
+                "upstream=",
+                "drained",
+                "stopped",
+            ][..],
+        ),
+        (
+            server.ready().into_process(),
+            &["starting version=", "listen=", "store=", "stopped"],
+        ),
+    ] {
+        process.terminate();
+        let end = process.finished();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        for part in parts {
+            assert!(end.stderr.contains(part), "{part}: {}", end.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_sidecar_at_once_and_without_an_error() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.flags(["--lame-duck", "600"])
+    });
+    let process = stack.sidecar.into_process();
+    process.terminate();
+    wait::until("the first signal", || {
+        process.stderr().contains("SIGTERM received").then_some(())
+    });
+    process.terminate();
+    let end = process.finished();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    assert!(end.stderr.contains("second signal"), "{}", end.stderr);
+    assert!(!end.stderr.contains("ERROR"), "{}", end.stderr);
+}
+
+#[test]
 fn lesson_a4_on_sigterm_readiness_falls_first_and_requests_go_on_meanwhile() {
     let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
         plan.flags(["--lame-duck", "30"])

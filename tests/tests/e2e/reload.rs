@@ -240,8 +240,18 @@ fn a_bad_configuration_is_refused_by_name_and_the_one_of_before_stays() {
 #[test]
 fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
     let reloading = Reloading::with("");
+    let needs_restart = || {
+        let page = admin_get(reloading.sidecar().admin(), "/").text();
+        assert_eq!(
+            metric(reloading.sidecar(), "postern_sidecar_config_restart_needed") == 1,
+            page.contains("Restart needed")
+        );
+        page.contains("Restart needed")
+    };
+    assert!(!needs_restart());
     let config = "pass = [\"/open/**\"]\nthreads = 2\naccess-log = \"all\"";
     reloading.reload(config, "applied");
+    wait::until("the need of a restart", || needs_restart().then_some(()));
     assert_eq!(reloading.open("/open/a"), "200");
     let line = wait::until("the line about what has to wait", || {
         let log = reloading.sidecar().process().output();
@@ -250,6 +260,8 @@ fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
         line.map(ToOwned::to_owned)
     });
     assert!(line.contains("access-log, threads"), "{line}");
+    reloading.reload("pass = [\"/open/**\"]", "applied");
+    wait::until("no need of a restart", || (!needs_restart()).then_some(()));
 }
 
 #[test]

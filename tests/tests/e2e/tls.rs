@@ -225,7 +225,7 @@ fn what_cannot_be_served_with_stops_start_and_check_with_one_line() {
     }
     let alone = ["--tls-cert", certificate.cert.to_str().unwrap()];
     let end = AuthServerPlan::new().flags(alone).fails();
-    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
     assert!(end.stderr.contains("--tls-key"), "{}", end.stderr);
 }
 

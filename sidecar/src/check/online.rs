@@ -1,0 +1,145 @@
+//! `check --online`: what `serve` would find where it looks – the keys, the clock of their server, the
+//! service, and the service on the pod's address.
+
+use std::fmt::{self, Display};
+use std::net::SocketAddr;
+
+use pingora::ErrorType;
+use pingora::connectors::TransportConnector;
+use process::exit::Failure;
+
+use crate::bypass;
+use crate::config::Config;
+use crate::conversation::Conversation;
+use crate::fault::cause_of;
+use crate::keys::current::Names;
+use crate::keys::source::{Fetched, KeySource, Purpose};
+use crate::upstream::{Upstream, UpstreamSettings};
+
+/// One line for each thing that was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    lines: Vec<String>,
+    pub(super) warnings: Vec<String>,
+    failures: Vec<Failure>,
+}
+
+/// Looks at everything, whatever fails before.
+///
+/// # Errors
+/// Where the runtime cannot be built.
+pub(super) fn look(config: &Config, source: &mut KeySource) -> Result<Findings, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
+    let mut findings = Findings::default();
+    runtime.block_on(async {
+        findings.keys(config, source).await;
+        findings.service(config.upstream.clone()).await;
+        if let Some((target, is_refused)) = config.bypass {
+            findings.bypass(target, is_refused).await;
+        }
+    });
+    Ok(findings)
+}
+
+impl Findings {
+    /// A refusal counts before something that is away: waiting does not mend it.
+    pub(super) fn verdict(self) -> Result<(), Failure> {
+        let is_refusal = |failure: &Failure| matches!(failure, Failure::Config(_));
+        let (refusals, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_refusal);
+        let mut failures = refusals.into_iter().chain(away);
+        failures.next().map_or(Ok(()), Err)
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.lines.push(format!("failed: {failure}"));
+        self.failures.push(failure);
+    }
+
+    async fn keys(&mut self, config: &Config, source: &mut KeySource) {
+        let fetched = source.fetch(Purpose::Tick).await;
+        let asked = source.asked();
+        if let Some(ahead) = source.clock_ahead() {
+            self.clock(&asked, ahead, config.rules.admission.policy.leeway_seconds);
+        }
+        match fetched {
+            Ok(Fetched::Keys(keys)) => {
+                let names = Names::of(&keys);
+                self.lines.push(format!("keys from {asked}: {names}"));
+            }
+            Ok(Fetched::StillFresh) => {}
+            Err(error) => {
+                let line = format!(
+                    "--{}: no key from {asked}: {error}",
+                    config.key_source.flag()
+                );
+                self.failed(match error.is_away() {
+                    true => Failure::Unavailable(line),
+                    false => Failure::Config(line),
+                });
+            }
+        }
+    }
+
+    /// Of a server whose clock is ahead, fresh tokens are not valid yet; of one behind, they live longer here.
+    fn clock(&mut self, asked: &str, ahead: i64, leeway: u32) {
+        let apart = ahead.unsigned_abs();
+        let side = if ahead < 0 { "behind" } else { "ahead" };
+        self.lines.push(format!(
+            "clock of {asked}: {apart} s {side} of this machine's"
+        ));
+        if apart > leeway.into() {
+            self.warnings.push(format!(
+                "the clock of {asked} is {apart} s {side}: more than --leeway {leeway} s allows"
+            ));
+        }
+    }
+
+    async fn service(&mut self, settings: UpstreamSettings) {
+        let address = settings.address.to_string();
+        match connected(settings).await {
+            Ok(()) => self.lines.push(format!("service at {address}: connected")),
+            Err(failure) => {
+                self.failed(failure.reworded(|why| format!("--upstream {address}: {why}")));
+            }
+        }
+    }
+
+    async fn bypass(&mut self, target: SocketAddr, is_refused: bool) {
+        let line =
+            format!("the service answers on the pod's address {target}, where it needs no token");
+        match (bypass::answers(target).await, is_refused) {
+            (false, _) => {
+                let line = format!("pod address {target}: the service does not answer there");
+                self.lines.push(line);
+            }
+            (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
+            (true, true) => self.failed(Failure::Config(format!("--refuse-bypass: {line}"))),
+        }
+    }
+}
+
+/// Connects as a request would, TLS included.
+async fn connected(settings: UpstreamSettings) -> Result<(), Failure> {
+    let upstream = Upstream::new(settings).map_err(Failure::Config)?;
+    let peer = upstream
+        .peer(Conversation::Exchange)
+        .ok_or_else(|| Failure::Unavailable("its name does not resolve".to_owned()))?;
+    let connecting = TransportConnector::new(None);
+    let refused = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
+    match connecting.new_stream(&*peer).await {
+        Ok(_) => Ok(()),
+        Err(error) if refused.contains(error.etype()) => Err(Failure::Config(cause_of(&error))),
+        Err(error) => Err(Failure::Unavailable(cause_of(&error))),
+    }
+}
+
+/// Comments of the configuration that is printed.
+impl Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = self.lines.iter();
+        lines.try_for_each(|line| writeln!(f, "# online: {line}"))
+    }
+}

@@ -1,0 +1,164 @@
+//! `check --online` and `check --strict`: what a pipeline asks before a roll-out.
+
+use tests::auth_server::AuthServer;
+use tests::echo_service::EchoService;
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::redis_server::free_address;
+use tests::users_file::UsersFile;
+
+use super::command_line::{CONFIG, SIDECAR, run};
+
+const UNAVAILABLE: i32 = 69;
+
+/// A check of a sidecar between these two.
+fn online(auth_server: &str, service: &str, more: &[&str]) -> Finished {
+    CommandLine::new(Program::Sidecar.path())
+        .arguments(["check", "--online", "--auth-server", auth_server])
+        .arguments(["--upstream", service, "--app-id", "orders"])
+        .arguments(more.iter().copied())
+        .environment("POSTERN_APP_SECRET", "not-registered")
+        .run()
+}
+
+fn lines<'t>(end: &'t Finished, start: &str) -> Vec<&'t str> {
+    let lines = end.stdout.lines();
+    lines.filter_map(|line| line.strip_prefix(start)).collect()
+}
+
+#[test]
+fn what_serve_would_find_is_printed_and_all_is_well() {
+    let (service, server) = (EchoService::start(), AuthServer::start());
+    let end = online(&server.url(), &service.url(), &[]);
+    assert_eq!(end.code, Some(0), "{}{}", end.stdout, end.stderr);
+    let found = lines(&end, "# online: ");
+    for (found, start) in found.iter().zip(["clock of ", "keys from ", "service at "]) {
+        assert!(found.starts_with(start), "{found:?}");
+    }
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn what_is_away_is_69_and_what_refuses_is_78() {
+    let (service, server) = (EchoService::start(), AuthServer::start());
+    let nobody = format!("http://{}", free_address());
+    let no_server = format!("{nobody}/auth");
+    let wrong_context = server.url().replace("/auth", "/other");
+    for (auth_server, upstream, more, code, named) in [
+        (
+            &no_server,
+            &service.url(),
+            &[][..],
+            UNAVAILABLE,
+            "--auth-server: no key",
+        ),
+        (
+            &server.url(),
+            &nobody,
+            &[],
+            UNAVAILABLE,
+            "--upstream http://",
+        ),
+        (
+            &wrong_context,
+            &service.url(),
+            &[],
+            CONFIG,
+            "--auth-server: no key",
+        ),
+        // What has to be mended comes before what may come back.
+        (
+            &wrong_context,
+            &nobody,
+            &[],
+            CONFIG,
+            "--auth-server: no key",
+        ),
+        (
+            &server.url(),
+            &service.url(),
+            &["--pod-ip=127.0.0.1", "--refuse-bypass"],
+            CONFIG,
+            "--refuse-bypass: the service answers on the pod's address",
+        ),
+    ] {
+        let end = online(auth_server, upstream, more);
+        assert_eq!(end.code, Some(code), "{}{}", end.stdout, end.stderr);
+        assert!(end.stderr.contains(named), "{named}: {}", end.stderr);
+        assert!(
+            !lines(&end, "# online: failed: ").is_empty(),
+            "{}",
+            end.stdout
+        );
+    }
+    let end = online(&server.url(), &service.url(), &["--pod-ip=127.0.0.1"]);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    assert!(lines(&end, "# warning: ")[0].starts_with("--pod-ip: the service answers"));
+}
+
+#[test]
+fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
+    let users = UsersFile::with("ada", "correct horse");
+    let users = format!("--users={}", users.location());
+    for (program, needed, warned) in [
+        (Program::Sidecar, &SIDECAR[1..], "--pass=/**"),
+        (Program::AuthServer, &[users.as_str()], "--rotation-lead=1"),
+    ] {
+        let check = |more: &[&str]| run(program, &[&["check"], needed, more].concat());
+        let lenient = check(&[warned]);
+        assert_eq!(lenient.code, Some(0), "{}", lenient.stderr);
+        let strict = check(&[warned, "--strict"]);
+        assert_eq!(strict.code, Some(CONFIG), "{}", strict.stdout);
+        assert_eq!(strict.stdout, lenient.stdout);
+        let flag = warned.split('=').next().unwrap();
+        let named = format!("error: --strict: {flag}");
+        assert!(strict.stderr.starts_with(&named), "{}", strict.stderr);
+        let clean = check(&["--strict"]);
+        assert_eq!(clean.code, Some(0), "{}", clean.stderr);
+    }
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments(["check", "--strict"])
+        .arguments(SIDECAR[1..].iter().copied())
+        .environment("POSTERN_LEEWEY", "5")
+        .run();
+    assert_eq!(end.code, Some(CONFIG));
+    assert!(end.stderr.contains("POSTERN_LEEWEY"), "{}", end.stderr);
+}
+
+#[test]
+fn a_claim_or_a_pattern_that_would_never_match_is_warned_about() {
+    let source = [
+        "check",
+        "--jwks-url=https://idp/keys",
+        "--issuer=i",
+        "--audience=a",
+    ];
+    for (flag, warning) in [
+        (
+            "--claim=other=realm_access.roles",
+            Some("/realm_access/roles"),
+        ),
+        (
+            "--claim-header=X-Roles=realm_access.roles",
+            Some("/realm_access/roles"),
+        ),
+        ("--claim=other=/realm_access/roles", None),
+        ("--claim=other=https://example.com/roles", None),
+        ("--pass=/x?y=1", Some("the query of a request never counts")),
+        ("--pass=/x?", None),
+    ] {
+        let end = run(Program::Sidecar, &[&source[..], &[flag]].concat());
+        assert_eq!(end.code, Some(0), "{flag}: {}", end.stderr);
+        let warnings = lines(&end, "# warning: ");
+        assert_eq!(
+            warnings.len(),
+            usize::from(warning.is_some()),
+            "{warnings:?}"
+        );
+        let expected = warning.unwrap_or_default();
+        assert!(
+            warnings.iter().all(|line| line.contains(expected)),
+            "{warnings:?}"
+        );
+    }
+}
