@@ -103,7 +103,7 @@ impl From<BTreeMap<String, Value>> for Applications {
 }
 
 impl Applications {
-    /// Whether anybody may fetch the key: none is registered, and no record is unreadable either.
+    /// Tells if anybody may fetch the key: no record is registered, and none is unreadable.
     pub(crate) fn is_empty(&self) -> bool {
         self.registered().next().is_none() && self.unreadable.is_empty()
     }

@@ -15,8 +15,8 @@ const MAX_RETIRED: usize = 64;
 const MAX_SET_BYTES: usize = 60 * 1024;
 
 impl KeyRing {
-    /// With each key once, and with no more retired ones than a sidecar reads. Those whose time is over
-    /// first stay: whoever fills a ring with keys of their own gives them a long time.
+    /// Keeps each key once, and no more retired ones than a sidecar reads. Those whose time is over
+    /// first stay: keys that were planted to last are the first to go.
     pub(super) fn bounded(mut self) -> Self {
         let next = self.next().map(|next| &next.pair);
         let signing = std::iter::once(self.current()).chain(next);
@@ -31,8 +31,8 @@ impl KeyRing {
         self
     }
 
-    /// Without times that no right clock can have written: a key that is trusted for years, a schedule
-    /// that stands still for as long.
+    /// Replaces times that no right clock can have written: they trust a key for years, or keep a
+    /// schedule from going on.
     pub(super) fn with_times_put_right(mut self, now: i64, policy: &RotationPolicy) -> Self {
         let put_right = |time: &mut i64, latest: i64| {
             if *time > latest.saturating_add(TOLERANCE) {
@@ -54,13 +54,13 @@ impl KeyRing {
         self
     }
 
-    /// Whether the next key signs later than `lead` from now on.
+    /// Tells if the next key signs later than `lead` from now on.
     pub(crate) fn next_is_far_off(&self, now: i64, lead: i64) -> bool {
         let latest = now.saturating_add(lead).saturating_add(TOLERANCE);
         self.next().is_some_and(|next| next.signs_from > latest)
     }
 
-    /// The length of the key set that is handed out, but for its frame.
+    /// Returns the length of the key set that is handed out, but for its frame.
     fn set_bytes(&self) -> usize {
         let keys = self.verification_keys().filter_map(VerificationKey::to_jwk);
         let texts = keys.filter_map(|key| serde_json::to_string(&key).ok());

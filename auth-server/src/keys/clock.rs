@@ -1,5 +1,5 @@
-//! The clock by which keys change places: the store's where it has one, so that every server and every
-//! command goes by the same.
+//! The clock by which keys change places: the store's where it has one, so that all servers and
+//! commands go by the same.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::store::{KeyStore, StoreError, within_timeout};
 /// Below this a clock is as right as a look over the network can say, and no token notices.
 const NOTICEABLE: u64 = 5;
 
-/// By how many seconds this machine's clock is ahead of the store's; nothing until it was measured, and
-/// where the store has no clock of its own.
+/// The seconds by which this machine's clock is ahead of the store's; empty until it was measured,
+/// and where the store has no clock of its own.
 #[derive(Debug, Default)]
 pub(crate) struct ClockSkew(ArcSwapOption<i64>);
 
@@ -28,17 +28,17 @@ impl ClockSkew {
         Ok(())
     }
 
-    /// In seconds; 0 where nothing is known.
+    /// Returns the difference, 0 where nothing is known.
     pub(crate) fn seconds(&self) -> i64 {
         self.0.load().as_deref().copied().unwrap_or_default()
     }
 
-    /// The time by the store's clock.
+    /// Converts this machine's time to the store's.
     pub(crate) fn to_store(&self, machine: i64) -> i64 {
         machine.saturating_sub(self.seconds())
     }
 
-    /// The time by this machine's clock.
+    /// Converts the store's time to this machine's.
     pub(crate) fn to_machine(&self, store: i64) -> i64 {
         store.saturating_add(self.seconds())
     }
@@ -47,7 +47,7 @@ impl ClockSkew {
         self.seconds().unsigned_abs() >= NOTICEABLE
     }
 
-    /// Whether no clock contradicts the time: a stored time that it does not allow is wrong then.
+    /// Tells if no clock contradicts the time; a stored time that it does not allow is wrong then.
     pub(crate) fn is_time_certain(&self) -> bool {
         self.seconds().saturating_abs() <= TOLERANCE
     }

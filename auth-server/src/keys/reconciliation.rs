@@ -30,7 +30,7 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) policy: &'a RotationPolicy,
     pub(crate) memory: Option<&'a KeyRing>,
     pub(crate) now: i64,
-    /// Whether no other clock contradicts it; if not, stored times are left as they are.
+    /// No other clock contradicts it; otherwise stored times are left as they are.
     pub(crate) is_now_certain: bool,
 }
 

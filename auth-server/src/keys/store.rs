@@ -42,7 +42,7 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError>;
 
-    /// The record of every application, of removed ones too; those that cannot be read are set aside.
+    /// The record of every application, of removed ones too, and apart from them what cannot be read.
     async fn applications(&self) -> Result<Applications, StoreError>;
 
     /// Puts `record` in the place of `expected` (`None`: of no record at all) in one indivisible
@@ -61,8 +61,8 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Seconds since the epoch by the store's own clock, which all its servers share; `None` where it has
-    /// none, or does not say.
+    /// Returns the seconds since the epoch by the store's own clock, which all its servers share;
+    /// `None` where it has none, or does not say.
     async fn now(&self) -> Result<Option<i64>, StoreError> {
         Ok(None)
     }

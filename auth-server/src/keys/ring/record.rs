@@ -1,9 +1,10 @@
 //! The ring as a store holds it, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
-//! "retired": [{"public", "until"}], "revoked": ["kid"], "version": 1}`, times in seconds since the epoch.
+//! "retired": [{"public", "until"}], "revoked": ["kid"], "version": 1}`, times in seconds since the
+//! epoch.
 //!
-//! During an upgrade servers of two versions share one store. Members that this version does not know
-//! are kept as they are; a change that such a version could not leave alone gets another `version`.
+//! During an upgrade servers of two versions share one store. Members that this version does not
+//! know are kept as they are; a change that it must not write over gets another `version`.
 
 use contract::keys::KeyId;
 use serde::{Deserialize, Serialize};

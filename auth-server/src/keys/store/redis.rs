@@ -46,8 +46,8 @@ const LOAD: &str = "
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])}
 ";
 
-/// As a script it goes to the server that holds the keys. A user without the right gets no time, and
-/// no error either: the keys do not depend on it.
+/// As a script it goes to the server that holds the keys. A user without the right gets no time and
+/// no error: the keys do not depend on it.
 const TIME: &str = "
 local time = redis.pcall('TIME')
 return time.err and {} or time
