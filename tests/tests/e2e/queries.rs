@@ -26,11 +26,14 @@ fn scrapes() -> Vec<String> {
     let home = tempfile::tempdir().unwrap();
     let users = home.path().join("users.toml");
     write_private(&users, "# no users\n");
+    let applications = home.path().join("applications");
+    fs::create_dir(&applications).unwrap();
     let authority = Authority::new();
     let certificate = authority.issue("both");
     let auth_server = AuthServerPlan::new()
         .tls(&authority, &certificate)
         .flags(["--users", &format!("file:{}", users.display())])
+        .flags(["--applications-dir", &applications.display().to_string()])
         .flags(["--registry", "nacos://127.0.0.1:1"])
         .flags(["--advertise", "127.0.0.1:9000"])
         .start()
