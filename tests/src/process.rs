@@ -229,6 +229,11 @@ impl Process {
         self.memory_kib("VmRSS:")
     }
 
+    /// The most that it was so far.
+    pub fn most_resident_kib(&self) -> Option<u64> {
+        self.memory_kib("VmHWM:")
+    }
+
     /// The part of it that no file backs.
     pub fn anonymous_kib(&self) -> Option<u64> {
         self.memory_kib("RssAnon:")

@@ -1,5 +1,6 @@
-//! Ten minutes at full load, one request in twenty bad, every kind of bad in turn: memory stays where it
-//! was, no good request is refused and no bad one let through. `make bench-soak`; ends with 1 otherwise.
+//! Ten minutes at full load, one request in twenty bad, every kind of bad in turn, and beside them clients
+//! that hold what they can: memory stays where it was and within its documented bound, every place comes
+//! back, no good request is refused and no bad one let through. `make bench-soak`; ends with 1 otherwise.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -16,12 +17,17 @@ use std::time::{Duration, Instant};
 use bench::keep_alive::{KeepAlive, get, get_with_token};
 use bench::settings::Settings;
 use serde_json::{Value, json};
+use tests::abuse::Abuse;
+use tests::auth_server::admin_get;
 use tests::clock;
 use tests::fake_auth_server::FakeAuthServer;
+use tests::h2_service::H2Service;
 use tests::keys::SigningType;
+use tests::raw_client::exchange;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::Forge;
+use tests::wait;
 
 const PATH: &str = "/orders/list";
 const CLIENTS: usize = 16;
@@ -38,31 +44,135 @@ const SAMPLES: u32 = 120;
 /// Mebibytes.
 const TOLERANCE: f64 = 2.0;
 
+/// An open path whose answer is just below what may be left to send of one when its handler ends.
+const OPEN_PATH: &str = "/orders/public/file";
+const FILE_BYTES: usize = 65_000;
+/// More than a stream's window towards an HTTP/2 service.
+const LARGE_PATH: &str = "/orders/public/large";
+/// Rounds of abuse follow each other at this pace; each holds its connections until the next.
+const ROUND: Duration = Duration::from_secs(2);
+const MAX_IN_FLIGHT: u32 = 60;
+const MAX_CONNECTIONS: u32 = 100;
+/// What is lifted or closed by a time-out is back soon after the last abuse.
+const SHORT_TIMEOUTS: [&str; 8] = [
+    "--request-header-timeout",
+    "3",
+    "--request-body-timeout",
+    "3",
+    "--send-timeout",
+    "3",
+    "--upstream-read-timeout",
+    "3",
+];
+/// Mebibytes, as docs/operations.md promises: the process with its tables, a request, a connection.
+const PROCESS: f64 = 30.0;
+const FOR_EACH_REQUEST: f64 = 0.75;
+const FOR_EACH_REQUEST_OF_HTTP_2: f64 = 1.25;
+const FOR_EACH_CONNECTION: f64 = 0.25;
+
 fn main() -> ExitCode {
     let mut settings = Settings::from_environment(1, 600.0);
     if settings.smoke {
-        settings.turn = Duration::from_secs(3);
+        settings.turn = settings.turn.max(Duration::from_secs(3));
     }
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
-    let service = SocketServer::start(|_| Reply::Bytes(response("200 OK", &[], b"echo")));
-    let sidecar = SidecarPlan::to(&format!("http://{}", service.address()), &auth_server.url())
-        .flags(["--signing-type", "ecdsa"])
-        .flags(["--token-cache-bytes", CACHE_BYTES])
-        .flags(EVERY_SECOND)
-        .start()
-        .ready();
+    let service = SocketServer::start(|request| {
+        let file = [b'x'; FILE_BYTES];
+        let open = request.target() == OPEN_PATH.as_bytes();
+        Reply::Bytes(response("200 OK", &[], if open { &file } else { b"echo" }))
+    });
+    let http_2_service = H2Service::start();
+    let in_front_of = |upstream: &str| {
+        SidecarPlan::to(upstream, &auth_server.url())
+            .flags(["--signing-type", "ecdsa", "--pass", "/public/**"])
+            .flags(["--token-cache-bytes", CACHE_BYTES])
+            .flags(["--max-in-flight", &MAX_IN_FLIGHT.to_string()])
+            .flags(["--max-connections", &MAX_CONNECTIONS.to_string()])
+            .flags(SHORT_TIMEOUTS)
+            .flags(EVERY_SECOND)
+            .start()
+            .ready()
+    };
+    let sidecar = in_front_of(&format!("http://{}", service.address()));
+    let to_http_2 = in_front_of(&http_2_service.url());
     let traffic = Traffic::default();
     let memory = thread::scope(|scope| {
+        let (traffic, forge) = (&traffic, &forge);
         for client in 0..CLIENTS {
-            let (traffic, forge, address) = (&traffic, &forge, sidecar.address());
+            let address = sidecar.address();
             scope.spawn(move || send(client, address, forge, traffic));
         }
-        let memory = watch(&sidecar, &service, settings.turn, &traffic);
+        let address = to_http_2.address();
+        scope.spawn(move || echo(address, forge, traffic));
+        for (path, sidecar) in [(OPEN_PATH, &sidecar), (LARGE_PATH, &to_http_2)] {
+            let address = sidecar.address();
+            scope.spawn(move || hold(address, path, forge, traffic));
+        }
+        let memory = watch(&sidecar, &service, settings.turn, traffic);
         traffic.over.store(true, Ordering::Relaxed);
         memory
     });
-    report(&memory, &traffic, &settings)
+    let flat = report(&memory, &traffic, &settings);
+    let bounded = report_bounds(&[
+        (&sidecar, FOR_EACH_REQUEST),
+        (&to_http_2, FOR_EACH_REQUEST_OF_HTTP_2),
+    ]);
+    if flat && bounded {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Holds connections, places and memory in every way in turn, with a token and without.
+fn hold(address: SocketAddr, path: &str, forge: &Forge, traffic: &Traffic) {
+    let token = forge.token(clock::now(), &Value::Null);
+    let mut last = Vec::new();
+    while !traffic.over.load(Ordering::Relaxed) {
+        let round: Vec<_> = ["", &*token]
+            .iter()
+            .flat_map(|bearer| Abuse::ALL.map(|abuse| abuse.begin(address, path, bearer)))
+            .collect();
+        // The connections of the round before close here.
+        drop(std::mem::replace(&mut last, round));
+        thread::sleep(ROUND);
+    }
+}
+
+/// A user of the service over HTTP/2, which has one connection for everybody.
+fn echo(address: SocketAddr, forge: &Forge, traffic: &Traffic) {
+    let token = forge.token(clock::now(), &Value::Null);
+    let request = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: 4\r\n\r\necho"
+    );
+    while !traffic.over.load(Ordering::Relaxed) {
+        let answer = exchange(address, "POST", request.as_bytes());
+        traffic.took(answer.status(), 200);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Every place is free again, and memory within its bound, though the clients leave it unread.
+fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
+    let mut good = true;
+    for (sidecar, for_each_request) in sidecars {
+        let free = wait::within(wait::PATIENCE, || {
+            let metrics = admin_get(sidecar.admin(), "/metrics").text();
+            metrics.contains("_requests_in_flight 0\n").then_some(())
+        });
+        let bound = PROCESS
+            + f64::from(MAX_IN_FLIGHT) * for_each_request
+            + f64::from(MAX_CONNECTIONS) * FOR_EACH_CONNECTION;
+        let most = mebibytes(sidecar.process().most_resident_kib());
+        println!(
+            "at most {most:.1} of {bound:.1} MiB resident; all places free again: {}",
+            free.is_some()
+        );
+        good &= free.is_some() && most <= bound;
+    }
+    good
 }
 
 #[derive(Default)]
@@ -71,6 +181,16 @@ struct Traffic {
     answered: AtomicU64,
     /// Requests that got another answer than they deserve.
     wrong: AtomicU64,
+}
+
+impl Traffic {
+    fn took(&self, status: u16, deserved: u16) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        if status != deserved {
+            println!("{status} instead of {deserved}");
+            self.wrong.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Resident and anonymous memory in MiB.
@@ -117,7 +237,7 @@ fn mebibytes(kib: Option<u64>) -> f64 {
     f64::from(u32::try_from(kib).expect("less than a TiB")) / 1024.0
 }
 
-fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> ExitCode {
+fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> bool {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -139,11 +259,7 @@ fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> ExitCode
         traffic.answered.load(Ordering::Relaxed)
     );
     let flat = settings.smoke || resident <= 2.0 * TOLERANCE;
-    if flat && wrong == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    flat && wrong == 0
 }
 
 /// From the least to the most.
@@ -183,11 +299,7 @@ fn send(client: usize, address: SocketAddr, forge: &Forge, traffic: &Traffic) {
             };
             let status = connection.exchange(&deserved.request);
             let status = status.unwrap_or_else(|error| panic!("no answer: {error}"));
-            traffic.answered.fetch_add(1, Ordering::Relaxed);
-            if status != deserved.status {
-                println!("{status} instead of {}", deserved.status);
-                traffic.wrong.fetch_add(1, Ordering::Relaxed);
-            }
+            traffic.took(status, deserved.status);
             if deserved.closes {
                 connection = connect();
             }
