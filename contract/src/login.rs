@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::{rejection::Rejection, strict_json};
 
-/// Account and password of a login. The verification code of contract §2.2 is checked for its
-/// type and not kept: nothing evaluates it.
+/// Account and password of a login. The verification code of contract §2.2 is not read: nothing
+/// evaluates it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginRequest {
     /// The account, not empty.
@@ -31,21 +31,40 @@ impl LoginRequest {
     /// Parses the body of a login.
     ///
     /// # Errors
-    /// [`Rejection::LoginIncomplete`] where a member is absent, null or empty (contract §4.1
-    /// rule 1); [`Rejection::BodyMalformed`] where the body is not a JSON object, repeats a member
-    /// or gives one the wrong type.
+    /// [`Rejection::LoginIncomplete`] where the body or a member is absent, null or empty (contract
+    /// §4.1 rule 1); [`Rejection::BodyMalformed`] where the body is no JSON object, repeats a member
+    /// or gives account or password the wrong type.
     pub fn from_json(body: &[u8]) -> Result<Self, Rejection> {
-        if body.is_empty() {
+        if Self::is_absent(body) {
             return Err(Rejection::LoginIncomplete);
         }
-        let mut members = strict_json::object(body).map_err(|_| Rejection::BodyMalformed)?;
+        let mut members = match strict_json::value(body) {
+            Ok(Value::Object(members)) => members,
+            Ok(value) if says_nothing(&value) => return Err(Rejection::LoginIncomplete),
+            _ => return Err(Rejection::BodyMalformed),
+        };
         let username = text(&mut members, "username")?;
         let password = text(&mut members, "password")?;
-        let _code = text(&mut members, "code")?;
         match (username, password) {
             (Some(username), Some(password)) => Ok(Self { username, password }),
             _ => Err(Rejection::LoginIncomplete),
         }
+    }
+
+    /// Tells a body that is missing, or holds nothing but white space (contract §4.1 rule 1).
+    #[must_use]
+    pub fn is_absent(body: &[u8]) -> bool {
+        body.trim_ascii().is_empty()
+    }
+}
+
+/// Tells the values that stand for no object at all.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }
 
@@ -116,6 +135,8 @@ mod tests {
             r#"{"username":"a","password":"b"}"#,
             r#"{"username":"a","password":"b","code":"1234"}"#,
             r#"{"username":"a","password":"b","code":null,"more":[1]}"#,
+            r#"{"username":"a","password":"b","code":1234}"#,
+            r#"{"username":"a","password":"b","code":{"a":[]}}"#,
         ] {
             let request = LoginRequest::from_json(body.as_bytes()).unwrap();
             assert_eq!((&*request.username, &*request.password), ("a", "b"));
@@ -126,6 +147,11 @@ mod tests {
     fn contract_4_1_rule_1_what_is_missing_or_empty_is_incomplete() {
         for body in [
             "",
+            " \r\n\t",
+            "null",
+            " null\n",
+            r#""""#,
+            "[]",
             "{}",
             r#"{"username":"a"}"#,
             r#"{"password":"b"}"#,
@@ -145,11 +171,12 @@ mod tests {
     fn what_is_no_login_body_is_malformed() {
         for body in [
             "x",
-            "[]",
-            "null",
+            "[1]",
+            "false",
+            r#"" ""#,
             r#"{"username":1,"password":"b"}"#,
             r#"{"username":"a","password":["b"]}"#,
-            r#"{"username":"a","password":"b","code":7}"#,
+            r#"{"username":"a","password":"b","code":7,"code":7}"#,
             r#"{"username":"a","username":"c","password":"b"}"#,
         ] {
             assert_eq!(

@@ -11,12 +11,17 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-/// Parses one JSON object; duplicates at any depth, trailing bytes and invalid UTF-8 are errors.
+/// Parses one JSON object; errors are those of [`value`] and any other value.
 pub(crate) fn object(bytes: &[u8]) -> serde_json::Result<Map<String, Value>> {
-    match serde_json::from_slice::<Strict>(bytes)? {
-        Strict(Value::Object(members)) => Ok(members),
-        Strict(_) => Err(serde_json::Error::custom("not an object")),
+    match value(bytes)? {
+        Value::Object(members) => Ok(members),
+        _ => Err(serde_json::Error::custom("not an object")),
     }
+}
+
+/// Parses one JSON value; duplicates at any depth, trailing bytes and invalid UTF-8 are errors.
+pub(crate) fn value(bytes: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice::<Strict>(bytes).map(|Strict(value)| value)
 }
 
 struct Strict(Value);
