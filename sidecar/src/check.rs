@@ -36,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
     };
     let warnings: Vec<String> = unknown_variables
         .into_iter()
-        .chain(config.warnings())
+        .chain(config.warnings_at_the_start())
         .chain(source.second_thought())
         .chain(found.warnings.iter().cloned())
         .collect();

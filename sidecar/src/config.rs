@@ -7,10 +7,11 @@ use std::time::Duration;
 use contract::signing_type::SigningType;
 use process::client_address::TrustedProxies;
 use process::clock::unix_now;
+use process::command_line::exposed_secrets;
 use process::exit::Failure;
 
 use crate::access_log::AccessLog;
-use crate::cli::ServeArgs;
+use crate::cli::{Cli, ServeArgs};
 use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::schedule::Schedule;
@@ -138,6 +139,13 @@ impl Config {
             .map(ToOwned::to_owned)
             .chain(self.second_thoughts.iter().cloned())
             .collect()
+    }
+
+    /// As [`Config::warnings`], and about the command line, which no reload changes.
+    pub(crate) fn warnings_at_the_start(&self) -> Vec<String> {
+        let mut warnings = self.warnings();
+        warnings.extend(exposed_secrets::<Cli>());
+        warnings
     }
 
     fn warnings_of_settings(&self) -> Vec<&'static str> {

@@ -101,7 +101,8 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let watched = reload::watch(args);
     let config = Config::new(args)?;
-    for warning in warnings.into_iter().chain(config.warnings()) {
+    let of_config = config.warnings_at_the_start();
+    for warning in warnings.into_iter().chain(of_config) {
         tracing::warn!("{warning}");
     }
     tracing::info!(

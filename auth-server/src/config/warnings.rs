@@ -1,10 +1,11 @@
 //! What works but deserves a second thought: `serve` logs it, `check` prints it.
 
 use process::clock::unix_now;
+use process::command_line::exposed_secrets;
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;
-use crate::cli::ServeArgs;
+use crate::cli::{Cli, ServeArgs};
 
 /// One line each, of one configuration.
 pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
@@ -21,6 +22,7 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     .into_iter()
     .flatten()
     .chain(unusable_applications(config))
+    .chain(exposed_secrets::<Cli>())
     .collect()
 }
 

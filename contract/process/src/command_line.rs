@@ -14,6 +14,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
 use self::config_file::ConfigFile;
+pub use self::exposed::exposed_secrets;
 use self::from_file::FromFile;
 pub use self::origin::traced;
 use self::refusal::refusal;
@@ -21,6 +22,7 @@ use self::switch::with_switches;
 use crate::exit::Failure;
 
 mod config_file;
+mod exposed;
 mod from_file;
 mod origin;
 mod refusal;
@@ -105,13 +107,24 @@ pub fn typed<C: Parser>() -> BTreeSet<String> {
 }
 
 fn is_typed(flag: &str, arguments: &[OsString]) -> bool {
+    typed_value(flag, arguments).is_some()
+}
+
+/// The last value that a flag has on the command line itself; empty for a switch at its end.
+fn typed_value(flag: &str, arguments: &[OsString]) -> Option<String> {
     let flag = format!("--{flag}");
-    let is_it = |argument: &OsString| {
+    let arguments = before_operands(arguments);
+    let at = arguments.iter().rposition(|argument| {
         let text = argument.to_string_lossy();
-        let name = text.split_once('=').map_or(&*text, |(name, _)| name);
-        name == flag
-    };
-    before_operands(arguments).iter().any(is_it)
+        text.split_once('=').map_or(&*text, |(name, _)| name) == flag
+    })?;
+    let text = arguments.get(at)?.to_string_lossy();
+    Some(match text.split_once('=') {
+        Some((_, value)) => value.to_owned(),
+        None => arguments
+            .get(at + 1)
+            .map_or_else(String::new, |value| value.to_string_lossy().into_owned()),
+    })
 }
 
 /// What comes before a `--`, after which everything is an operand.

@@ -176,6 +176,7 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         "--registry",
         "--users builtin",
         "--listen",
+        "--registry: every user of this machine",
     ];
     assert_eq!(warnings.len(), about.len(), "{warnings:#?}");
     for (warning, about) in warnings.iter().zip(about) {
@@ -227,9 +228,12 @@ fn what_the_sidecar_s_check_prints_is_one_too_and_holds_no_secret() {
         .arguments([&file])
         .environment("POSTERN_APP_SECRET", "s")
         .run();
+    let exposed = "# warning: --app-secret: every user of this machine can read this secret";
+    assert!(first.stdout.starts_with(exposed), "{}", first.stdout);
+    let (_, settings) = first.stdout.split_once('\n').unwrap();
     assert_eq!(
-        (second.code, second.stdout),
-        (Some(0), first.stdout),
+        (second.code, second.stdout.as_str()),
+        (Some(0), settings),
         "{}",
         second.stderr
     );

@@ -413,3 +413,33 @@ fn a_failure_says_which_settings_come_from_elsewhere_than_the_command_line() {
         "for '--from-env <X>': no; --from-env comes from CARGO_PKG_NAME; see --help"
     );
 }
+
+#[test]
+fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
+    let program = command::<Program>();
+    for (typed, flags) in [
+        (&["serve", "--name", "x"][..], &[][..]),
+        (&["serve", "--secret", "eightlet"], &["--secret: "]),
+        (&["serve", "--secret=eightlet"], &["--secret: "]),
+        (&["serve", "--secret-file", "/eightlet"], &[]),
+        (
+            &["serve", "--name", "redis://me:eightlet@a/1"],
+            &["--name: "],
+        ),
+        (
+            &["serve", "--name=redis+cluster://:eightlet@a,b"],
+            &["--name: "],
+        ),
+        (&["serve", "--name", "redis://me@eightlet:1/2"], &[]),
+        (&["serve", "--", "--secret", "eightlet"], &[]),
+    ] {
+        let arguments: Vec<_> = ["prog"].iter().chain(typed).map(OsString::from).collect();
+        let lines = exposed::exposed(&all_settings(&program), &arguments);
+        assert_eq!(lines.len(), flags.len(), "{lines:?}");
+        for (line, flag) in lines.iter().zip(flags) {
+            assert!(line.starts_with(flag), "{line}");
+            assert!(!line.contains("eightlet"), "{line}");
+            assert!(line.contains("POSTERN_UNSET_"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Secrets that stand on the command line, where every user of the machine can read them.
+
+use std::ffi::OsString;
+
+use clap::{Arg, Parser};
+
+use super::{all_settings, command, typed_value};
+
+/// Returns one line for each secret that was typed, and for each address that was typed with a password
+/// in it; no line repeats a value.
+#[must_use]
+pub fn exposed_secrets<C: Parser>() -> Vec<String> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    exposed(&all_settings(&command::<C>()), &arguments)
+}
+
+pub(super) fn exposed(settings: &[&Arg], arguments: &[OsString]) -> Vec<String> {
+    let mut lines: Vec<_> = settings
+        .iter()
+        .filter_map(|setting| line(setting, arguments))
+        .collect();
+    // Several commands may have the setting.
+    lines.sort_unstable();
+    lines.dedup();
+    lines
+}
+
+fn line(setting: &Arg, arguments: &[OsString]) -> Option<String> {
+    let flag = setting.get_long()?;
+    let value = typed_value(flag, arguments)?;
+    let secret = if setting.is_hide_env_values_set() {
+        "this secret"
+    } else if has_password(&value) {
+        "the password in this address"
+    } else {
+        return None;
+    };
+    let variable = setting.get_env()?.to_string_lossy();
+    Some(format!(
+        "--{flag}: every user of this machine can read {secret} on the command line; {variable} or a file \
+         keeps it to itself"
+    ))
+}
+
+/// `SCHEME://USER:PASSWORD@…`, of which the user may be left out.
+fn has_password(address: &str) -> bool {
+    let Some((_, rest)) = address.split_once("://") else {
+        return false;
+    };
+    let credentials = rest.rsplit_once('@').map(|(credentials, _)| credentials);
+    credentials
+        .and_then(|credentials| credentials.split_once(':'))
+        .is_some_and(|(_, password)| !password.is_empty())
+}
