@@ -12,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) use self::account_locks::AccountLocks;
 pub(crate) use self::address_limit::AddressLimit;
+pub(crate) use self::source::Source;
 pub(crate) use self::token_bucket::{Rate, TokenBucket};
 
 /// What a table of attempts holds at most, some megabytes: the entry that was not used for longest

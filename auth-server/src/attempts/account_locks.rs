@@ -91,6 +91,12 @@ impl AccountLocks {
         self.tables().admit(&names, now).map(drop)
     }
 
+    /// Tells a client from which the account has logged in.
+    pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
+        let at_client = Names::of(account, client).at_client;
+        self.tables().known.contains(&at_client)
+    }
+
     /// Begins an attempt. After a failure of its client it counts as another one until it turns out
     /// right: however many begin at once, one of them is judged. Before the first failure nobody has to
     /// wait for anybody, so that an account may log in many times at the same moment.

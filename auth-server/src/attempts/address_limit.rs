@@ -1,4 +1,4 @@
-//! How many logins come from one client address.
+//! How many logins come from one client address, and from all addresses of its network together.
 
 use std::fmt;
 use std::hash::RandomState;
@@ -11,10 +11,22 @@ use lru::LruCache;
 use super::source::Source;
 use super::{MAX_ENTRIES, Rate, TokenBucket, TooSoon};
 
-/// One token bucket per client.
+/// As many as so many addresses may make: some offices behind neighbouring addresses get through,
+/// a stranger with a network of addresses does not get much further than with one.
+const ADDRESSES_PER_NETWORK: u32 = 4;
+
+type Buckets = LruCache<Source, TokenBucket, RandomState>;
+
+/// One token bucket per client, and one per network.
 pub(crate) struct AddressLimit {
     rate: Rate,
-    buckets: Mutex<LruCache<Source, TokenBucket, RandomState>>,
+    network_rate: Rate,
+    buckets: Mutex<Tables>,
+}
+
+struct Tables {
+    clients: Buckets,
+    networks: Buckets,
 }
 
 impl fmt::Debug for AddressLimit {
@@ -26,22 +38,33 @@ impl fmt::Debug for AddressLimit {
 impl AddressLimit {
     /// `None` for 0: no limit.
     pub(crate) fn per_minute(count: u32) -> Option<Self> {
-        let buckets = LruCache::with_hasher(MAX_ENTRIES, RandomState::new());
+        let buckets = || LruCache::with_hasher(MAX_ENTRIES, RandomState::new());
         (count > 0).then(|| Self {
             rate: Rate::per_minute(count),
-            buckets: Mutex::new(buckets),
+            network_rate: Rate::per_minute(count.saturating_mul(ADDRESSES_PER_NETWORK)),
+            buckets: Mutex::new(Tables {
+                clients: buckets(),
+                networks: buckets(),
+            }),
         })
     }
 
     /// Counts one login.
     ///
     /// # Errors
-    /// [`TooSoon`] where there were too many.
+    /// [`TooSoon`] where there were too many, from the address or from its network; then it counts for
+    /// neither.
     pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), TooSoon> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        buckets
-            .get_or_insert_mut(Source::client(address), || TokenBucket::full(now))
-            .take(self.rate, now)
+        let mut tables = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Tables { clients, networks } = &mut *tables;
+        let full = || TokenBucket::full(now);
+        let client = clients.get_or_insert_mut(Source::client(address), full);
+        let network = networks.get_or_insert_mut(Source::network(address), full);
+        let (mut after, mut network_after) = (*client, *network);
+        after.take(self.rate, now)?;
+        network_after.take(self.network_rate, now)?;
+        (*client, *network) = (after, network_after);
+        Ok(())
     }
 }
 
@@ -68,11 +91,29 @@ mod tests {
     }
 
     #[test]
+    fn the_addresses_of_one_network_have_a_limit_together() {
+        for (network, addresses) in [("2001:db8:0:", 20), ("192.0.2.", 20)] {
+            let (limit, now) = (AddressLimit::per_minute(5).unwrap(), Instant::now());
+            let address = |n: u32| match network {
+                "192.0.2." => format!("{network}{n}").parse().unwrap(),
+                _ => format!("{network}{n}::1").parse().unwrap(),
+            };
+            let attempts = (0..5).flat_map(|_| 1..=addresses);
+            let admitted = attempts.filter(|n| limit.admit(address(*n), now).is_ok());
+            assert_eq!(admitted.count(), 20, "{network}");
+            let elsewhere = "198.51.100.1".parse().unwrap();
+            assert_eq!(limit.admit(elsewhere, now), Ok(()));
+        }
+    }
+
+    #[test]
     fn many_addresses_take_bounded_memory() {
         let (limit, now) = (AddressLimit::per_minute(60).unwrap(), Instant::now());
         for n in 0..u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000 {
             let _ = limit.admit(std::net::Ipv4Addr::from_bits(n).into(), now);
         }
-        assert_eq!(limit.buckets.lock().unwrap().len(), MAX_ENTRIES.get());
+        let tables = limit.buckets.lock().unwrap();
+        assert_eq!(tables.clients.len(), MAX_ENTRIES.get());
+        assert!(tables.networks.len() <= MAX_ENTRIES.get());
     }
 }

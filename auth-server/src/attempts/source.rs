@@ -4,17 +4,17 @@ use std::net::IpAddr;
 
 /// A part of the address space. Canonical, so that an IPv4 address is the same however it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Source(u128);
+pub(crate) struct Source(u128);
 
 impl Source {
     /// An IPv4 address, or the IPv6 network of one link, within which an address costs nothing.
-    pub(super) fn client(address: IpAddr) -> Self {
+    pub(crate) fn client(address: IpAddr) -> Self {
         Self::within(address, 32, 64)
     }
 
     /// What one stranger may well have to himself: an IPv4 /24, which is the smallest that is routed, or
     /// the most that one site is given of IPv6 (RFC 6177).
-    pub(super) fn network(address: IpAddr) -> Self {
+    pub(crate) fn network(address: IpAddr) -> Self {
         Self::within(address, 24, 48)
     }
 

@@ -71,7 +71,8 @@ impl Authenticator {
         }
         self.locks
             .check(&request.username, client, Instant::now())?;
-        let turn = self.work.turn().await?;
+        let is_known = self.locks.knows(&request.username, client);
+        let turn = self.work.turn(client, is_known).await?;
         // Others of the same client may have failed while this one waited: many attempts at once are
         // no way around the wait.
         let attempt = self
