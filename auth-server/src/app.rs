@@ -32,7 +32,7 @@ use crate::keys::store::KeyStore;
 use crate::keys::upkeep::{Shared, Upkeep};
 use crate::metrics::Metrics;
 use crate::registry::registration::Registration;
-use crate::server::{self, ConnectionLimit, Served};
+use crate::server::{self, ConnectionLimit, Draining, Served};
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -102,16 +102,20 @@ async fn serve_with(
     let hang_ups = tell_of_hang_ups(hang_ups, followed(&config));
     background.forever("listening for SIGHUP", hang_ups);
     background.forever("the upkeep of the keys", upkeep.run(config.store_reread));
-    let lame_duck = args.lame_duck.duration();
+    let leave = Leave {
+        serving: health.condition("serving", "starting"),
+        draining: Draining::default(),
+        lame_duck: args.lame_duck.duration(),
+    };
+    let draining = leave.draining.clone();
     let end = end_of_service(
         terminations,
         ends,
         registration(&public, &config, &shared, &background)?,
-        health.condition("serving", "starting"),
-        lame_duck,
+        leave,
     );
     let format = args.logs.log_format;
-    let outcome = serve_public(public, format, config, shared, &health, end).await;
+    let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
@@ -277,6 +281,13 @@ fn serve_admin(
     }))
 }
 
+/// How this server leaves those who route to it and those who are connected.
+struct Leave {
+    serving: Condition,
+    draining: Draining,
+    lame_duck: Duration,
+}
+
 /// Resolves when no more connections are to be accepted: off the registry's list first, so that nobody
 /// new is sent here, then a while in which whoever routes here notices that this server is not ready any
 /// more. Nobody routes to what is run at a terminal, and a second signal means now. With work in the
@@ -285,9 +296,13 @@ async fn end_of_service(
     mut terminations: Terminations,
     ends: Ends,
     registration: Registration,
-    serving: Condition,
-    lame_duck: Duration,
+    leave: Leave,
 ) -> Result<(), Failure> {
+    let Leave {
+        serving,
+        draining,
+        lame_duck,
+    } = leave;
     serving.met();
     let (reason, gradually) = tokio::select! {
         signal = terminations.next() => (Ok(()), signal == Termination::Requested),
@@ -296,6 +311,7 @@ async fn end_of_service(
     if let Err(failure) = &reason {
         error!(%failure, "this server stops, to be started again");
     }
+    draining.begin();
     let gradual = async {
         registration.end().await;
         serving.unmet("stopping");
@@ -317,6 +333,7 @@ async fn serve_public(
     config: Config,
     shared: Shared,
     health: &Health,
+    draining: Draining,
     end: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let limit = ConnectionLimit::new(config.max_connections);
@@ -326,6 +343,7 @@ async fn serve_public(
         tls,
         reports: reports.clone(),
         request_timeout: config.request_timeout,
+        draining,
         router: routes(config, shared, reports).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;

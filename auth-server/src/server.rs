@@ -3,6 +3,7 @@
 mod automatic_answers;
 mod connection;
 mod connection_limit;
+mod draining;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tracing::warn;
 
 use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
+pub(crate) use self::draining::Draining;
 use crate::http::reports::Reports;
 
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
@@ -33,6 +35,7 @@ pub(crate) struct Served {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// For a TLS handshake, for a request's header, again for its body, and for a client to read on.
     pub(crate) request_timeout: Duration,
+    pub(crate) draining: Draining,
 }
 
 /// Serves until `shutdown` resolves, then finishes what is in flight. Why it resolved is for the caller.
@@ -48,6 +51,7 @@ pub(crate) async fn serve<T>(
         reports: served.reports,
         tls: served.tls.map(TlsAcceptor::from),
         request_timeout: served.request_timeout,
+        draining: served.draining,
         stop: stopped,
     };
     tokio::pin!(shutdown);

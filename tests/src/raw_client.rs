@@ -19,8 +19,15 @@ impl RawClient {
     /// # Panics
     /// When nothing listens there.
     pub fn connect(address: SocketAddr) -> Self {
-        let writer = TcpStream::connect(address)
-            .unwrap_or_else(|error| panic!("connect to {address}: {error}"));
+        Self::try_connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
+    }
+
+    /// As `connect`.
+    ///
+    /// # Errors
+    /// When nothing listens there.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let writer = TcpStream::connect(address)?;
         writer
             .set_read_timeout(Some(PATIENCE))
             .expect("a read deadline");
@@ -29,7 +36,7 @@ impl RawClient {
             .expect("a write deadline");
         writer.set_nodelay(true).expect("no delay");
         let reader = BufReader::new(writer.try_clone().expect("a second handle"));
-        Self { writer, reader }
+        Ok(Self { writer, reader })
     }
 
     /// Writes bytes. A peer that refuses early may close while we still write; its answer is what

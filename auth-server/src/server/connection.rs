@@ -23,6 +23,7 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::automatic_answers::AutomaticAnswers;
+use super::draining::Draining;
 use crate::http::client_address::Peer;
 use crate::http::rejection_on_the_wire;
 use crate::http::reports::Reports;
@@ -45,6 +46,7 @@ pub(super) struct Serving {
     /// `None`: the port speaks plainly.
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) request_timeout: Duration,
+    pub(super) draining: Draining,
     pub(super) stop: watch::Receiver<()>,
 }
 
@@ -114,13 +116,19 @@ where
         router,
         reports,
         request_timeout,
+        draining,
         mut stop,
         ..
     } = serving;
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        router.clone().oneshot(request)
+        let draining = draining.clone();
+        let router =
+            ServiceExt::<http::Request<Body>>::map_response(router.clone(), move |answer| {
+                draining.mark(answer)
+            });
+        router.oneshot(request)
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -39,6 +39,7 @@ async fn running(request_timeout: Duration) -> Running {
             reports: Reports::silent(),
             tls: None,
             request_timeout,
+            draining: Draining::default(),
         };
         serve(listener, served, &limit, stopped).await;
     });

@@ -1,8 +1,10 @@
 //! Probes, memory and the end of a process (lessons A4, D27, D30).
 
 use std::io::Write;
+use std::net::SocketAddr;
+use std::thread;
 
-use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentials};
 use tests::client::Request;
 use tests::process::{CommandLine, Process};
 use tests::programs::Program;
@@ -180,6 +182,72 @@ fn lesson_a4_on_sigterm_readiness_falls_first_and_requests_go_on_meanwhile() {
         (admin_get(server.admin(), "/readyz").status() == 503).then_some(())
     });
     assert!(!server.login().is_empty(), "still accepting");
+}
+
+/// How one client fared that keeps its connections for as long as it may.
+#[derive(Debug, Default)]
+struct Kept {
+    answered: usize,
+    sent_elsewhere: usize,
+    lost: usize,
+}
+
+/// Requests without a pause until no connection is to be had any more.
+fn keep_on(address: SocketAddr, method: &str, request: &[u8]) -> Kept {
+    let mut kept = Kept::default();
+    while let Ok(mut client) = RawClient::try_connect(address) {
+        for nth in 0.. {
+            client.send(request);
+            match client.try_answer(method) {
+                Ok(answer) => {
+                    kept.answered += usize::from(answer.status() == 200);
+                    if answer.header("Connection") == ["close"] {
+                        kept.sent_elsewhere += 1;
+                        break;
+                    }
+                }
+                Err(_) => {
+                    kept.lost += usize::from(nth > 0);
+                    break;
+                }
+            }
+        }
+    }
+    kept
+}
+
+#[test]
+fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
+    let plan = AuthServerPlan::new().flags(["--lame-duck", "2"]);
+    let server = plan.start().ready();
+    let address = server.address();
+    let login = credentials().to_string();
+    let login = format!(
+        "POST /auth{LOGIN} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{login}",
+        login.len()
+    );
+    let keys = "GET /auth/.well-known/jwks.json HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
+    let clients: Vec<_> = [("POST", &login), ("GET", &keys)]
+        .into_iter()
+        .cycle()
+        .take(8)
+        .map(|(method, request)| {
+            let request = request.clone().into_bytes();
+            thread::spawn(move || keep_on(address, method, &request))
+        })
+        .collect();
+    let metrics = || admin_get(server.admin(), "/metrics").text();
+    wait::until("logins over kept connections", || {
+        metrics().contains("logins_total{").then_some(())
+    });
+    server.process().terminate();
+    for client in clients {
+        let kept = client.join().expect("a client that ends");
+        assert_eq!(kept.lost, 0, "{kept:?}");
+        assert!(kept.answered > 0 && kept.sent_elsewhere > 0, "{kept:?}");
+    }
+    assert_eq!(server.into_process().finished().code, Some(0));
 }
 
 #[test]
