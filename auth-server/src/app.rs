@@ -33,6 +33,7 @@ use crate::keys::upkeep::{Shared, Upkeep};
 use crate::metrics::Metrics;
 use crate::registry::registration::Registration;
 use crate::server::{self, ConnectionLimit, Draining, Served};
+use crate::unfinished::Unfinished;
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -339,12 +340,14 @@ async fn serve_public(
     let limit = ConnectionLimit::new(config.max_connections);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
     let reports = reports(&config, &shared);
+    let unfinished = Unfinished::for_this_process();
     let served = Served {
         tls,
         reports: reports.clone(),
         request_timeout: config.request_timeout,
         draining,
-        router: routes(config, shared, reports).into_router(),
+        unfinished: unfinished.clone(),
+        router: routes(config, shared, reports, unfinished).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -363,7 +366,7 @@ fn reports(config: &Config, shared: &Shared) -> Reports {
     }
 }
 
-fn routes(config: Config, shared: Shared, reports: Reports) -> Routes {
+fn routes(config: Config, shared: Shared, reports: Reports, unfinished: Unfinished) -> Routes {
     let Shared {
         current,
         registrations,
@@ -388,6 +391,7 @@ fn routes(config: Config, shared: Shared, reports: Reports) -> Routes {
             current: Arc::clone(&current),
             metrics: metrics.clone(),
             body_timeout: config.request_timeout,
+            unfinished,
             oauth_response: config.oauth_response,
         },
         jwks: Jwks {

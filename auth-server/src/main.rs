@@ -16,6 +16,7 @@ mod random;
 mod registry;
 mod server;
 mod token_issuer;
+mod unfinished;
 mod users;
 
 use std::process::ExitCode;

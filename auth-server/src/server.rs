@@ -21,6 +21,7 @@ use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
 pub(crate) use self::draining::Draining;
 use crate::http::reports::Reports;
+use crate::unfinished::Unfinished;
 
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
 /// grant 10 to 30 seconds in all.
@@ -36,6 +37,8 @@ pub(crate) struct Served {
     /// For a TLS handshake, for a request's header, again for its body, and for a client to read on.
     pub(crate) request_timeout: Duration,
     pub(crate) draining: Draining,
+    /// For the heads that come in pieces.
+    pub(crate) unfinished: Unfinished,
 }
 
 /// Serves until `shutdown` resolves, then finishes what is in flight. Why it resolved is for the caller.
@@ -52,6 +55,7 @@ pub(crate) async fn serve<T>(
         tls: served.tls.map(TlsAcceptor::from),
         request_timeout: served.request_timeout,
         draining: served.draining,
+        unfinished: served.unfinished,
         stop: stopped,
     };
     tokio::pin!(shutdown);

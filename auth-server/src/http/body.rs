@@ -1,32 +1,53 @@
-//! Reading a request body: bounded in size and in time.
+//! Reading a request body: bounded in size and in time, and in what all bodies take together.
 
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::BytesMut;
 use contract::rejection::Rejection;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use tokio::time::timeout;
+
+use crate::unfinished::{Exhausted, Held};
 
 /// A login is a few hundred bytes.
-pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 8 * 1024;
 
-/// The whole body.
+/// Returns the whole body. `held` takes what of it waits for the rest.
 ///
 /// # Errors
 /// [`Rejection::BodyTooLarge`], before a byte is read where the length is declared;
-/// [`Rejection::RequestTimeout`]; [`Rejection::BodyMalformed`] where its framing breaks.
-pub(super) async fn read(body: Body, timeout: Duration) -> Result<Bytes, Rejection> {
+/// [`Rejection::RequestTimeout`]; [`Rejection::ServerBusy`] where other requests wait for their rest
+/// with too many bytes; [`Rejection::BodyMalformed`] where its framing breaks.
+pub(super) async fn read(body: Body, limit: Duration, held: Held) -> Result<BytesMut, Rejection> {
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(Rejection::BodyTooLarge);
     }
-    let whole = Limited::new(body, MAX_BODY_BYTES).collect();
-    match tokio::time::timeout(timeout, whole).await {
-        Err(_) => Err(Rejection::RequestTimeout),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Rejection::BodyTooLarge),
-        Ok(Err(_)) => Err(Rejection::BodyMalformed),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    timeout(limit, copy(body, held))
+        .await
+        .unwrap_or(Err(Rejection::RequestTimeout))
+}
+
+/// Copies: a part of a body keeps the whole buffer alive that it came in, however short it is.
+async fn copy(mut body: Body, mut held: Held) -> Result<BytesMut, Rejection> {
+    let mut copied = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Rejection::BodyMalformed)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if copied.len() + data.len() > MAX_BODY_BYTES {
+            return Err(Rejection::BodyTooLarge);
+        }
+        copied.extend_from_slice(&data);
+        if body.is_end_stream() {
+            break;
+        }
+        held.set(copied.capacity())
+            .map_err(|Exhausted| Rejection::ServerBusy)?;
     }
+    Ok(copied)
 }
 
 #[cfg(test)]
@@ -37,12 +58,24 @@ mod tests {
 
     use super::*;
 
+    use crate::unfinished::Unfinished;
+
     const SOON: Duration = Duration::from_secs(5);
+
+    fn held() -> Held {
+        Unfinished::of(MAX_BODY_BYTES * 2).nothing_held()
+    }
+
+    /// A body in chunks of one byte.
+    fn dripping(length: usize) -> Body {
+        let chunks = (0..length).map(|_| Ok::<_, Infallible>(b"x".as_slice()));
+        Body::from_stream(stream::iter(chunks))
+    }
 
     #[tokio::test]
     async fn a_body_within_the_limit_is_read_whole() {
         for length in [0, 1, MAX_BODY_BYTES] {
-            let body = read(Body::from(vec![b'x'; length]), SOON).await;
+            let body = read(Body::from(vec![b'x'; length]), SOON, held()).await;
             assert_eq!(body.map(|body| body.len()), Ok(length));
         }
     }
@@ -50,16 +83,44 @@ mod tests {
     #[tokio::test]
     async fn a_larger_one_is_refused_whether_or_not_it_declares_its_length() {
         let declared = Body::from(vec![b'x'; MAX_BODY_BYTES + 1]);
-        assert_eq!(read(declared, SOON).await, Err(Rejection::BodyTooLarge));
+        assert_eq!(
+            read(declared, SOON, held()).await,
+            Err(Rejection::BodyTooLarge)
+        );
         let chunks = (0..3).map(|_| Ok::<_, Infallible>(vec![b'x'; MAX_BODY_BYTES / 2]));
         let undeclared = Body::from_stream(stream::iter(chunks));
-        assert_eq!(read(undeclared, SOON).await, Err(Rejection::BodyTooLarge));
+        assert_eq!(
+            read(undeclared, SOON, held()).await,
+            Err(Rejection::BodyTooLarge)
+        );
+    }
+
+    #[tokio::test]
+    async fn one_in_many_chunks_is_copied_into_one_buffer() {
+        let copied = read(dripping(MAX_BODY_BYTES), SOON, held()).await;
+        let copied = copied.unwrap_or_default();
+        assert_eq!(copied.len(), MAX_BODY_BYTES);
+        assert!(copied.capacity() <= 2 * MAX_BODY_BYTES);
+    }
+
+    #[tokio::test]
+    async fn all_that_wait_for_their_rest_share_one_budget() {
+        let budget = Unfinished::of(MAX_BODY_BYTES);
+        let mut other = budget.nothing_held();
+        assert_eq!(other.set(MAX_BODY_BYTES), Ok(()));
+        let unfinished = read(dripping(2), SOON, budget.nothing_held()).await;
+        assert_eq!(unfinished, Err(Rejection::ServerBusy));
+        let whole = read(Body::from("whole"), SOON, budget.nothing_held()).await;
+        assert_eq!(whole.as_deref(), Ok(b"whole".as_slice()));
+        drop(other);
+        let unfinished = read(dripping(2), SOON, budget.nothing_held()).await;
+        assert_eq!(unfinished.as_deref(), Ok(b"xx".as_slice()));
     }
 
     #[tokio::test]
     async fn one_that_never_ends_is_given_up() {
         let endless = Body::from_stream(stream::pending::<Result<Vec<u8>, Infallible>>());
-        let outcome = read(endless, Duration::from_millis(1)).await;
+        let outcome = read(endless, Duration::from_millis(1), held()).await;
         assert_eq!(outcome, Err(Rejection::RequestTimeout));
     }
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::Bytes;
 use contract::envelope::MSG_LOGIN_SUCCEEDED;
 use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
@@ -24,6 +23,7 @@ use crate::keys::current::CurrentKey;
 use crate::metrics::{Metrics, OK};
 use crate::random;
 use crate::token_issuer::TokenIssuer;
+use crate::unfinished::Unfinished;
 use crate::users::User;
 use crate::users::authenticator::{Authenticator, NotAuthenticated};
 
@@ -38,6 +38,7 @@ pub(crate) struct Login {
     pub(crate) current: Arc<CurrentKey>,
     pub(crate) metrics: Metrics,
     pub(crate) body_timeout: Duration,
+    pub(crate) unfinished: Unfinished,
     /// Fill `token_type` and `expires_in` as RFC 6749 §5.1 wants them; the contract leaves them null.
     pub(crate) oauth_response: bool,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Login {
 pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let client = client_of(&login.trusted_proxies, &parts.extensions, &parts.headers);
-    let parsed = body::read(body, login.body_timeout)
+    let parsed = body::read(body, login.body_timeout, login.unfinished.nothing_held())
         .await
         .and_then(|body| parse(&parts.headers, &body));
     let username = parsed
@@ -108,8 +109,8 @@ impl From<Rejection> for NoToken {
 }
 
 /// An absent body is an incomplete login whatever media type it does not have.
-fn parse(headers: &HeaderMap, body: &Bytes) -> Result<LoginRequest, Rejection> {
-    if body.is_empty() {
+fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
+    if LoginRequest::is_absent(body) {
         return Err(Rejection::LoginIncomplete);
     }
     if !is_json(headers) {
@@ -217,14 +218,10 @@ mod tests {
             content_type(&["text/plain"]),
             content_type(&["application/json"]),
         ] {
-            assert_eq!(
-                parse(&headers, &Bytes::new()),
-                Err(Rejection::LoginIncomplete)
-            );
+            assert_eq!(parse(&headers, b""), Err(Rejection::LoginIncomplete));
         }
-        let body = Bytes::from_static(b"{}");
         assert_eq!(
-            parse(&content_type(&[]), &body),
+            parse(&content_type(&[]), b"{}"),
             Err(Rejection::MediaTypeUnsupported)
         );
     }

@@ -25,6 +25,7 @@ use crate::keys::current::CurrentKey;
 use crate::keys::key_pair::tests::pair;
 use crate::metrics::Metrics;
 use crate::token_issuer::TokenIssuer;
+use crate::unfinished::Unfinished;
 use crate::users::authenticator::Authenticator;
 use crate::users::builtin::BuiltinUser;
 
@@ -71,6 +72,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
             current: Arc::clone(&current),
             metrics: Metrics::default(),
             body_timeout: Duration::from_secs(5),
+            unfinished: Unfinished::of(1024 * 1024),
             oauth_response: false,
         },
         jwks: Jwks {

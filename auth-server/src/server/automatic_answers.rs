@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::http::rejection_on_the_wire;
+use crate::unfinished::{Exhausted, Held};
 
 /// No request for anybody, whatever part of a head precedes it.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
@@ -31,6 +32,8 @@ pub(super) struct AutomaticAnswers<S, R> {
     /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
     replacement: Option<Replacement>,
     requests: Requests,
+    /// A head whose end has not come yet.
+    unfinished: Held,
     held_back: Option<HeldBack>,
     head_timeout: Duration,
     /// Of what is waited for. Set only while there is something to wait for: most heads arrive at once.
@@ -63,12 +66,13 @@ struct Replacement {
 }
 
 impl<S, R> AutomaticAnswers<S, R> {
-    pub(super) fn new(stream: S, head_timeout: Duration, report: R) -> Self {
+    pub(super) fn new(stream: S, head_timeout: Duration, unfinished: Held, report: R) -> Self {
         Self {
             stream,
             report,
             replacement: None,
             requests: Requests::default(),
+            unfinished,
             held_back: None,
             head_timeout,
             timer: None,
@@ -118,7 +122,14 @@ impl<S, R> AutomaticAnswers<S, R> {
         if place(&self.requests) != before {
             self.timer = None;
         }
-        followed
+        followed?;
+        // Kept here and in hyper's buffer. Where there is no room the head gets no further.
+        let kept = 2 * self.requests.unfinished_head();
+        self.unfinished.set(kept).map_err(|Exhausted| Refused {
+            passed: received.len(),
+            part: Part::Head,
+            rejection: Rejection::ServerBusy,
+        })
     }
 }
 
@@ -226,6 +237,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
+    use crate::unfinished::Unfinished;
 
     #[test]
     fn hyper_s_own_answers_are_told_from_ours() {
@@ -293,7 +305,11 @@ mod tests {
         let connection = || {
             let (stream, client) = tokio::io::duplex(1024);
             let report: fn(Rejection) = |_| {};
-            (AutomaticAnswers::new(stream, HEAD, report), client)
+            let unfinished = Unfinished::of(1024).nothing_held();
+            (
+                AutomaticAnswers::new(stream, HEAD, unfinished, report),
+                client,
+            )
         };
         for (sent, expected) in [
             (&[][..], (HEAD, false)),

@@ -27,10 +27,11 @@ use super::draining::Draining;
 use crate::http::client_address::Peer;
 use crate::http::rejection_on_the_wire;
 use crate::http::reports::Reports;
+use crate::unfinished::Unfinished;
 
-/// As in most servers: 100 fields, 64 KiB. A token has its own, lower limit.
+/// As in most servers: 100 fields, 16 KiB. A token has its own, lower limit.
 const MAX_HEADER_FIELDS: usize = 100;
-const MAX_HEADER_BYTES: usize = 64 * 1024;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// How long, and for how much, a refused upload is read on, so that the refusal arrives.
 const LINGER: Duration = Duration::from_secs(1);
@@ -47,6 +48,7 @@ pub(super) struct Serving {
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) request_timeout: Duration,
     pub(super) draining: Draining,
+    pub(super) unfinished: Unfinished,
     pub(super) stop: watch::Receiver<()>,
 }
 
@@ -117,6 +119,7 @@ where
         reports,
         request_timeout,
         draining,
+        unfinished,
         mut stop,
         ..
     } = serving;
@@ -138,10 +141,15 @@ where
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(
-            TokioIo::new(AutomaticAnswers::new(stream, request_timeout, {
-                let reports = reports.clone();
-                move |rejection| reports.refused_unread(rejection, peer)
-            })),
+            TokioIo::new(AutomaticAnswers::new(
+                stream,
+                request_timeout,
+                unfinished.nothing_held(),
+                {
+                    let reports = reports.clone();
+                    move |rejection| reports.refused_unread(rejection, peer)
+                },
+            )),
             service,
         );
 

@@ -21,6 +21,10 @@ struct Running {
 }
 
 async fn running(request_timeout: Duration) -> Running {
+    running_with(request_timeout, Unfinished::of(1024 * 1024)).await
+}
+
+async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Running {
     let router = Router::new()
         .route("/ok", get("fine"))
         .route("/echo", post(async |body: String| body))
@@ -40,6 +44,7 @@ async fn running(request_timeout: Duration) -> Running {
             tls: None,
             request_timeout,
             draining: Draining::default(),
+            unfinished,
         };
         serve(listener, served, &limit, stopped).await;
     });
@@ -284,6 +289,33 @@ async fn at_the_end_what_is_in_flight_is_finished_and_idle_connections_close() {
     assert!(answer.ends_with("echo"), "{answer}");
     drop(busy);
     server.server.await.unwrap();
+}
+
+#[tokio::test]
+async fn heads_that_wait_for_their_end_share_one_budget() {
+    let budget = Unfinished::of(40 * 1024);
+    let server = running_with(LONG, budget.clone()).await;
+    let half = format!("GET /ok HTTP/1.1\r\nA: {}", "a".repeat(10_000));
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    slow.write_all(half.as_bytes()).await.unwrap();
+    while budget.left() > 20_000 {
+        tokio::task::yield_now().await;
+    }
+    let refused = exchange(&server, half.as_bytes()).await;
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("server_busy"), "{refused}");
+    let whole = exchange(&server, CLOSING).await;
+    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n"), "{whole}");
+
+    slow.write_all(b"\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    while budget.left() < 40 * 1024 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

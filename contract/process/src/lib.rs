@@ -23,6 +23,7 @@ pub mod lock_file;
 mod log_lines;
 pub mod looks;
 pub mod loopback;
+pub mod memory_limit;
 pub mod output;
 pub mod private_file;
 pub mod secret_file;

@@ -78,6 +78,15 @@ impl Requests {
         matches!(self.place, Place::Head(_)) && !self.is_within_head()
     }
 
+    /// How many bytes are kept of a head that has begun and not ended.
+    #[must_use]
+    pub fn unfinished_head(&self) -> usize {
+        match &self.place {
+            Place::Head(head) => head.capacity(),
+            _ => 0,
+        }
+    }
+
     /// How many heads came whole.
     #[must_use]
     pub const fn heads(&self) -> u64 {

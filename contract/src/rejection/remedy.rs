@@ -42,7 +42,7 @@ impl Rejection {
                 "Open the WebSocket with an access token, on a path that is not on the pass list.",
             ),
             Self::RequestHeaderTooLarge => (
-                "The header block or the request target is longer than this program reads (64 KiB).",
+                "The header block or the request target is longer than this program reads (sidecar 64 KiB, auth server 16 KiB).",
                 "Look for what grows: cookies mostly, then a query that belongs into a body.",
             ),
             Self::RequestTimeout => (
@@ -170,7 +170,7 @@ impl Rejection {
                 "Wait as long as `Retry-After` says. Behind a gateway that `--trusted-proxy` does not name, everybody has its address and waits for everybody's failures. `--login-rate` matters where many people share one address.",
             ),
             Self::ServerBusy => (
-                "Auth server: more logins are waiting for their password check than can be done soon. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
+                "Auth server: more logins are waiting for their password check than can be done soon, or requests that come in pieces take all the memory set aside for them. Sidecar: as many requests as `--max-in-flight` allows are on their way to the service already.",
                 "Try again after `Retry-After`. If it lasts, somebody tries passwords in bulk, or the service answers too slowly; the program needs more cores or a replica.",
             ),
             Self::NotFound => (

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tests::auth_server::admin_get;
+use serde_json::json;
+use tests::auth_server::{AuthServerPlan, LOGIN, admin_get};
 use tests::client::verdict;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
@@ -204,4 +205,43 @@ fn who_breaks_off_within_a_header_is_no_error_of_ours() {
         log.contains("/orders/later").then_some(log)
     });
     assert!(!log.contains("ERROR"), "{log}");
+}
+
+/// A tenth of what one chunk after the other took while each kept a part of a buffer alive.
+const UNFINISHED_BODIES_KIB: u64 = 12 * 1024;
+
+#[test]
+fn bodies_that_drip_in_take_no_more_than_their_size() {
+    let plan = AuthServerPlan::new().flags(["--request-timeout", "60"]);
+    let server = plan.start().ready();
+    server.login();
+    let process = server.process();
+    let Some(before) = process.peak_kib() else {
+        return tests::skip::skip(
+            "the memory of unfinished bodies",
+            "run on Linux, which has /proc",
+        );
+    };
+    let body = json!({"username": "ada", "password": "x".repeat(7000)}).to_string();
+    let chunks: String = body
+        .chars()
+        .map(|byte| format!("1\r\n{byte}\r\n"))
+        .collect();
+    let head = format!(
+        "POST /auth{LOGIN} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+         Transfer-Encoding: chunked\r\n\r\n"
+    );
+    let mut clients: Vec<_> = (0..100)
+        .map(|_| RawClient::connect(server.address()))
+        .collect();
+    for client in &mut clients {
+        client.send(head.as_bytes());
+        client.send(chunks.as_bytes());
+    }
+    for client in &mut clients {
+        client.send(b"0\r\n\r\n");
+        assert_eq!(client.answer("POST").status(), 200);
+    }
+    let taken = process.peak_kib().unwrap_or_default() - before;
+    assert!(taken < UNFINISHED_BODIES_KIB, "{taken} KiB");
 }

@@ -1,0 +1,98 @@
+//! One budget for the parts of requests that are kept until the rest of them comes: heads without their
+//! end, and bodies. Strangers fill it, so that they cannot fill the memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use process::memory_limit::memory_limit;
+
+/// Of the memory limit: the rest is for connections, and for the password checks.
+const PART: u64 = 8;
+/// Where there is no limit, and at most; a head that comes whole takes nothing of it.
+const MOST: usize = 64 * 1024 * 1024;
+/// Some hundred clients with slow lines.
+const LEAST: usize = 4 * 1024 * 1024;
+
+/// Clones share the budget.
+#[derive(Debug, Clone)]
+pub(crate) struct Unfinished(Arc<AtomicUsize>);
+
+/// Bytes that one client takes of the budget, given back at the end.
+#[derive(Debug)]
+pub(crate) struct Held {
+    budget: Unfinished,
+    bytes: usize,
+}
+
+/// Others take all of the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+impl Unfinished {
+    /// Makes a budget that suits what this process may take.
+    pub(crate) fn for_this_process() -> Self {
+        let part = memory_limit().and_then(|limit| usize::try_from(limit / PART).ok());
+        Self::of(part.map_or(MOST, |part| part.clamp(LEAST, MOST)))
+    }
+
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn nothing_held(&self) -> Held {
+        Held {
+            budget: self.clone(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Held {
+    /// Takes or gives back the difference to `bytes`.
+    ///
+    /// # Errors
+    /// [`Exhausted`] where there is not so much left; what was held stays held.
+    pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let left = &self.budget.0;
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(more)
+            })
+            .map_err(|_| Exhausted)?;
+        } else {
+            left.fetch_add(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_together_never_hold_more_than_the_budget() {
+        let budget = Unfinished::of(100);
+        let (mut one, mut other) = (budget.nothing_held(), budget.nothing_held());
+        assert_eq!(one.set(60), Ok(()));
+        assert_eq!(other.set(41), Err(Exhausted));
+        assert_eq!(other.set(40), Ok(()));
+        assert_eq!(one.set(61), Err(Exhausted));
+        assert_eq!(one.set(10), Ok(()));
+        assert_eq!(other.set(90), Ok(()));
+        drop(other);
+        assert_eq!(one.set(100), Ok(()));
+    }
+}

@@ -1,0 +1,79 @@
+//! How much memory this process may take: the limit of its control group, or of one above it.
+
+use std::fs;
+use std::path::Path;
+
+/// Where Linux shows the groups of version 2, and the memory groups of version 1.
+const ROOT: &str = "/sys/fs/cgroup";
+const OWN_GROUP: &str = "/proc/self/cgroup";
+
+/// Returns the limit in bytes; `None` where there is none, or none that can be read.
+#[must_use]
+pub fn memory_limit() -> Option<u64> {
+    let groups = fs::read_to_string(OWN_GROUP).ok()?;
+    lowest_limit(Path::new(ROOT), &groups)
+}
+
+fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next()?, parts.next()?);
+        let group = group.trim_start_matches('/');
+        if controllers.is_empty() {
+            return lowest_above(&root.join(group), root, "memory.max");
+        }
+        let has_memory = controllers.split(',').any(|name| name == "memory");
+        let root = root.join("memory");
+        has_memory.then(|| lowest_above(&root.join(group), &root, "memory.limit_in_bytes"))?
+    });
+    limits.min()
+}
+
+/// A limit of any group above counts as well. Within a container the group's own path may not be
+/// there: its root is the container's.
+fn lowest_above(group: &Path, root: &Path, file: &str) -> Option<u64> {
+    let groups = group.ancestors().take_while(|path| path.starts_with(root));
+    groups.filter_map(|group| limit(&group.join(file))).min()
+}
+
+/// `max` is no number, and version 1 writes nearly 2^63 for no limit.
+fn limit(file: &Path) -> Option<u64> {
+    let bytes: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    (bytes < 1 << 60).then_some(bytes)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_above_a_process_counts() {
+        let root = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("memory.max", "max\n"),
+            ("a/memory.max", "4096\n"),
+            ("a/b/memory.max", "8192\n"),
+            ("c/memory.max", "max\n"),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/d/memory.limit_in_bytes", "1024\n"),
+        ] {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        for (groups, expected) in [
+            ("", None),
+            ("0::/\n", None),
+            ("0::/c\n", None),
+            ("0::/a/b\n", Some(4096)),
+            ("0::/a/not-here/either\n", Some(4096)),
+            ("0::/../../etc\n", None),
+            ("9:cpu,memory:/d\n1:name=systemd:/a\n", Some(1024)),
+            ("9:cpu,memory:/\n0::/\n", None),
+            ("9:cpu,memory:/d\n0::/a\n", Some(1024)),
+        ] {
+            assert_eq!(lowest_limit(root.path(), groups), expected, "{groups:?}");
+        }
+    }
+}
