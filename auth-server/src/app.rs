@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
+use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http::Routes;
@@ -312,6 +313,7 @@ async fn end_of_service(
     if let Err(failure) = &reason {
         error!(%failure, "this server stops, to be started again");
     }
+    audit::server_stopping(&cause(&reason, gradually));
     draining.begin();
     let gradual = async {
         registration.end().await;
@@ -326,6 +328,15 @@ async fn end_of_service(
     }
     serving.unmet("stopping");
     reason
+}
+
+/// Names the signal, or the fault, that ends this server.
+fn cause(reason: &Result<(), Failure>, gradually: bool) -> String {
+    match reason {
+        Err(failure) => failure.to_string(),
+        Ok(()) if gradually => "SIGTERM".to_owned(),
+        Ok(()) => "SIGINT".to_owned(),
+    }
 }
 
 async fn serve_public(
@@ -353,6 +364,7 @@ async fn serve_public(
     let listener = tokio::net::TcpListener::from_std(listener)
         .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
     health.set_started();
+    audit::server_started(listener.local_addr().ok());
     server::serve(listener, served, &limit, end).await
 }
 

@@ -163,6 +163,11 @@ impl Applications {
         self.records.insert(id, secrets);
     }
 
+    /// Tells the secrets of any application from other texts.
+    pub(crate) fn hold_secret(&self, text: &str) -> bool {
+        self.records.values().any(|secrets| secrets.match_any(text))
+    }
+
     /// Whether `secret` is one of the application's. An unknown id costs the same work as a known
     /// one, so that the time does not tell which ids there are.
     pub(crate) fn admits(&self, id: &str, secret: &str) -> bool {

@@ -1,14 +1,22 @@
 //! The events an auditor asks for, each one log line of the target `audit` with a stable `event`:
 //! `--log-level warn,audit=info` keeps them where everything else is quiet. No line holds a secret.
+//!
+//! What strangers sent is recorded as text, which a text line puts in quotes: nothing in it can pass
+//! for another field.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
 
+use contract::keys::KeyId;
+use tracing::field::display;
 use tracing::info;
 
 use crate::applications::AppId;
 use crate::applications::registrations::Event;
+use crate::http::reports::RequestIds;
 use crate::keys::events::KeyEvent;
 use crate::log_text::LogText;
+use crate::users::changes::{UserChange, UserChangeKind};
 
 const TARGET: &str = "audit";
 
@@ -38,17 +46,39 @@ impl LoginEvent {
     }
 }
 
-/// `account` is empty where it could not be read. `outcome` is the metric's label.
-pub(crate) fn login(event: LoginEvent, account: &str, client: IpAddr, outcome: &str) {
-    let account = LogText(account);
-    info!(target: TARGET, event = %event.name(), %account, %client, %outcome, "login");
+/// The end of one login. `account` is empty where it could not be read, `outcome` is the metric's label.
+pub(crate) struct LoginLine<'l> {
+    pub(crate) event: LoginEvent,
+    pub(crate) account: &'l str,
+    pub(crate) client: IpAddr,
+    pub(crate) outcome: &'l str,
+    /// Of the token, where one was issued.
+    pub(crate) token_id: Option<&'l str>,
+    pub(crate) key_id: Option<&'l KeyId>,
+    /// Those of the request's access line.
+    pub(crate) ids: &'l RequestIds,
+}
+
+pub(crate) fn login(line: &LoginLine<'_>) {
+    info!(
+        target: TARGET,
+        event = %line.event.name(),
+        account = LogText(line.account).to_string(),
+        client = %line.client,
+        outcome = %line.outcome,
+        jti = line.token_id.map(display),
+        kid = line.key_id.map(display),
+        request_id = line.ids.request_id.as_ref().map(display),
+        trace_id = line.ids.trace_id.as_ref().map(display),
+        "login"
+    );
 }
 
 /// `app_id` is what may be shown of what was sent as one.
 pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed: bool) {
     let event = retrieval_name(allowed);
-    let app_id = LogText(shown_id(app_id));
-    info!(target: TARGET, %event, %app_id, %client, %outcome, "verification key retrieval");
+    let app_id = LogText(&shown_id(app_id)).to_string();
+    info!(target: TARGET, %event, app_id, %client, %outcome, "verification key retrieval");
 }
 
 const fn retrieval_name(allowed: bool) -> &'static str {
@@ -59,19 +89,19 @@ const fn retrieval_name(allowed: bool) -> &'static str {
     }
 }
 
-/// A client that encodes its query wrongly sends the secret inside the id.
-fn shown_id(app_id: &str) -> &str {
-    if app_id.contains(['&', ';', '=']) {
-        "[not an id]"
-    } else {
-        app_id
+/// Cuts an id where a query seems to begin: a client that encodes its own wrongly sends the secret
+/// inside the id.
+fn shown_id(app_id: &str) -> Cow<'_, str> {
+    match app_id.find(['&', ';', '=']) {
+        Some(end) => format!("{}…", app_id.get(..end).unwrap_or_default()).into(),
+        None => app_id.into(),
     }
 }
 
 pub(crate) fn application(app_id: &AppId, event: Event) {
     let event = application_name(event);
-    let app_id = LogText(app_id.as_str());
-    info!(target: TARGET, %event, %app_id, "application");
+    let app_id = LogText(app_id.as_str()).to_string();
+    info!(target: TARGET, %event, app_id, "application");
 }
 
 const fn application_name(event: Event) -> &'static str {
@@ -88,10 +118,42 @@ pub(crate) fn key(event: &KeyEvent) {
 }
 
 const USERS_CHANGED: &str = "users_changed";
+/// A file of other users is no list of names worth reading; `users_changed` counts them all.
+const MOST_USER_LINES: usize = 1000;
 
-/// Another content of the users file is in force.
-pub(crate) fn users_changed(count: usize) {
-    info!(target: TARGET, event = %USERS_CHANGED, count, "users");
+/// Another content of the users file is in force: so many users, of whom these changed.
+pub(crate) fn users_changed(count: usize, changes: &[UserChange]) {
+    for UserChange { account, kind } in changes.iter().take(MOST_USER_LINES) {
+        let account = LogText(account).to_string();
+        info!(target: TARGET, event = %user_name(*kind), account, "user");
+    }
+    info!(target: TARGET, event = %USERS_CHANGED, count, changes = changes.len(), "users");
+}
+
+const fn user_name(kind: UserChangeKind) -> &'static str {
+    match kind {
+        UserChangeKind::Added => "user_added",
+        UserChangeKind::Removed => "user_removed",
+        UserChangeKind::Disabled => "user_disabled",
+        UserChangeKind::Enabled => "user_enabled",
+        UserChangeKind::PasswordChanged => "user_password_changed",
+        UserChangeKind::DetailsChanged => "user_details_changed",
+    }
+}
+
+const SERVER_STARTED: &str = "server_started";
+const SERVER_STOPPING: &str = "server_stopping";
+
+/// From now on this server answers at `listen`.
+pub(crate) fn server_started(listen: Option<SocketAddr>) {
+    let version = env!("CARGO_PKG_VERSION");
+    let listen = listen.map(display);
+    info!(target: TARGET, event = %SERVER_STARTED, %version, listen, "server");
+}
+
+/// `cause` is the signal, or the fault that ends this server.
+pub(crate) fn server_stopping(cause: &str) {
+    info!(target: TARGET, event = %SERVER_STOPPING, cause, "server");
 }
 
 /// What became of this server's entry in the registry.
@@ -149,8 +211,24 @@ mod tests {
             Registration::Listed => Some(Registration::Withdrawn),
             Registration::Withdrawn => None,
         });
-        let plain = [USERS_CHANGED, retrieval_name(true), retrieval_name(false)].into_iter();
+        let users = successors(Some(UserChangeKind::Added), |kind| match kind {
+            UserChangeKind::Added => Some(UserChangeKind::Removed),
+            UserChangeKind::Removed => Some(UserChangeKind::Disabled),
+            UserChangeKind::Disabled => Some(UserChangeKind::Enabled),
+            UserChangeKind::Enabled => Some(UserChangeKind::PasswordChanged),
+            UserChangeKind::PasswordChanged => Some(UserChangeKind::DetailsChanged),
+            UserChangeKind::DetailsChanged => None,
+        });
+        let plain = [
+            USERS_CHANGED,
+            SERVER_STARTED,
+            SERVER_STOPPING,
+            retrieval_name(true),
+            retrieval_name(false),
+        ];
         plain
+            .into_iter()
+            .chain(users.map(user_name))
             .chain(logins.map(LoginEvent::name))
             .chain(applications.map(application_name))
             .chain(registrations.map(registration_name))
@@ -176,10 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_went_into_the_id_is_not_shown() {
-        assert_eq!(shown_id("orders-1"), "orders-1");
-        for text in ["a;appSecret=hush", "a&appSecret=hush", "appSecret=hush"] {
-            assert_eq!(shown_id(text), "[not an id]");
+    fn of_a_query_that_went_into_the_id_only_the_id_is_shown() {
+        for (sent, shown) in [
+            ("orders-1", "orders-1"),
+            ("a;appSecret=hush", "a…"),
+            ("a&appSecret=hush", "a…"),
+            ("appSecret=hush", "appSecret…"),
+        ] {
+            assert_eq!(shown_id(sent), shown);
         }
     }
 }

@@ -5,12 +5,14 @@
 
 pub(crate) mod authenticator;
 pub(crate) mod builtin;
+pub(crate) mod changes;
 pub(crate) mod document;
 pub(crate) mod edit;
 pub(crate) mod file;
 pub(crate) mod password;
 mod password_work;
 pub(crate) mod reload;
+mod unknown_names;
 pub(crate) mod users_file;
 
 use std::fmt;

@@ -15,6 +15,7 @@ mod e2e {
     mod ambiguous_requests;
     mod application_records;
     mod attack_tokens;
+    mod audit_lines;
     mod auth_server_paths;
     mod auth_server_tls;
     mod bodies;

@@ -182,17 +182,25 @@ impl Registrations {
         self.required && self.count().is_none_or(|count| count == 0)
     }
 
-    /// What a log may show of what was sent as an id: a secret sent there by mistake is none. Where no
-    /// application is registered any id will do, and none can be told from a secret.
-    pub(crate) fn shown_id<'t>(&self, sent: &'t str) -> &'t str {
+    /// Returns the id as it was sent, for a log (contract §4.3 rule 3), unless it is a secret, or has
+    /// changed places with one. Before the first look into the store nobody can tell.
+    pub(crate) fn shown_id<'t>(&self, sent: &'t str, secret: &str) -> &'t str {
         let known = self.known.load();
-        let is_shown = sent.is_empty()
-            || known.as_deref().is_some_and(|known| {
-                let mounted = self.mounted.load();
-                let is_known = known.record(sent).or(mounted.record(sent)).is_some();
-                is_known || self.admits_anybody(known, &mounted)
-            });
-        if is_shown { sent } else { "[unknown]" }
+        let Some(known) = known.as_deref().filter(|_| !sent.is_empty()) else {
+            return if sent.is_empty() {
+                sent
+            } else {
+                "[not known yet]"
+            };
+        };
+        let mounted = self.mounted.load();
+        let is_id = |text: &str| known.record(text).or(mounted.record(text)).is_some();
+        let is_secret = known.hold_secret(sent) || mounted.hold_secret(sent);
+        if is_secret || (is_id(secret) && !is_id(sent)) {
+            "[a secret]"
+        } else {
+            sent
+        }
     }
 
     /// The id, if one is registered under it: there are only as many of these as somebody registered.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use contract::envelope::MSG_LOGIN_SUCCEEDED;
+use contract::keys::KeyId;
 use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
@@ -18,7 +19,7 @@ use super::answer::Refusal;
 use super::client_address::client_of;
 use super::{answer, body};
 use crate::attempts::{AddressLimit, TooSoon};
-use crate::audit::{self, LoginEvent};
+use crate::audit::{self, LoginEvent, LoginLine};
 use crate::keys::current::CurrentKey;
 use crate::metrics::{Metrics, OK};
 use crate::random;
@@ -64,11 +65,27 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
     let event = outcome
         .as_ref()
         .map_or_else(NoToken::event, |_| LoginEvent::Succeeded);
-    audit::login(event, login.users.shown(&username), client, code);
+    let issued = outcome.as_ref().ok();
+    audit::login(&LoginLine {
+        event,
+        account: &login.users.shown(&username),
+        client,
+        outcome: code,
+        token_id: issued.map(|issued| issued.token_id.as_str()),
+        key_id: issued.map(|issued| &issued.key_id),
+        ids: &parts.extensions.get().cloned().unwrap_or_default(),
+    });
     match outcome {
-        Ok(token) => answer::ok(MSG_LOGIN_SUCCEEDED, token),
+        Ok(issued) => answer::ok(MSG_LOGIN_SUCCEEDED, issued.answer),
         Err(no_token) => answer::refusal(no_token.refusal()),
     }
+}
+
+/// A token on its way to its user.
+struct Issued {
+    answer: AccessTokenInfo,
+    token_id: String,
+    key_id: KeyId,
 }
 
 /// Why a login ends without a token.
@@ -136,11 +153,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 impl Login {
-    async fn attempt(
-        &self,
-        request: LoginRequest,
-        client: IpAddr,
-    ) -> Result<AccessTokenInfo, NoToken> {
+    async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, NoToken> {
         // Before anything is counted or worked for: without a key nobody gets in.
         self.current.load().ok_or(Rejection::StoreUnavailable)?;
         if let Some(limit) = &self.address_limit {
@@ -152,21 +165,26 @@ impl Login {
         Ok(self.token_for(&user.map_err(NoToken::NotAuthenticated)?)?)
     }
 
-    fn token_for(&self, user: &User) -> Result<AccessTokenInfo, Rejection> {
+    fn token_for(&self, user: &User) -> Result<Issued, Rejection> {
         let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
         let token_id = random::token_id().map_err(|error| fault(&error))?;
         let began = Instant::now();
         let access_token = self
             .issuer
-            .issue(&pair, user, unix_now(), token_id)
+            .issue(&pair, user, unix_now(), token_id.clone())
             .map_err(|error| fault(&error))?;
         self.metrics.signed(began.elapsed());
-        Ok(AccessTokenInfo {
+        let answer = AccessTokenInfo {
             access_token,
             token_type: self.oauth_response.then(|| "Bearer".to_owned()),
             expires_in: self.oauth_response.then(|| u64::from(self.issuer.lifetime)),
             info: user.info(),
             ..AccessTokenInfo::default()
+        };
+        Ok(Issued {
+            answer,
+            token_id,
+            key_id: pair.id().clone(),
         })
     }
 }

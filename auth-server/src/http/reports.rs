@@ -27,13 +27,19 @@ pub(crate) struct Reports {
     pub(crate) metrics: Metrics,
 }
 
+/// The ids under which other lines, of this program and of others, tell of the same request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestIds {
+    pub(crate) request_id: Option<RequestId>,
+    pub(crate) trace_id: Option<TraceId>,
+}
+
 /// What is to be said about a request once its answer is known.
 struct Asked {
     method: Method,
     uri: Uri,
     client: IpAddr,
-    request_id: Option<RequestId>,
-    trace_id: Option<TraceId>,
+    ids: RequestIds,
 }
 
 impl Reports {
@@ -70,8 +76,8 @@ impl Reports {
             method: Some(short(asked.method.as_str())),
             path: Some(LoggedPath(asked.uri.path().as_bytes())),
             client: Some(asked.client),
-            request_id: asked.request_id.as_ref().map(|id| id as _),
-            trace_id: asked.trace_id.as_ref().map(|id| id as _),
+            request_id: asked.ids.request_id.as_ref().map(|id| id as _),
+            trace_id: asked.ids.trace_id.as_ref().map(|id| id as _),
             ..Entry::default()
         }
         .write();
@@ -99,7 +105,7 @@ const fn outcome(refused: bool) -> &'static str {
 
 pub(super) async fn report(
     State(reports): State<Reports>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers();
@@ -107,16 +113,19 @@ pub(super) async fn report(
         method: request.method().clone(),
         uri: request.uri().clone(),
         client: client_of(&reports.trusted_proxies, request.extensions(), headers),
-        request_id: reports.request_id(headers),
-        trace_id: TraceId::received(headers),
+        ids: RequestIds {
+            request_id: reports.request_id(headers),
+            trace_id: TraceId::received(headers),
+        },
     };
     let cors = reports.allowed_origins.answer_fields(headers);
+    request.extensions_mut().insert(asked.ids.clone());
     let mut response = next.run(request).await;
     // Beside what an answer varies by already.
     for (name, value) in cors {
         response.headers_mut().append(name, value);
     }
-    if let Some(id) = &asked.request_id {
+    if let Some(id) = &asked.ids.request_id {
         response
             .headers_mut()
             .insert(REQUEST_ID, id.value().clone());

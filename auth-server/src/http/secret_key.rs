@@ -3,7 +3,6 @@
 //! The answer has no `ETag`: a 304 would spare no work, because the application is checked either way, and
 //! it has no place for the `success` that the contract's clients look for.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,7 +51,11 @@ pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Req
         request.extensions(),
         request.headers(),
     );
-    state.record(app_id.unwrap_or_default(), client, code);
+    let shown = state
+        .registrations
+        .shown_id(app_id.unwrap_or_default(), app_secret.unwrap_or_default());
+    audit::key_retrieval(shown, client, code, code == OK);
+    state.count(app_id.unwrap_or_default(), code);
     match outcome {
         Ok(keys) => state.answer_with(&keys),
         Err(refusal) => answer::refusal(refusal),
@@ -60,9 +63,7 @@ pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Req
 }
 
 impl SecretKey {
-    fn record(&self, app_id: &str, client: IpAddr, code: &'static str) {
-        let shown = self.registrations.shown_id(app_id);
-        audit::key_retrieval(shown, client, code, code == OK);
+    fn count(&self, app_id: &str, code: &'static str) {
         let registered = self.registrations.registered_id(app_id);
         self.metrics
             .key_retrieval(registered.map(|id| id.to_string()), code);

@@ -1,5 +1,6 @@
 //! Who may try how often, around the question of who somebody is: the only way to a user store.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use contract::login::LoginRequest;
 use tokio::task::spawn_blocking;
 
 use super::password_work::{Busy, PasswordWork};
+use super::unknown_names::UnknownNames;
 use super::{User, UserStore};
 use crate::attempts::{AccountLocks, TooSoon};
 
@@ -15,6 +17,7 @@ pub(crate) struct Authenticator {
     users: Arc<dyn UserStore>,
     locks: Arc<AccountLocks>,
     work: PasswordWork,
+    unknown_names: UnknownNames,
 }
 
 /// Why somebody is not let in.
@@ -48,15 +51,16 @@ impl Authenticator {
             users,
             locks: Arc::new(AccountLocks::new()),
             work: PasswordWork::for_this_machine(),
+            unknown_names: UnknownNames::new(),
         }
     }
 
     /// What a log may show of what was typed as an account: a password typed there by mistake is none.
-    pub(crate) fn shown<'t>(&self, typed: &'t str) -> &'t str {
+    pub(crate) fn shown<'t>(&self, typed: &'t str) -> Cow<'t, str> {
         if typed.is_empty() || self.users.knows(typed) {
-            typed
+            typed.into()
         } else {
-            "[unknown]"
+            self.unknown_names.digest(typed).into()
         }
     }
 
@@ -186,9 +190,15 @@ mod tests {
     #[test]
     fn of_what_is_typed_as_an_account_only_accounts_are_shown() {
         let users = of_a_file(&["ada"]);
-        for (typed, shown) in [("ada", "ada"), ("hush hush", "[unknown]"), ("", "")] {
+        for (typed, shown) in [("ada", "ada"), ("", "")] {
             assert_eq!(users.shown(typed), shown);
         }
+        let unknown = users.shown("hush hush");
+        assert!(unknown.starts_with("[unknown ") && !unknown.contains("hush"));
+        assert_eq!(users.shown("hush hush"), unknown, "the same name");
+        assert_ne!(users.shown("hush"), unknown, "another name");
+        let elsewhere = of_a_file(&["ada"]);
+        assert_ne!(elsewhere.shown("hush hush"), unknown, "another process");
         let anybody = Authenticator::new(Arc::new(BuiltinUser));
         assert_eq!(anybody.shown("ada"), "ada");
     }

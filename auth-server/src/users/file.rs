@@ -9,6 +9,7 @@ use contract::login::LoginRequest;
 use process::private_file;
 use process::secret_file::SecretFileError;
 
+use super::changes::{UserChange, changes};
 use super::users_file::{self, InvalidUsersFile, Users};
 use super::{User, UserStore};
 
@@ -45,18 +46,18 @@ impl FileUsers {
         Ok(Self { path, loaded })
     }
 
-    /// Looks into the file again. `true` where its users are other ones now.
+    /// Looks into the file again, and returns what changed where its text is another one now.
     ///
     /// # Errors
     /// For a file that cannot be used; the users stay those of before.
-    pub(crate) fn reload(&self) -> Result<bool, UnusableUsersFile> {
+    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, UnusableUsersFile> {
         let text = users_file::read(&self.path)?;
         if self.loaded.load().digest == digest_of(&text) {
-            return Ok(false);
+            return Ok(None);
         }
-        let loaded = Loaded::parse(&self.path, &text)?;
-        self.loaded.store(Arc::new(loaded));
-        Ok(true)
+        let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
+        let former = self.loaded.swap(Arc::clone(&loaded));
+        Ok(Some(changes(&former.users, &loaded.users)))
     }
 
     /// Removes what a command that was killed left half written, where this server may.
@@ -124,6 +125,7 @@ pub(crate) mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::changes::UserChangeKind;
     use super::super::users_file::tests::entry;
     use super::*;
 
@@ -155,12 +157,46 @@ pub(crate) mod tests {
         let file = file_with(&["ada"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         assert!(knows(&users, "ada") && !knows(&users, "bob"));
-        assert!(!users.reload().unwrap());
+        assert_eq!(users.reload().unwrap(), None);
 
         write(&file, &["bob"]);
-        assert!(users.reload().unwrap());
+        let change = |account: &str, kind| UserChange {
+            account: account.into(),
+            kind,
+        };
+        let changes = [
+            change("ada", UserChangeKind::Removed),
+            change("bob", UserChangeKind::Added),
+        ];
+        assert_eq!(users.reload().unwrap(), Some(changes.into()));
         assert!(!knows(&users, "ada") && knows(&users, "bob"));
         assert_eq!(users.count(), 1);
+    }
+
+    #[test]
+    fn each_change_of_a_user_is_named() {
+        use UserChangeKind::{DetailsChanged, Disabled, Enabled, PasswordChanged};
+        let file = file_with(&["ada"]);
+        let users = FileUsers::open(file.path().to_owned()).unwrap();
+        let first = fs::read_to_string(file.path()).unwrap();
+        let disabled = format!("{first}disabled = true\n");
+        let renamed = format!("{first}nickName = \"Ada L.\"\n");
+        let all = format!(
+            "{}disabled = true\ntenantId = \"t\"\n",
+            entry("ada", "other")
+        );
+        for (text, expected) in [
+            (disabled, &[Disabled][..]),
+            (first, &[Enabled]),
+            (renamed, &[DetailsChanged]),
+            (all, &[Disabled, PasswordChanged, DetailsChanged]),
+        ] {
+            fs::write(file.path(), &text).unwrap();
+            let changes = users.reload().unwrap().unwrap();
+            assert!(changes.iter().all(|change| change.account == "ada"));
+            let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
+            assert_eq!(kinds, expected, "{text}");
+        }
     }
 
     #[test]

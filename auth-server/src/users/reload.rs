@@ -48,9 +48,13 @@ impl UsersReload {
         self.metrics.users_file_usable(looked.is_ok());
         let count = self.users.count();
         self.metrics.users(count, self.users.uncommon());
-        match self.told.news(looked) {
+        let (replaced, changes) = match looked {
+            Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
+            Err(failure) => (Err(failure), Vec::new()),
+        };
+        match self.told.news(replaced) {
             Some(News::Replaced) => {
-                audit::users_changed(count);
+                audit::users_changed(count, &changes);
                 if let Some(warning) = self.users.uneven_costs() {
                     warn!("{warning}");
                 }

@@ -9,6 +9,7 @@ use process::secret_file::{self, SecretFileError};
 use process::toml_fault::TomlFault;
 use zeroize::Zeroizing;
 
+use super::changes::Compared;
 use super::document::{UserEntry, UsersDocument};
 use super::password::{HashedPassword, InvalidPassword};
 use super::{MEMBER, User};
@@ -145,6 +146,18 @@ impl Users {
                 parameters(common),
                 parameters(&recommended)
             )
+        })
+    }
+
+    pub(super) fn accounts(&self) -> impl Iterator<Item = &String> {
+        self.by_account.keys()
+    }
+
+    pub(super) fn compared(&self, account: &str) -> Option<Compared<'_>> {
+        self.by_account.get(account).map(|known| Compared {
+            password: &known.password,
+            user: &known.user,
+            disabled: known.disabled,
         })
     }
 

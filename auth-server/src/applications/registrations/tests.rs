@@ -124,28 +124,28 @@ fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
 }
 
 #[test]
-fn a_log_shows_the_ids_that_somebody_registered_and_nothing_else_that_was_sent() {
+fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
     let registrations = Registrations::new(false);
-    assert_eq!(registrations.shown_id("orders"), "[unknown]");
+    assert_eq!(registrations.shown_id("orders", "x"), "[not known yet]");
     registrations.reconcile(Applications::default());
-    assert_eq!(registrations.shown_id("any"), "any");
+    assert_eq!(registrations.shown_id("any", "x"), "any");
     let closed = ("closed", SecretHashes::none());
     registrations.reconcile(applications(&[
-        ("orders", SecretHashes::of("right")),
+        ("orders", SecretHashes::of("former").with_new("right")),
         closed,
     ]));
-    for (sent, shown) in [
-        ("orders", "orders"),
-        ("closed", "closed"),
-        ("right", "[unknown]"),
-        ("any", "[unknown]"),
-        ("", ""),
+    for (sent, secret, shown) in [
+        ("orders", "x", "orders"),
+        ("orders", "closed", "orders"),
+        ("closed", "x", "closed"),
+        ("never registered", "x", "never registered"),
+        ("right", "x", "[a secret]"),
+        ("former", "x", "[a secret]"),
+        ("mistyped secret", "orders", "[a secret]"),
+        ("", "orders", ""),
     ] {
-        assert_eq!(registrations.shown_id(sent), shown, "{sent}");
+        assert_eq!(registrations.shown_id(sent, secret), shown, "{sent}");
     }
-    let required = Registrations::new(true);
-    required.reconcile(Applications::default());
-    assert_eq!(required.shown_id("right"), "[unknown]");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
     ] {
         assert_eq!(authorize(&registrations, id, secret), outcome, "{id}");
     }
-    assert_eq!(registrations.shown_id("stock"), "stock");
+    assert_eq!(registrations.shown_id("stock", "x"), "stock");
     assert!(registrations.registered_id("stock").is_some());
     let dropped = SecretHashes::of("mounted").with_new("next").newest();
     registrations.reconcile(applications(&[("stock", dropped)]));

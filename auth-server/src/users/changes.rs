@@ -1,0 +1,69 @@
+//! How the users of one file differ from those before it, for the audit lines.
+
+use super::User;
+use super::password::HashedPassword;
+use super::users_file::Users;
+
+/// One thing that happened to one user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UserChange {
+    pub(crate) account: String,
+    pub(crate) kind: UserChangeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum UserChangeKind {
+    Added,
+    Removed,
+    Disabled,
+    Enabled,
+    PasswordChanged,
+    /// The id, or what a token says of the user.
+    DetailsChanged,
+}
+
+/// Parts of a user that are compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Compared<'u> {
+    pub(super) password: &'u HashedPassword,
+    pub(super) user: &'u User,
+    pub(super) disabled: bool,
+}
+
+/// Lists what happened between the two files, by account.
+pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
+    let gone = before.accounts().filter(|&gone| !after.knows(gone));
+    let mut accounts: Vec<_> = after.accounts().chain(gone).collect();
+    accounts.sort_unstable();
+    let of_account = |account: &String| {
+        let kinds = kinds(before.compared(account), after.compared(account));
+        let account = account.clone();
+        kinds.into_iter().map(move |kind| UserChange {
+            account: account.clone(),
+            kind,
+        })
+    };
+    accounts.into_iter().flat_map(of_account).collect()
+}
+
+/// Lists what happened between the two, at least one of which is there.
+fn kinds(before: Option<Compared<'_>>, after: Option<Compared<'_>>) -> Vec<UserChangeKind> {
+    let (before, after) = match (before, after) {
+        (None, _) => return vec![UserChangeKind::Added],
+        (_, None) => return vec![UserChangeKind::Removed],
+        (Some(before), Some(after)) => (before, after),
+    };
+    let switched = if after.disabled {
+        UserChangeKind::Disabled
+    } else {
+        UserChangeKind::Enabled
+    };
+    [
+        (before.disabled != after.disabled).then_some(switched),
+        (before.password != after.password).then_some(UserChangeKind::PasswordChanged),
+        (before.user != after.user).then_some(UserChangeKind::DetailsChanged),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,173 @@
+//! The audit lines of the auth server: who, what, and nothing that somebody else wrote into them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tests::applications::register_in;
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, file_store};
+use tests::client::Request;
+use tests::users_file::UsersFile;
+use tests::wait;
+
+/// The fields of the first audit line of this event, once there is one.
+fn event(server: &AuthServer, name: &str) -> Value {
+    wait::until(&format!("the audit event {name}"), || {
+        let log = server.process().stderr();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let mut events = lines.filter(|line: &Value| line["target"] == "audit");
+        events.find(|line| line["event"] == name)
+    })
+}
+
+fn logging_json(users: &UsersFile) -> AuthServer {
+    let flags = [
+        "--users",
+        &users.location(),
+        "--log-format",
+        "json",
+        "--request-id",
+    ];
+    AuthServerPlan::new().flags(flags).start().ready()
+}
+
+#[test]
+fn a_login_is_joined_to_its_token_its_key_and_its_request() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = logging_json(&users);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let login = Request::new("POST", format!("/auth{LOGIN}"))
+        .line("Content-Type: application/json")
+        .line(format!("traceparent: 00-{trace}-00f067aa0ba902b7-01").as_str())
+        .line("X-Request-Id: login-1")
+        .body(json!({"username": "ada", "password": "enchantress"}).to_string());
+    let answer = server.anonymous().send(&login);
+    let token = answer.json()["data"]["access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (header, claims) = (part(&token, 0), part(&token, 1));
+    let line = event(&server, "login_succeeded");
+    for (field, expected) in [
+        ("account", &json!("ada")),
+        ("jti", &claims["jti"]),
+        ("kid", &header["kid"]),
+        ("request_id", &json!("login-1")),
+        ("trace_id", &json!(trace)),
+    ] {
+        assert_eq!(&line[field], expected, "{field}: {line}");
+    }
+}
+
+fn part(token: &str, index: usize) -> Value {
+    use base64::Engine;
+    let part = token.split('.').nth(index).unwrap();
+    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(part);
+    serde_json::from_slice(&json.unwrap()).unwrap()
+}
+
+#[test]
+fn an_unknown_account_is_a_digest_that_tells_one_name_from_another() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = logging_json(&users);
+    for account in ["hush-1", "hush-2"] {
+        let body = json!({"username": account, "password": "x"});
+        assert_eq!(server.anonymous().post(LOGIN, &body).status(), 401);
+    }
+    let accounts = wait::until("both lines", || {
+        let log = server.process().stderr();
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("event\":\"login_failed"));
+        let accounts: Vec<_> = lines
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .map(|line| line["account"].to_string())
+            .collect();
+        (accounts.len() == 2).then_some(accounts)
+    });
+    assert_ne!(accounts[0], accounts[1]);
+    let are_digests = accounts
+        .iter()
+        .all(|account| account.starts_with("\"[unknown "));
+    assert!(are_digests, "{accounts:?}");
+    assert!(!server.process().stderr().contains("hush-"));
+}
+
+#[test]
+fn each_change_of_the_users_file_names_its_user() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = logging_json(&users);
+    let entry = fs::read_to_string(users.path()).unwrap();
+    let other = entry.replace("\"ada\"", "\"bob\"");
+    let other = other.replace("id = \"", "id = \"other");
+    fs::write(users.path(), format!("{entry}disabled = true\n{other}")).unwrap();
+    assert_eq!(event(&server, "user_disabled")["account"], "ada");
+    assert_eq!(event(&server, "user_added")["account"], "bob");
+    let summary = event(&server, "users_changed");
+    assert_eq!(
+        (&summary["count"], &summary["changes"]),
+        (&json!(2), &json!(2))
+    );
+}
+
+#[test]
+fn the_start_and_the_end_of_a_server_are_events() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = logging_json(&users);
+    let started = event(&server, "server_started");
+    assert_eq!(started["listen"], server.address().to_string());
+    server.process().terminate();
+    assert_eq!(event(&server, "server_stopping")["cause"], "SIGTERM");
+}
+
+#[test]
+fn contract_4_3_rule_3_the_id_of_an_unregistered_application_is_logged_and_no_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let secret = register_in(&file_store(directory.path()), "orders");
+    let plan = AuthServerPlan::new().directory(directory.path());
+    let server = plan.flags(["--log-format", "json"]).start().ready();
+    let retrieve = |query: &str| {
+        let path = format!("/client/user/secret/key?{query}");
+        server.anonymous().get(&path).status()
+    };
+    for query in [
+        "appId=never-registered&appSecret=x".to_owned(),
+        format!("appId={secret}&appSecret=orders"),
+        format!("appId=orders%26appSecret%3D{secret}&appSecret=x"),
+    ] {
+        retrieve(&query);
+    }
+    wait::until("the ids in the log", || {
+        let log = server.process().stderr();
+        let has = |id: &str| log.contains(&format!("\"app_id\":\"{id}\""));
+        (has("never-registered") && has("orders…")).then_some(())
+    });
+    assert!(!server.process().stderr().contains(&secret));
+}
+
+#[test]
+fn nobody_writes_a_field_into_a_text_line_with_his_name() {
+    let server = AuthServerPlan::new().start().ready();
+    let account = "bob client=6.6.6.6 outcome=ok \n\u{1b}[31m";
+    let body = json!({"username": account, "password": "x"});
+    server.anonymous().post(LOGIN, &body);
+    server
+        .anonymous()
+        .get("/client/user/secret/key?appId=a%20outcome%3Dok%20client%3D6.6.6.6&appSecret=x");
+    let log = wait::until("both lines", || {
+        let log = server.process().stderr();
+        let both = log.contains("login_succeeded") && log.contains("key_retrieved");
+        both.then_some(log)
+    });
+    assert!(
+        log.contains(r#"account="bob client=6.6.6.6 outcome=ok "#),
+        "{log}"
+    );
+    for line in log.lines().filter(|line| line.contains("6.6.6.6")) {
+        // Outside of the quotes there is nothing that was sent.
+        let outside: String = line.split('"').step_by(2).collect();
+        assert!(!outside.contains("6.6.6.6"), "{line}");
+        assert!(!line.contains('\u{1b}'), "{line}");
+    }
+}
