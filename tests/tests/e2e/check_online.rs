@@ -100,11 +100,23 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
 fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
     let users = UsersFile::with("ada", "correct horse");
     let users = format!("--users={}", users.location());
-    for (program, needed, warned) in [
-        (Program::Sidecar, &SIDECAR[1..], "--pass=/**"),
-        (Program::AuthServer, &[users.as_str()], "--rotation-lead=1"),
+    // A secret on the command line is something to warn of.
+    let secret = ("POSTERN_APP_SECRET", "s");
+    for (program, needed, variable, warned) in [
+        (Program::Sidecar, &SIDECAR[1..5], secret, "--pass=/**"),
+        (
+            Program::AuthServer,
+            &[users.as_str()],
+            ("POSTERN_ISSUER", "auth"),
+            "--rotation-lead=1",
+        ),
     ] {
-        let check = |more: &[&str]| run(program, &[&["check"], needed, more].concat());
+        let check = |more: &[&str]| {
+            CommandLine::new(program.path())
+                .arguments([&["check"], needed, more].concat())
+                .environment(variable.0, variable.1)
+                .run()
+        };
         let lenient = check(&[warned]);
         assert_eq!(lenient.code, Some(0), "{}", lenient.stderr);
         let strict = check(&[warned, "--strict"]);
