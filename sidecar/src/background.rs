@@ -127,6 +127,7 @@ pub(crate) struct KeyRefresh {
 impl Work for KeyRefresh {
     async fn run(&self) -> Result<Infallible, String> {
         let refresher = Arc::clone(&self.refresher);
-        match refresher.run(&self.schedule).await {}
+        let ran = refresher.run(&self.schedule).await;
+        ran.map_err(|error| error.to_string())
     }
 }

@@ -129,7 +129,7 @@ fn install_tls_provider() -> Result<(), Failure> {
 fn log_filter(asked: &str) -> String {
     let registry = service_registry::LOG_DIRECTIVE;
     format!(
-        "pingora_core=warn,pingora_proxy=off,hickory_net=error,\
+        "pingora_core=warn,pingora_proxy=off,tokio_cron_scheduler=warn,hickory_net=error,\
          hickory_resolver=error,{registry},{asked}"
     )
 }

@@ -11,12 +11,13 @@ use contract::keys::KeySet;
 use contract::rejection::Rejection;
 use process::health::Condition;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use tokio_cron_scheduler::JobSchedulerError;
 
 use super::cache::{KeyCache, KeyCacheSettings};
 use super::contract_endpoint::Application;
 use super::current::{Change, CurrentKeys, FetchTime, Names};
 use super::previous::PreviousKeys;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, Ticks};
 use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::metrics::{Metrics, RefreshResult};
 
@@ -110,11 +111,18 @@ impl Refresher {
     }
 
     /// Fetches now, then on schedule, until the runtime ends.
-    pub(crate) async fn run(self: Arc<Self>, schedule: &Schedule) -> Infallible {
+    ///
+    /// # Errors
+    /// [`JobSchedulerError`] when the schedule cannot be started.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        schedule: &Schedule,
+    ) -> Result<Infallible, JobSchedulerError> {
+        let mut ticks = schedule.start().await?;
         let ticks = async {
             loop {
                 self.refresh().await;
-                self.wait(schedule).await;
+                self.wait(&mut ticks).await;
             }
         };
         let early = async {
@@ -127,16 +135,16 @@ impl Refresher {
                 self.end_previous_keys().await;
             }
         };
-        tokio::select! {
+        Ok(tokio::select! {
             never = ticks => never,
             never = early => never,
             never = ends => never,
-        }
+        })
     }
 
     /// Until the next tick. Without a key at all, a source of which the contract does not say when to ask it again
     /// is asked soon.
-    async fn wait(&self, schedule: &Schedule) {
+    async fn wait(&self, ticks: &mut Ticks) {
         let soon = async {
             if self.asks_again_soon && self.keys.load().is_none() {
                 tokio::time::sleep(SOON).await;
@@ -145,7 +153,7 @@ impl Refresher {
             }
         };
         tokio::select! {
-            () = schedule.next() => {}
+            () = ticks.next() => {}
             () = soon => {}
         }
     }

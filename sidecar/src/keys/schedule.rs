@@ -1,71 +1,107 @@
 //! When the keys are fetched, as a cron expression says.
 //!
-//! Only how long to wait comes from the clock on the wall. What is waited for is monotonic time, a minute of it at
-//! most: a clock that is set back, at a start or when a machine wakes up, must not stop the fetches.
+//! The ticks come from `tokio-cron-scheduler`, which goes by the clock on the wall. A watch in monotonic time makes
+//! up for the ticks that a clock set back would hold up: at a start, or when a machine wakes up.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
+use process::clock::until;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-/// What is further away is looked at anew.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Seconds, minutes, hours, day, month and weekday. A seventh would be a year, after which no tick comes.
+const FIELDS: usize = 6;
+/// The watch's patience where the times of the ticks cannot be computed.
+const TWO_MINUTES: Duration = Duration::from_secs(120);
 
 /// A cron expression with seconds, in UTC.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Schedule(Cron);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Schedule(String);
 
-/// The expression is none.
+/// The expression cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a cron expression of six fields, seconds first")]
 pub(crate) struct ScheduleError;
 
 impl Schedule {
     pub(crate) fn new(expression: &str) -> Result<Self, ScheduleError> {
-        let parser = CronParser::builder()
-            .seconds(Seconds::Required)
-            .year(Year::Disallowed)
-            .dom_and_dow(true)
-            .build();
-        let schedule = Self(parser.parse(expression).map_err(|_| ScheduleError)?);
+        let schedule = Self(expression.to_owned());
+        let has_year = expression.split_whitespace().count() > FIELDS;
         // The 30th of February never comes.
-        let comes = schedule.until_next(UNIX_EPOCH).is_some();
-        comes.then_some(schedule).ok_or(ScheduleError)
+        let comes = schedule.until_next_two().is_some();
+        (comes && !has_year).then_some(schedule).ok_or(ScheduleError)
     }
 
-    /// Returns at the next time that it names.
-    pub(crate) async fn next(&self) {
-        self.next_by(SystemTime::now).await;
+    /// Starts the scheduler.
+    ///
+    /// # Errors
+    /// [`JobSchedulerError`] when it cannot be started.
+    pub(crate) async fn start(&self) -> Result<Ticks, JobSchedulerError> {
+        let tick = Arc::new(Notify::new());
+        let (scheduler, job) = (JobScheduler::new().await?, self.job(&tick)?);
+        scheduler.add(job.clone()).await?;
+        scheduler.start().await?;
+        Ok(Ticks {
+            schedule: self.clone(),
+            scheduler,
+            job,
+            tick,
+        })
     }
 
-    async fn next_by(&self, clock: impl Fn() -> SystemTime) {
-        loop {
-            let wait = self.until_next(clock());
-            let is_near = wait.filter(|wait| *wait <= LONGEST_WAIT);
-            tokio::time::sleep(is_near.unwrap_or(LONGEST_WAIT)).await;
-            if is_near.is_some() {
-                return;
+    /// A job that wakes those who wait for `tick`.
+    fn job(&self, tick: &Arc<Notify>) -> Result<Job, JobSchedulerError> {
+        let tick = Arc::clone(tick);
+        Job::new(self.0.as_str(), move |_, _| tick.notify_waiters())
+    }
+
+    /// How long it is until the next tick and until the one after it, by the clock on the wall.
+    fn until_next_two(&self) -> Option<[Duration; 2]> {
+        let mut job = self.job(&Arc::default()).ok()?;
+        let data = job.job_data().ok()?;
+        let next = data.next_tick_utc()?;
+        let second = data.schedule()?.iter_after(next).next()?;
+        Some([until(next.timestamp()), until(second.timestamp())])
+    }
+}
+
+/// The running scheduler and its one job.
+pub(crate) struct Ticks {
+    schedule: Schedule,
+    scheduler: JobScheduler,
+    job: Job,
+    tick: Arc<Notify>,
+}
+
+impl Ticks {
+    /// Waits for the next tick, or until two intervals have passed without one.
+    pub(crate) async fn next(&mut self) {
+        let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
+        let patience = two_intervals.unwrap_or(TWO_MINUTES);
+        if timeout(patience, self.tick.notified()).await.is_err() {
+            tracing::warn!(
+                "no tick of the schedule for two intervals, as when the clock is set back"
+            );
+            if let Err(error) = self.begin_again().await {
+                tracing::warn!(%error, "the schedule goes on with its watch alone");
             }
         }
     }
 
-    fn until_next(&self, now: SystemTime) -> Option<Duration> {
-        let next = self
-            .0
-            .find_next_occurrence(&DateTime::<Utc>::from(now), false)
-            .ok()?;
-        // The library leaves the fraction of a second as it was.
-        let next = UNIX_EPOCH + Duration::from_secs(next.timestamp().try_into().ok()?);
-        next.duration_since(now).ok()
+    /// Has the scheduler count from what the clock on the wall says now.
+    async fn begin_again(&mut self) -> Result<(), JobSchedulerError> {
+        self.scheduler.remove(&self.job.guid()).await?;
+        self.job = self.schedule.job(&self.tick)?;
+        self.scheduler.add(self.job.clone()).await?;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::cell::Cell;
-
     use super::*;
 
     #[test]
@@ -95,45 +131,41 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_to_the_next_time_and_never_none() {
-        for (expression, now, wait) in [
-            ("0 * * * * *", 0, 60),
-            ("0 * * * * *", 59, 1),
-            ("0 * * * * *", 61, 59),
-            ("*/5 * * * * *", 7, 3),
-            ("0 0 0 1 1 *", 0, 365 * 86_400),
+    fn the_watch_waits_two_intervals_at_most() {
+        for (expression, interval) in [
+            ("0 * * * * *", 60),
+            ("* * * * * *", 1),
+            ("0 0 * * * *", 3600),
         ] {
-            let now = UNIX_EPOCH + Duration::from_secs(now);
-            let until_next = Schedule::new(expression).unwrap().until_next(now);
-            assert_eq!(until_next, Some(Duration::from_secs(wait)), "{expression}");
+            let [next, second] = Schedule::new(expression).unwrap().until_next_two().unwrap();
+            let interval = Duration::from_secs(interval);
+            assert!(next <= interval, "{expression}: {next:?}");
+            assert!(second <= 2 * interval, "{expression}: {second:?}");
+            assert!(second > next, "{expression}: {next:?} {second:?}");
         }
-        let half = UNIX_EPOCH + Duration::from_millis(1500);
-        let until_next = Schedule::new("* * * * * *").unwrap().until_next(half);
-        assert_eq!(until_next, Some(Duration::from_millis(500)));
     }
 
-    /// How long it takes while the clock on the wall says these times, in seconds of the day; the last for ever.
-    async fn takes(expression: &str, wall: &[u64]) -> u64 {
-        let looks = Cell::new(0);
-        let clock = || {
-            let look = looks.replace(looks.get() + 1).min(wall.len() - 1);
-            UNIX_EPOCH + Duration::from_secs(wall[look])
-        };
-        let began = tokio::time::Instant::now();
-        let schedule = Schedule::new(expression).unwrap();
-        let next = schedule.next_by(clock);
-        let in_time = tokio::time::timeout(Duration::from_secs(7 * 86_400), next);
-        assert!(in_time.await.is_ok(), "{expression}");
-        began.elapsed().as_secs()
+    #[tokio::test]
+    async fn the_scheduler_ticks() {
+        let every_second = Schedule::new("* * * * * *").unwrap();
+        let mut ticks = every_second.start().await.unwrap();
+        for _ in 0..2 {
+            let tick = timeout(Duration::from_secs(30), ticks.tick.notified());
+            assert!(tick.await.is_ok());
+        }
+        assert!(timeout(Duration::from_secs(30), ticks.next()).await.is_ok());
     }
 
+    /// To the scheduler a clock that is set back looks the same.
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_is_set_holds_up_nothing() {
-        assert_eq!(takes("0 * * * * *", &[30]).await, 30);
-        // Set back by an hour while it waits: nobody looks.
-        assert_eq!(takes("0 * * * * *", &[7200, 3600]).await, 60);
-        // Set forward over the time, and shortly before it.
-        assert_eq!(takes("0 0 * * * *", &[0, 3000, 7190]).await, 130);
-        assert_eq!(takes("0 0 12 * * *", &[0, 43_195]).await, 65);
+    async fn a_clock_on_the_wall_that_stands_still_holds_up_nothing() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let hourly = Schedule::new("0 0 * * * *").unwrap();
+        let mut ticks = hourly.start().await.unwrap();
+        for _ in 0..3 {
+            let job = ticks.job.guid();
+            assert!(timeout(2 * HOUR, ticks.next()).await.is_ok());
+            assert_ne!(ticks.job.guid(), job, "begins again");
+        }
     }
 }

@@ -8,6 +8,7 @@ use tests::echo_service::EchoService;
 use tests::fake_auth_server::{FakeAuthServer, json_answer, key_answer};
 use tests::keys::SigningType;
 use tests::message::Message;
+use tests::moved_clock::MovedClock;
 use tests::redis_server::free_address;
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
 use tests::socket_server::{Reply, SocketServer, response};
@@ -163,6 +164,38 @@ fn contract_8_the_refresh_is_at_second_0_of_every_minute() {
         second <= 1 || second == 59,
         "the refresh came at second {second}"
     );
+}
+
+#[test]
+fn a_clock_that_is_set_back_holds_up_no_fetch() {
+    const HOUR: i64 = 3600;
+    let Some(clock) = MovedClock::new() else {
+        return;
+    };
+    let forge = Forge::new(SigningType::Ecdsa);
+    let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+    let service = EchoService::start();
+    let plan = SidecarPlan::new(&service, &auth_server.url()).flags(ECDSA);
+    let plan = clock
+        .environment()
+        .iter()
+        .fold(plan, |plan, (name, value)| plan.environment(name, value));
+    let sidecar = plan.flags(EVERY_SECOND).start().ready();
+    let now_fetches = |what: &str| {
+        let before = auth_server.retrievals().len();
+        wait::until(what, || {
+            (auth_server.retrievals().len() >= before + 3).then_some(())
+        });
+    };
+    now_fetches("the ticks");
+    for back in 1..=2 {
+        clock.set(-back * HOUR);
+        now_fetches("the ticks of a clock that was set back");
+    }
+    let noticed = sidecar.process().stderr();
+    assert!(noticed.contains("two intervals"), "{noticed}");
+    clock.set(HOUR);
+    now_fetches("the ticks of a clock that was set forward");
 }
 
 #[test]
