@@ -4,24 +4,19 @@
 
 use std::fmt;
 
-use aws_lc_rs::hmac;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, ParsedPublicKey,
-    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
-    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters,
-    VerificationAlgorithm,
-};
 pub use jsonwebtoken::Algorithm;
 use jsonwebtoken::{
     AlgorithmFamily, DecodingKey,
-    jwk::{AlgorithmParameters, Jwk, PublicKeyUse, ThumbprintHash},
+    jwk::{Jwk, PublicKeyUse, ThumbprintHash},
 };
 
 use crate::signing_type::SigningType;
 
 mod key_set;
+mod verifier;
 
 pub use key_set::KeySet;
+use verifier::Verifier;
 
 /// The name of a key: compared for equality, never used as path, URL or query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,6 +66,11 @@ pub enum KeyError {
         /// The modulus' length.
         bits: usize,
     },
+    /// Numbers with which no signature verifies.
+    #[error(
+        "the RSA key has an even or too long modulus, or an exponent that is even, 1 or too long"
+    )]
+    RsaImpossible,
     /// RFC 7518 §3.2: at least as long as the hash.
     #[error("the shared secret has {bytes} bytes; at least 32 are needed")]
     SecretTooShort {
@@ -112,8 +112,6 @@ impl fmt::Debug for VerificationKey {
 
 /// RFC 7518 §3.2 for HS256.
 const MIN_SECRET_BYTES: usize = 32;
-/// Below this, RS256 is no protection (RFC 7518 §3.3).
-const MIN_RSA_BITS: usize = 2048;
 
 impl VerificationKey {
     /// Parses the string that the key endpoint hands out, or that stands in the key store.
@@ -264,87 +262,6 @@ fn is_private_der(base64: &str) -> bool {
     content.first() == Some(&INTEGER)
 }
 
-/// Checks signatures with one key, which is parsed once: doing so costs as much as a third of a
-/// verification.
-#[derive(Clone)]
-enum Verifier {
-    Public(ParsedPublicKey),
-    /// Twenty times as large as the other.
-    Secret(Box<hmac::Key>),
-}
-
-impl Verifier {
-    /// Proves that the key can be used: the right size, a point on the right curve.
-    fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, KeyError> {
-        let bytes = || key.try_get_as_bytes().map_err(|_| KeyError::NotAPublicKey);
-        let parsed = |verification: &'static dyn VerificationAlgorithm| {
-            ParsedPublicKey::new(verification, bytes()?).map_err(|_| KeyError::NotAPublicKey)
-        };
-        match algorithm {
-            Algorithm::HS256 => Ok(Self::secret(hmac::HMAC_SHA256, bytes()?)),
-            Algorithm::HS384 => Ok(Self::secret(hmac::HMAC_SHA384, bytes()?)),
-            Algorithm::HS512 => Ok(Self::secret(hmac::HMAC_SHA512, bytes()?)),
-            Algorithm::RS256 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA256),
-            Algorithm::RS384 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA384),
-            Algorithm::RS512 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA512),
-            Algorithm::PS256 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA256),
-            Algorithm::PS384 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA384),
-            Algorithm::PS512 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA512),
-            Algorithm::ES256 => parsed(&ECDSA_P256_SHA256_FIXED).map(Self::Public),
-            Algorithm::ES384 => parsed(&ECDSA_P384_SHA384_FIXED).map(Self::Public),
-            Algorithm::EdDSA => parsed(&ED25519).map(Self::Public),
-            // The list is `jsonwebtoken`'s and may grow.
-            _ => Err(KeyError::NotAPublicKey),
-        }
-    }
-
-    fn secret(algorithm: hmac::Algorithm, bytes: &[u8]) -> Self {
-        Self::Secret(Box::new(hmac::Key::new(algorithm, bytes)))
-    }
-
-    fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        match self {
-            Self::Public(key) => key.verify_sig(message, signature).is_ok(),
-            Self::Secret(key) => hmac::verify(key, message, signature).is_ok(),
-        }
-    }
-}
-
-fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<Verifier, KeyError> {
-    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-
-    let jwk = Jwk::from_decoding_key(key, None).map_err(|_| KeyError::NotAPublicKey)?;
-    let AlgorithmParameters::RSA(numbers) = jwk.algorithm else {
-        return Err(KeyError::NotAPublicKey);
-    };
-    let decode = |text: &str| {
-        URL_SAFE_NO_PAD
-            .decode(text)
-            .map_err(|_| KeyError::NotAPublicKey)
-    };
-    let (modulus, exponent) = (decode(&numbers.n)?, decode(&numbers.e)?);
-    let bits = bit_length(&modulus);
-    if bits < MIN_RSA_BITS {
-        return Err(KeyError::RsaTooSmall { bits });
-    }
-    // Refuses an even or tiny exponent and a modulus past 8192 bits.
-    aws_lc_rs::signature::RsaPublicKeyComponents {
-        n: modulus.as_slice(),
-        e: exponent.as_slice(),
-    }
-    .to_parsed_public_key(parameters)
-    .map(Verifier::Public)
-    .map_err(|_| KeyError::NotAPublicKey)
-}
-
-fn bit_length(big_endian: &[u8]) -> usize {
-    let zeros = big_endian.iter().take_while(|&&b| b == 0).count();
-    match big_endian.get(zeros) {
-        None => 0,
-        Some(first) => (big_endian.len() - zeros) * 8 - first.leading_zeros() as usize,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -426,13 +343,5 @@ mod tests {
             let refused = KeySet::from_pem(&text, &allowed).unwrap_err();
             assert_eq!(refused, error, "{text}");
         }
-    }
-
-    #[test]
-    fn bit_length_ignores_leading_zeros() {
-        assert_eq!(bit_length(&[]), 0);
-        assert_eq!(bit_length(&[0, 0]), 0);
-        assert_eq!(bit_length(&[0, 1, 0]), 9);
-        assert_eq!(bit_length(&[0x80]), 8);
     }
 }

@@ -163,6 +163,7 @@ fn jwk_algorithm(jwk: &Jwk, allowed: &[Algorithm]) -> Option<Algorithm> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use serde_json::json;
 
     use super::*;
@@ -222,6 +223,44 @@ mod tests {
             jwks(&json!([with("d", json!("AAAA"))])).unwrap_err(),
             KeyError::PrivateKey
         );
+    }
+
+    /// A modulus of so many bits whose last byte is this.
+    fn modulus(bits: usize, last: u8) -> String {
+        let mut bytes = vec![0; bits / 8];
+        bytes[0] = 0x80;
+        bytes[bits / 8 - 1] |= last;
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    #[test]
+    fn rsa_keys_that_verify_nothing_are_left_out() {
+        let good = json!({"kty": "RSA", "n": RFC_7638_N, "e": "AQAB", "kid": "good"});
+        for (name, n, e) in [
+            ("e = 1", RFC_7638_N.to_owned(), "AQ"),
+            ("e = 2", RFC_7638_N.to_owned(), "Ag"),
+            ("e = 65536", RFC_7638_N.to_owned(), "AQAA"),
+            ("e = 0", RFC_7638_N.to_owned(), "AA"),
+            ("e of 34 bits", RFC_7638_N.to_owned(), "AwAAAAE"),
+            ("e as long as n", RFC_7638_N.to_owned(), RFC_7638_N),
+            ("an even n", modulus(2048, 0), "AQAB"),
+            ("n of 2040 bits", modulus(2040, 1), "AQAB"),
+            ("n of 8200 bits", modulus(8200, 1), "AQAB"),
+            ("n of 16384 bits", modulus(16384, 1), "AQAB"),
+        ] {
+            let bad = json!({"kty": "RSA", "n": n, "e": e, "kid": "bad"});
+            let alone = jwks(&json!([bad])).map(|_| ());
+            assert_eq!(alone, Err(KeyError::NoUsableKey), "{name}");
+            assert_eq!(jwks(&json!([bad, good])).unwrap().keys().len(), 1, "{name}");
+        }
+        for (name, n, e) in [
+            ("e = 3", RFC_7638_N.to_owned(), "Aw"),
+            ("e of 33 bits", RFC_7638_N.to_owned(), "AQAAAAE"),
+            ("n of 8192 bits", modulus(8192, 1), "AQAB"),
+        ] {
+            let usable = jwks(&json!([{"kty": "RSA", "n": n, "e": e}]));
+            assert!(usable.is_ok(), "{name}");
+        }
     }
 
     /// Kind, first allowed algorithm, its neighbour of the same kind.

@@ -395,6 +395,11 @@ fn jwks_answer(fields: &[&str], set: &str) -> Reply {
     Reply::Bytes(response("200 OK", fields, set.as_bytes()))
 }
 
+fn rsa_key_of_exponent_1() -> String {
+    let modulus = format!("{}w", "_".repeat(341));
+    json!({"keys": [{"kty": "RSA", "kid": "x", "n": modulus, "e": "AQ"}]}).to_string()
+}
+
 #[test]
 fn the_key_set_is_asked_for_with_its_version_and_survives_every_fault() {
     let row = row("Several algorithms");
@@ -429,6 +434,10 @@ fn the_key_set_is_asked_for_with_its_version_and_survives_every_fault() {
         (
             "no usable key",
             json_answer("200 OK", "{\"keys\":[{\"kty\":\"XYZ\"}]}"),
+        ),
+        (
+            "an RSA key with which nothing verifies",
+            json_answer("200 OK", &rsa_key_of_exponent_1()),
         ),
         (
             "two sets",

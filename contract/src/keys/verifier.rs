@@ -1,0 +1,125 @@
+//! Checks signatures with one key, which is parsed and proven usable once.
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, ParsedPublicKey,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters,
+    VerificationAlgorithm,
+};
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk};
+use jsonwebtoken::{Algorithm, DecodingKey};
+
+use super::KeyError;
+
+/// Below this, RS256 is no protection (RFC 7518 §3.3).
+const MIN_RSA_BITS: usize = 2048;
+/// The library's limits. An exponent of two bits is 3, the smallest.
+const MAX_RSA_BITS: usize = 8192;
+const MAX_EXPONENT_BITS: usize = 33;
+
+/// Checks signatures with one key, which is parsed once: doing so costs as much as a third of a
+/// verification.
+#[derive(Clone)]
+pub(super) enum Verifier {
+    Public(ParsedPublicKey),
+    /// Twenty times as large as the other.
+    Secret(Box<hmac::Key>),
+}
+
+impl Verifier {
+    /// Proves that the key can be used: the right size, a point on the right curve.
+    pub(super) fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, KeyError> {
+        let bytes = || key.try_get_as_bytes().map_err(|_| KeyError::NotAPublicKey);
+        let parsed = |verification: &'static dyn VerificationAlgorithm| {
+            ParsedPublicKey::new(verification, bytes()?).map_err(|_| KeyError::NotAPublicKey)
+        };
+        match algorithm {
+            Algorithm::HS256 => Ok(Self::secret(hmac::HMAC_SHA256, bytes()?)),
+            Algorithm::HS384 => Ok(Self::secret(hmac::HMAC_SHA384, bytes()?)),
+            Algorithm::HS512 => Ok(Self::secret(hmac::HMAC_SHA512, bytes()?)),
+            Algorithm::RS256 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => parsed_rsa(key, &RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => parsed_rsa(key, &RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => parsed(&ECDSA_P256_SHA256_FIXED).map(Self::Public),
+            Algorithm::ES384 => parsed(&ECDSA_P384_SHA384_FIXED).map(Self::Public),
+            Algorithm::EdDSA => parsed(&ED25519).map(Self::Public),
+            // The list is `jsonwebtoken`'s and may grow.
+            _ => Err(KeyError::NotAPublicKey),
+        }
+    }
+
+    fn secret(algorithm: hmac::Algorithm, bytes: &[u8]) -> Self {
+        Self::Secret(Box::new(hmac::Key::new(algorithm, bytes)))
+    }
+
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Public(key) => key.verify_sig(message, signature).is_ok(),
+            Self::Secret(key) => hmac::verify(key, message, signature).is_ok(),
+        }
+    }
+}
+
+fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<Verifier, KeyError> {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+    let jwk = Jwk::from_decoding_key(key, None).map_err(|_| KeyError::NotAPublicKey)?;
+    let AlgorithmParameters::RSA(numbers) = jwk.algorithm else {
+        return Err(KeyError::NotAPublicKey);
+    };
+    let decode = |text: &str| {
+        URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|_| KeyError::NotAPublicKey)
+    };
+    let (modulus, exponent) = (decode(&numbers.n)?, decode(&numbers.e)?);
+    let bits = bit_length(&modulus);
+    if bits < MIN_RSA_BITS {
+        return Err(KeyError::RsaTooSmall { bits });
+    }
+    if !is_rsa(&modulus, &exponent) {
+        return Err(KeyError::RsaImpossible);
+    }
+    aws_lc_rs::signature::RsaPublicKeyComponents {
+        n: modulus.as_slice(),
+        e: exponent.as_slice(),
+    }
+    .to_parsed_public_key(parameters)
+    .map(Verifier::Public)
+    .map_err(|_| KeyError::NotAPublicKey)
+}
+
+/// Whether signatures can verify with these numbers: the library finds that out at each of them, too late to keep
+/// such a key from taking a good one's place.
+fn is_rsa(modulus: &[u8], exponent: &[u8]) -> bool {
+    let is_odd = |number: &[u8]| number.last().is_some_and(|byte| byte % 2 == 1);
+    is_odd(modulus)
+        && bit_length(modulus) <= MAX_RSA_BITS
+        && is_odd(exponent)
+        && (2..=MAX_EXPONENT_BITS).contains(&bit_length(exponent))
+}
+
+fn bit_length(big_endian: &[u8]) -> usize {
+    let zeros = big_endian.iter().take_while(|&&b| b == 0).count();
+    match big_endian.get(zeros) {
+        None => 0,
+        Some(first) => (big_endian.len() - zeros) * 8 - first.leading_zeros() as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_length_ignores_leading_zeros() {
+        assert_eq!(bit_length(&[]), 0);
+        assert_eq!(bit_length(&[0, 0]), 0);
+        assert_eq!(bit_length(&[0, 1, 0]), 9);
+        assert_eq!(bit_length(&[0x80]), 8);
+    }
+}
