@@ -376,6 +376,7 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
+        response_head::unify_length(response)?;
         if let Some(forward) = &ctx.forward {
             self.answer_begins(session, response, forward, &ctx.marks);
         }

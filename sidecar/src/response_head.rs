@@ -3,6 +3,7 @@
 
 use http::{HeaderName, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType};
 
 use crate::fields::nominated;
 
@@ -29,6 +30,28 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
     if client == Version::HTTP_10 {
         head.remove_header(&header::TRANSFER_ENCODING);
     }
+}
+
+/// Makes `Content-Length: 2, 2` one value (RFC 9110 §8.6), as which Pingora reads it.
+///
+/// # Errors
+/// [`ErrorType::InvalidHTTPHeader`] where it is no length, or several: who reads on might find another answer's
+/// beginning.
+pub(crate) fn unify_length(head: &mut ResponseHeader) -> pingora::Result<()> {
+    let Some(value) = head.headers.get(header::CONTENT_LENGTH) else {
+        return Ok(());
+    };
+    let is_length = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+    if is_length(value.as_bytes()) {
+        return Ok(());
+    }
+    let mut lengths = value.as_bytes().split(|&byte| byte == b',');
+    let first = lengths.next().unwrap_or_default().trim_ascii();
+    if !is_length(first) || lengths.any(|length| length.trim_ascii() != first) {
+        return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+    }
+    let length = first.to_vec();
+    head.insert_header(header::CONTENT_LENGTH, length)
 }
 
 #[cfg(test)]
@@ -61,6 +84,31 @@ mod tests {
         let mut left = left(200, Version::HTTP_11, &FIELDS);
         left.sort_unstable_by_key(|name| expected.iter().position(|other| other == name));
         assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn a_length_is_one_value_or_none() {
+        for (value, unified) in [
+            ("2", Some("2")),
+            ("2, 2", Some("2")),
+            ("02,02 ,02", Some("02")),
+            ("2, 3", None),
+            ("2,", None),
+            ("2, 02", None),
+            ("", None),
+            ("-2", None),
+            ("+2, +2", None),
+        ] {
+            let mut head = ResponseHeader::build(200, None).unwrap();
+            head.insert_header("Content-Length", value).unwrap();
+            let length = unify_length(&mut head).ok();
+            let length = length.map(|()| head.headers[header::CONTENT_LENGTH].clone());
+            assert_eq!(
+                length.as_ref().map(|length| length.to_str().unwrap()),
+                unified,
+                "{value}"
+            );
+        }
     }
 
     #[test]

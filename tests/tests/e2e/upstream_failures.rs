@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tests::auth_server::admin_get;
 use tests::client::verdict;
-use tests::echo_service::EchoService;
+use tests::echo_service::{EchoService, MARK};
 use tests::redis_server::free_address;
 use tests::sidecar::SidecarPlan;
 use tests::wait;
@@ -52,6 +52,21 @@ fn an_answer_that_is_none_is_502_with_a_reason_of_its_own() {
             "502 upstream_malformed",
             "{answer:.40}"
         );
+    }
+}
+
+#[test]
+fn a_length_that_stands_twice_reaches_the_client_once() {
+    let stack = stack();
+    for (length, expected) in [("2, 2", Ok("2")), ("2, 3", Err("502 upstream_malformed"))] {
+        let head = format!("HTTP/1.1 200 OK\r\n{MARK}: 1\r\nContent-Length: {length}\r\n");
+        let answer = head + "\r\nok";
+        stack.service.answers(answer.into_bytes());
+        let answer = stack.sidecar.bearing(&stack.token()).get("/list");
+        match expected {
+            Ok(length) => assert_eq!(answer.header("content-length"), [length]),
+            Err(refused) => assert_eq!(verdict(&answer), refused),
+        }
     }
 }
 
