@@ -18,7 +18,7 @@ use pingora::protocols::http::ServerSession;
 use process::clock::unix_seconds;
 
 use super::question::{NoRequest, Question};
-use super::service_lines::{frame_body, lines_of, without_hop_by_hop};
+use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::admission::{Admission, Forward};
 use crate::arrival;
 use crate::conversation::Conversation;
@@ -67,7 +67,10 @@ impl Explainer {
         let raw = question.raw_head()?;
         let mut explanation = Explanation {
             at: question.at.unwrap_or_else(|| unix_seconds(now)),
-            request: Some(format!("{} {}", question.method, question.target)),
+            request: Some(without_tokens(&format!(
+                "{} {}",
+                question.method, question.target
+            ))),
             ..Explanation::default()
         };
         explanation.verdict = match arrival::read(&raw) {

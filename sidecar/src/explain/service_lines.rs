@@ -95,8 +95,8 @@ fn beginning_of(head: &RequestHeader) -> Vec<String> {
     ]
 }
 
-/// Whatever else looks like a JWT, in a query or a field that only the service knows.
-fn without_tokens(line: &str) -> String {
+/// Hides whatever else looks like a JWT, in a query or a field that only the service knows.
+pub(super) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let words = line.split_inclusive(|c| !is_of_one(c));
     let shown = words.map(|word| {

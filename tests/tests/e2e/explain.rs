@@ -107,6 +107,27 @@ fn what_is_expected_of_a_request_is_a_gate_and_a_url_stands_for_its_request() {
 }
 
 #[test]
+fn explain_shows_no_token_of_a_query() {
+    let stack = ForgedStack::start();
+    let admin = stack.sidecar.admin().to_string();
+    let token = stack.forge.token(clock::now(), &json!({}));
+    let target = format!("/orders/42?access_token={token}&x=1");
+    for flags in [&[][..], &["--json"]] {
+        let end = explain(
+            &[&["--admin-listen", &admin, &target], flags].concat(),
+            &["X: 1".to_owned()],
+        );
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        assert!(
+            end.stdout.contains("[as it was sent]&x=1"),
+            "{}",
+            end.stdout
+        );
+        assert!(!end.stdout.contains(&token), "{}", end.stdout);
+    }
+}
+
+#[test]
 fn explain_without_a_sidecar_takes_the_auth_server_s_key_set_too() {
     let server = AuthServer::start();
     let directory = tempfile::tempdir().unwrap();
