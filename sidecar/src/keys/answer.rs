@@ -6,10 +6,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use super::transport::Unexpected;
+
 /// Why an answer holds no key string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {
-    #[error("the auth server refused with {status} ({reason})")]
+    #[error("the auth server answered with {} ({reason})", Unexpected(*status))]
     Refused { status: StatusCode, reason: String },
     #[error("the answer is not the contract's envelope")]
     NotAnEnvelope,

@@ -3,26 +3,58 @@
 //! An answer of the key endpoint names it in a `Link` field. Only a path on the server that was
 //! asked is followed: whoever could lead the fetch elsewhere would choose the keys.
 
+use std::fmt;
+
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::Url;
+use serde_json::Value;
 
+use super::jwks_url::JwksAddress;
 use super::link;
-use super::transport::Answer;
+use super::transport::{Answer, Unexpected};
 
 /// The relation type of the link.
 const RELATION: &str = "jwks";
+/// Of an address in a log line.
+const MAX_SHOWN_BYTES: usize = 256;
 
 /// Why a key set is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwksError {
-    #[error("the key set was refused with {0}")]
+    #[error("the request for the key set was answered with {}", Unexpected(*.0))]
     Refused(StatusCode),
+    /// What `--jwks-url` takes is in it (OpenID Connect Discovery 1.0 §3).
+    #[error("this is a discovery document; --jwks-url takes {0}")]
+    Discovery(JwksUri),
     #[error("the key set cannot be used: {0}")]
     Unusable(#[from] KeyError),
     #[error("the key set lacks the key of the key endpoint")]
     Inconsistent,
+}
+
+/// The address in a discovery document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JwksUri(Option<JwksAddress>);
+
+impl fmt::Display for JwksUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(address) => write!(f, "its jwks_uri, {address}"),
+            None => f.write_str("its jwks_uri"),
+        }
+    }
+}
+
+impl JwksUri {
+    /// Returns it where `body` is a discovery document. One that is no address is a stranger's text, and not shown.
+    fn of(body: &[u8]) -> Option<Self> {
+        let document: Value = serde_json::from_slice(body).ok()?;
+        let address = document.get("jwks_uri")?.as_str()?;
+        let address = Some(address).filter(|address| address.len() <= MAX_SHOWN_BYTES);
+        Some(Self(address.and_then(|address| address.parse().ok())))
+    }
 }
 
 /// A link that is not followed.
@@ -79,12 +111,21 @@ pub(crate) fn taken(
     let known = known.filter(|known| known.target == target);
     match (answer.status, known) {
         (StatusCode::OK, _) => {
-            let keys = KeySet::from_jwks(&answer.body, allowed)?;
+            let keys = KeySet::from_jwks(&answer.body, allowed)
+                .map_err(|error| not_a_set(error, &answer.body))?;
             let known = remembered(answer, target, &keys);
             Ok((keys, known))
         }
         (StatusCode::NOT_MODIFIED, Some(known)) => Ok((known.keys.clone(), Some(known.clone()))),
         (status, _) => Err(JwksError::Refused(status)),
+    }
+}
+
+fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
+    let document = Some(body).filter(|_| error == KeyError::NotAJwkSet);
+    match document.and_then(JwksUri::of) {
+        Some(uri) => JwksError::Discovery(uri),
+        None => error.into(),
     }
 }
 
@@ -214,6 +255,46 @@ pub(super) mod tests {
             ok(r#"{"keys":[]}"#).unwrap_err(),
             JwksError::Unusable(KeyError::NoUsableKey)
         );
+    }
+
+    #[test]
+    fn a_discovery_document_is_named_with_what_to_take_from_it() {
+        for (uri, taken) in [
+            (
+                "https://idp.example/keys?v=1",
+                "its jwks_uri, https://idp.example/keys",
+            ),
+            ("no address", "its jwks_uri"),
+            ("https://user:password@idp.example/keys", "its jwks_uri"),
+        ] {
+            let body = json!({"issuer": "https://idp.example", "jwks_uri": uri}).to_string();
+            let answer = answer(StatusCode::OK, &body, None);
+            let error = taken_error(&answer);
+            let expected = format!("this is a discovery document; --jwks-url takes {taken}");
+            assert_eq!(error, expected);
+        }
+        let answer = answer(StatusCode::OK, "{}", None);
+        assert_eq!(
+            taken_error(&answer),
+            "the key set cannot be used: not a JWK Set"
+        );
+    }
+
+    #[test]
+    fn an_answer_without_a_set_is_named() {
+        for (status, said) in [
+            (StatusCode::FOUND, "302 Found; redirects are not followed"),
+            (StatusCode::NOT_FOUND, "404 Not Found"),
+        ] {
+            let error = taken_error(&answer(status, "", None));
+            let expected = format!("the request for the key set was answered with {said}");
+            assert_eq!(error, expected);
+        }
+    }
+
+    fn taken_error(answer: &Answer) -> String {
+        let error = taken(answer, "/keys", None, &[Algorithm::RS256]).unwrap_err();
+        error.to_string()
     }
 
     #[test]

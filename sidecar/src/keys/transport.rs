@@ -3,6 +3,8 @@
 //! Queries hold a secret, so no error text here ever holds a URL.
 
 use std::error::Error as _;
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use process::exit::Failure;
 use process::looks::{News, Told, aside};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
+use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
@@ -86,6 +89,20 @@ pub(crate) struct Answer {
     pub(crate) body: Zeroizing<Vec<u8>>,
 }
 
+/// A status without keys, for the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unexpected(pub(crate) StatusCode);
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        if self.0.is_redirection() && self.0 != StatusCode::NOT_MODIFIED {
+            f.write_str("; redirects are not followed")?;
+        }
+        Ok(())
+    }
+}
+
 /// The HTTP client. There is one request at a time.
 pub(crate) struct Transport {
     scheme: Scheme,
@@ -102,8 +119,8 @@ pub(crate) struct Transport {
 }
 
 /// Neither certificates nor key.
-impl std::fmt::Debug for Transport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
             .field("scheme", &self.scheme)
             .field("files", &self.files)
@@ -298,8 +315,25 @@ fn with_causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text = format!("{text}: {error}");
+        text = if is_no_tls(error) {
+            format!("{text}: no TLS came back, is it http:// in place of https://?")
+        } else {
+            format!("{text}: {error}")
+        };
         cause = error.source();
     }
     text
+}
+
+/// Whether what came back is no TLS, as from a plain HTTP server. The cause is wrapped more than once.
+fn is_no_tls(mut error: &(dyn std::error::Error + 'static)) -> bool {
+    while let Some(within) = error.downcast_ref().and_then(io::Error::get_ref) {
+        error = within;
+    }
+    matches!(
+        error.downcast_ref(),
+        Some(rustls::Error::InvalidMessage(
+            InvalidMessage::InvalidContentType
+        ))
+    )
 }

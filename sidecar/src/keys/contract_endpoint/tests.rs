@@ -47,6 +47,10 @@ fn source_of(address: SocketAddr, signing_type: SigningType) -> ContractEndpoint
 }
 
 fn source_with(address: SocketAddr, signing_type: SigningType, tls: TlsFiles) -> ContractEndpoint {
+    source_at(&format!("http://{address}/auth"), signing_type, tls)
+}
+
+fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> ContractEndpoint {
     // The first test of the process installs it, the others find it there.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
@@ -54,7 +58,7 @@ fn source_with(address: SocketAddr, signing_type: SigningType, tls: TlsFiles) ->
         secret: Zeroizing::new("h\u{fc}sh".to_owned()),
     };
     let settings = EndpointSettings {
-        auth_server: format!("http://{address}/auth").parse().unwrap(),
+        auth_server: auth_server.parse().unwrap(),
         tls,
         application,
         signing_type,
@@ -96,7 +100,7 @@ async fn whatever_goes_wrong_brings_no_key_and_says_why_without_the_query() {
         // Not followed: whoever can redirect the fetch would choose the key.
         (
             answer("302 Found\r\nLocation: /x", ""),
-            "refused with 302 Found",
+            "answered with 302 Found; redirects are not followed",
         ),
         (
             answer("200 OK", &" ".repeat(MAX_BODY_BYTES + 1)),
@@ -113,6 +117,16 @@ async fn whatever_goes_wrong_brings_no_key_and_says_why_without_the_query() {
         assert!(error.contains(why), "{error}\n{answer:.200}");
         assert!(!error.contains("appSecret"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn plain_http_where_https_is_expected_is_named() {
+    let (address, _heads) = auth_server(answer("400 Bad Request", ""));
+    let url = format!("https://{address}/auth");
+    let mut source = source_at(&url, SigningType::Rsa, TlsFiles::default());
+    let error = source.fetch().await.unwrap_err().to_string();
+    assert!(error.contains("http:// in place of https://"), "{error}");
+    assert!(!error.contains("InvalidContentType"), "{error}");
 }
 
 /// An answer with more fields.
@@ -145,7 +159,7 @@ async fn the_key_set_is_fetched_from_the_same_server_and_only_when_it_changed() 
         (Ok(2), false),
         (Ok(2), true),
         (
-            Err("the key set was refused with 503 Service Unavailable"),
+            Err("the request for the key set was answered with 503 Service Unavailable"),
             true,
         ),
         (Err("the key set lacks the key of the key endpoint"), false),
@@ -208,7 +222,7 @@ async fn whom_a_fetch_is_meant_for_is_asked_however_soon_it_follows_another() {
     let mut source = source_of("127.0.0.1:1".parse().unwrap(), SigningType::Ecdsa);
     for _ in 0..3 {
         let refused = source.fetch_from(&ill).await.unwrap_err().to_string();
-        assert!(refused.contains("refused with 500"), "{refused}");
+        assert!(refused.contains("answered with 500"), "{refused}");
         let fetched = source.fetch_from(&well).await;
         assert!(fetched.is_ok(), "{fetched:?}");
     }
