@@ -139,12 +139,19 @@ impl Config {
             .map(ToOwned::to_owned)
             .chain(self.second_thoughts.iter().cloned())
             .collect()
+    /// What the environment holds that has no effect here.
+    fn environment_warning(&self) -> Option<String> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        key_source::ignored_proxy(&self.key_source, is_set)
     }
 
-    /// As [`Config::warnings`], and about the command line, which no reload changes.
+    }
+
+    /// As [`Config::warnings`], and about command line and environment, which no reload changes.
     pub(crate) fn warnings_at_the_start(&self) -> Vec<String> {
         let mut warnings = self.warnings();
         warnings.extend(exposed_secrets::<Cli>());
+        warnings.extend(self.environment_warning());
         warnings
     }
 

@@ -20,6 +20,22 @@ use crate::keys::key_file::{Format, KeyFile};
 use crate::keys::source::SourceSettings;
 use crate::keys::tls::TlsFiles;
 
+/// Warns of a proxy in the environment, where nothing is asked through it: whoever proxies a fetch chooses the key.
+/// `is_set` looks a variable up.
+pub(super) fn ignored_proxy(
+    source: &SourceSettings,
+    is_set: impl Fn(&str) -> bool,
+) -> Option<String> {
+    const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    let SourceSettings::JwksUrl(settings) = source else {
+        return None;
+    };
+    let named = VARIABLES.into_iter().find(|name| is_set(name))?;
+    (*settings.url.scheme() == Scheme::HTTPS).then(|| {
+        format!("{named} is set, and not used: --jwks-url is asked directly, not through a proxy")
+    })
+}
+
 pub(super) fn settings(args: &ServeArgs) -> Result<SourceSettings, Failure> {
     if let Some(url) = &args.auth_server {
         return endpoint(args, url).map(SourceSettings::AuthServer);
