@@ -166,7 +166,7 @@ rejections! {
     Internal: INTERNAL_SERVER_ERROR, "internal", "internal error", none;
 }
 
-/// Long enough not to hammer, short enough that a caller is back soon after the next minute tick.
+/// Long enough not to hammer, short enough that a caller is back soon after it healed.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl Rejection {

@@ -25,6 +25,8 @@ pub(crate) struct Answer {
     status: StatusCode,
     body: Vec<u8>,
     rejection: Option<Rejection>,
+    /// Seconds until the cause may be gone.
+    retry_after: Option<u64>,
     /// What else its head says: CORS, the request's id.
     fields: Vec<(HeaderName, HeaderValue)>,
 }
@@ -36,6 +38,7 @@ impl Answer {
             status: StatusCode::OK,
             body,
             rejection: None,
+            retry_after: None,
             fields: Vec::new(),
         }
     }
@@ -46,6 +49,7 @@ impl Answer {
             status: StatusCode::NO_CONTENT,
             body: Vec::new(),
             rejection: None,
+            retry_after: None,
             fields: Endpoint::Reading.preflight_fields().into(),
         }
     }
@@ -64,7 +68,16 @@ impl Answer {
             status: rejection.status(),
             body: Envelope::rejection(rejection).to_json().unwrap_or_default(),
             rejection: Some(rejection),
+            retry_after: rejection.retry_after().map(u64::from),
             fields: Vec::new(),
+        }
+    }
+
+    /// Says that the cause may be gone after so many seconds.
+    pub(crate) fn retry_after(self, seconds: u64) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..self
         }
     }
 
@@ -85,7 +98,7 @@ impl Answer {
         if let Some(challenge) = rejection.www_authenticate() {
             head.insert_header("WWW-Authenticate", challenge)?;
         }
-        if let Some(seconds) = rejection.retry_after() {
+        if let Some(seconds) = self.retry_after {
             head.insert_header("Retry-After", seconds)?;
         }
         if rejection == Rejection::MethodNotAllowed {
@@ -202,6 +215,13 @@ mod tests {
         for name in ["www-authenticate", "retry-after", "allow"] {
             assert_eq!(field(Rejection::PathNotCanonical, name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_refusal_may_know_better_when_to_come_back() {
+        let answer = Answer::refusal(Rejection::AuthKeysUnavailable).retry_after(61);
+        let head = answer.head(&Method::GET).unwrap();
+        assert_eq!(head.headers[header::RETRY_AFTER], "61");
     }
 
     #[test]

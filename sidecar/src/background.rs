@@ -17,7 +17,6 @@ use process::{admin, tls};
 use prometheus_client::registry::Registry;
 
 use crate::keys::refresh::Refresher;
-use crate::keys::schedule::Schedule;
 use crate::metrics::Metrics;
 use crate::status::{self, Status};
 
@@ -120,14 +119,13 @@ impl Work for CertificateFollower {
 #[derive(Debug)]
 pub(crate) struct KeyRefresh {
     pub(crate) refresher: Arc<Refresher>,
-    pub(crate) schedule: Schedule,
 }
 
 #[async_trait]
 impl Work for KeyRefresh {
     async fn run(&self) -> Result<Infallible, String> {
         let refresher = Arc::clone(&self.refresher);
-        let ran = refresher.run(&self.schedule).await;
+        let ran = refresher.run().await;
         ran.map_err(|error| error.to_string())
     }
 }

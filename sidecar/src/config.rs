@@ -14,6 +14,7 @@ use crate::access_log::AccessLog;
 use crate::cli::{Cli, ServeArgs};
 use crate::client_tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
+use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::marks::Marking;
@@ -54,9 +55,8 @@ pub(crate) struct Config {
     pub(crate) key_source: SourceSettings,
     pub(crate) key_cache: Option<KeyCacheSettings>,
     trusts_shared_secret: bool,
-    pub(crate) previous_key_grace: Duration,
+    pub(crate) timing: Timing,
     pub(crate) token_cache: TokenCache,
-    pub(crate) refresh: Schedule,
     /// `None` for ever.
     pub(crate) max_key_age: Option<Duration>,
     pub(crate) request_header_timeout: Duration,
@@ -107,13 +107,11 @@ impl Config {
             end_streams: args.end_streams,
             trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
             key_cache: key_source::key_cache(args, &key_source)?,
-            previous_key_grace: args.previous_key_grace.duration(),
+            timing: timing(args)?,
             token_cache: TokenCache {
                 bytes: args.token_cache_bytes,
                 ..TokenCache::default()
             },
-            refresh: Schedule::new(&args.refresh_cron)
-                .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
             max_key_age: args.max_key_age.limit(),
             request_header_timeout: args.request_header_timeout.duration(),
             request_body_timeout: args.request_body_timeout.limit(),
@@ -139,12 +137,12 @@ impl Config {
             .map(ToOwned::to_owned)
             .chain(self.second_thoughts.iter().cloned())
             .collect()
+    }
+
     /// What the environment holds that has no effect here.
     fn environment_warning(&self) -> Option<String> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         key_source::ignored_proxy(&self.key_source, is_set)
-    }
-
     }
 
     /// As [`Config::warnings`], and about command line and environment, which no reload changes.
@@ -244,6 +242,15 @@ fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure>
         Some("") => Err(refused(flag, "", "is empty")),
         value => Ok(value.map(ToOwned::to_owned)),
     }
+}
+
+fn timing(args: &ServeArgs) -> Result<Timing, Failure> {
+    Ok(Timing {
+        schedule: Schedule::new(&args.refresh_cron)
+            .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
+        retry_without_key: args.retry_without_key,
+        previous_key_grace: args.previous_key_grace.duration(),
+    })
 }
 
 fn parsed<T: std::str::FromStr<Err: Display>>(flag: &str, value: &str) -> Result<T, Failure> {

@@ -1,6 +1,7 @@
 //! The verification keys: what is trusted now, where it comes from, when it is fetched again.
 
 pub(crate) mod answer;
+pub(crate) mod attempts;
 pub(crate) mod cache;
 pub(crate) mod contract_endpoint;
 pub(crate) mod current;

@@ -99,6 +99,18 @@ impl AuthProxy {
         })
     }
 
+    /// A refusal that says when keys are asked for next, where there is none to verify with.
+    fn refused_for_now(&self, rejection: Rejection, now: Instant) -> (Outcome, Answer) {
+        let (outcome, answer) = refused(rejection);
+        match rejection {
+            Rejection::AuthKeysUnavailable | Rejection::AuthKeysStale => {
+                let seconds = self.keys.attempts().seconds_until_next(now);
+                (outcome, answer.retry_after(seconds))
+            }
+            _ => (outcome, answer),
+        }
+    }
+
     /// Who asked, as far as it is known.
     fn told_client(&self, session: &Session) -> Option<IpAddr> {
         let peer = client_of(session).address?;
@@ -256,7 +268,7 @@ impl ProxyHttp for AuthProxy {
             }
             Ok(Admission::UserDetails(body)) => (Outcome::Answered, Answer::success(body)),
             Ok(Admission::Preflight) => (Outcome::Answered, Answer::preflight()),
-            Err(rejection) => refused(rejection),
+            Err(rejection) => self.refused_for_now(rejection, ctx.decided),
         };
         ctx.outcome = outcome;
         let answer = answer.with(Self::own_fields(session, ctx));
@@ -364,6 +376,7 @@ impl ProxyHttp for AuthProxy {
             // No tunnel that nobody asked for.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
+        response_head::unify_length(response)?;
         if !response.status.is_informational() {
             self.metrics.service_answered(ctx.decided.elapsed());
         }
@@ -376,7 +389,6 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        response_head::unify_length(response)?;
         if let Some(forward) = &ctx.forward {
             self.answer_begins(session, response, forward, &ctx.marks);
         }

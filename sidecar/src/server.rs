@@ -219,7 +219,7 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
     let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
     let refresher = Refresher::new(
         source,
-        config.previous_key_grace,
+        config.timing.clone(),
         Arc::clone(&shared.keys),
         shared.metrics.clone(),
         ready,
@@ -227,7 +227,6 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
     .with_cache(cache, SystemTime::now());
     Ok(KeyRefresh {
         refresher: Arc::new(refresher),
-        schedule: config.refresh.clone(),
     })
 }
 

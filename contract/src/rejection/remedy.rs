@@ -115,7 +115,7 @@ impl Rejection {
             ),
             Self::AuthKeysUnavailable => (
                 "No verification key has been fetched since the start, so no token can be judged. Pass-listed paths are served.",
-                "Look at `/readyz` of the admin port and at the log line `verification key not fetched`: it names the cause (address, TLS, application id and secret, signing type). The next try is at second 0 of the next minute.",
+                "Look at `/readyz` of the admin port and at the log line `verification key not fetched`: it names the cause (address, TLS, application id and secret, signing type). The line and `Retry-After` say when the next try is.",
             ),
             Self::AuthKeysStale => (
                 "The verification keys were last fetched longer ago than `--max-key-age` allows.",

@@ -300,6 +300,11 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) refresh_cron: String,
 
+    /// Whether a failed fetch is tried again while there is no key that can be used: after 1, 2, 4, 8,
+    /// then every 10 seconds, beside the schedule
+    #[arg(long, env = "POSTERN_RETRY_WITHOUT_KEY", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) retry_without_key: bool,
+
     /// File that keeps the last fetched keys, so that a sidecar that is started while nobody can be asked
     /// serves at once; --max-key-age counts on from the fetch. Written for its owner alone. Not with
     /// hmac, where the key is a secret

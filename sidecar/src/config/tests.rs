@@ -28,7 +28,7 @@ fn the_defaults_are_usable_and_strict() {
         }
         other => unreachable!("{other}"),
     }
-    assert!(config.previous_key_grace.is_zero());
+    assert!(config.timing.previous_key_grace.is_zero());
     assert!(config.rules.admission.policy.require_expiry);
     assert!(config.rules.service_head.forward_authorization);
     assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");

@@ -8,6 +8,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use contract::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 use contract::rejection::Rejection;
 
+use super::attempts::Attempts;
 use super::early::EarlyFetch;
 use crate::verified_tokens::{TokenCache, VerifiedTokens};
 
@@ -17,6 +18,7 @@ use crate::verified_tokens::{TokenCache, VerifiedTokens};
 pub(crate) struct CurrentKeys {
     state: ArcSwapOption<KeyState>,
     early_fetch: EarlyFetch,
+    attempts: Attempts,
     token_cache: TokenCache,
     /// For how long keys are trusted that are not fetched again; `None` for ever.
     max_age: Option<Duration>,
@@ -152,6 +154,11 @@ impl CurrentKeys {
     /// How a request asks for newer keys than these.
     pub(crate) const fn early_fetch(&self) -> &EarlyFetch {
         &self.early_fetch
+    }
+
+    /// When keys are asked for next, while none can be used.
+    pub(crate) const fn attempts(&self) -> &Attempts {
+        &self.attempts
     }
 
     /// Trusts `keys`, fetched at `now`, and no others from now on. Only the refresh calls it.

@@ -1,7 +1,8 @@
 //! When the keys are fetched: once at the start, then at every tick of the schedule (contract §1, §8:
 //! second 0 of every minute), and early when a token names a key that is not known.
 //!
-//! A failure is logged and tried again at the next tick; the last good key stays (contract §7).
+//! A failure is logged and tried again at the next tick; the last good key stays (contract §7). While no key can be
+//! used, the fetch is tried again before the tick as well (docs/adr/0025).
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex as BriefMutex, PoisonError};
@@ -23,15 +24,22 @@ use crate::metrics::{Metrics, RefreshResult};
 
 /// What readiness says then.
 const TOO_OLD: &str = "too old: --max-key-age is over";
-/// Nobody can be verified until then.
-const SOON: Duration = Duration::from_secs(5);
+
+/// When keys are fetched, and for how long former ones count.
+#[derive(Debug, Clone)]
+pub(crate) struct Timing {
+    pub(crate) schedule: Schedule,
+    /// Whether a failed fetch is tried again before the tick while no key can be used.
+    pub(crate) retry_without_key: bool,
+    pub(crate) previous_key_grace: Duration,
+}
 
 /// Keeps [`CurrentKeys`] fresh.
 #[derive(Debug)]
 pub(crate) struct Refresher {
     /// Locked for the duration of a fetch: there is one at a time.
     source: Arc<Mutex<KeySource>>,
-    asks_again_soon: bool,
+    timing: Timing,
     /// Held while keys are installed: what was decided here is what is trusted.
     previous: BriefMutex<PreviousKeys>,
     /// A former key has an end that was not known before.
@@ -46,15 +54,15 @@ pub(crate) struct Refresher {
 impl Refresher {
     pub(crate) fn new(
         source: KeySource,
-        previous_key_grace: Duration,
+        timing: Timing,
         keys: Arc<CurrentKeys>,
         metrics: Metrics,
         ready: Condition,
     ) -> Self {
         Self {
-            asks_again_soon: !matches!(source, KeySource::AuthServer(_)),
             source: Arc::new(Mutex::new(source)),
-            previous: BriefMutex::new(PreviousKeys::new(previous_key_grace)),
+            previous: BriefMutex::new(PreviousKeys::new(timing.previous_key_grace)),
+            timing,
             end_is_known: Notify::new(),
             keys,
             cache: None,
@@ -114,11 +122,8 @@ impl Refresher {
     ///
     /// # Errors
     /// [`JobSchedulerError`] when the schedule cannot be started.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        schedule: &Schedule,
-    ) -> Result<Infallible, JobSchedulerError> {
-        let mut ticks = schedule.start().await?;
+    pub(crate) async fn run(self: Arc<Self>) -> Result<Infallible, JobSchedulerError> {
+        let mut ticks = self.timing.schedule.start().await?;
         let ticks = async {
             loop {
                 self.refresh().await;
@@ -142,19 +147,17 @@ impl Refresher {
         })
     }
 
-    /// Until the next tick. Without a key at all, a source of which the contract does not say when to ask it again
-    /// is asked soon.
+    /// Waits for the next tick, or for the retry before it.
     async fn wait(&self, ticks: &mut Ticks) {
-        let soon = async {
-            if self.asks_again_soon && self.keys.load().is_none() {
-                tokio::time::sleep(SOON).await;
-            } else {
-                std::future::pending().await
+        let retry = async {
+            match self.keys.attempts().retry() {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {
             () = ticks.next() => {}
-            () = soon => {}
+            () = retry => self.keys.attempts().retried(),
         }
     }
 
@@ -210,7 +213,10 @@ impl Refresher {
     async fn fetch(&self, mut source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
         match source.fetch(purpose).await {
             Ok(Fetched::Keys(keys)) => self.fetched(keys),
-            Ok(Fetched::StillFresh) => self.metrics.key_refreshed(RefreshResult::Unchanged),
+            Ok(Fetched::StillFresh) => {
+                self.keys.attempts().succeeded();
+                self.metrics.key_refreshed(RefreshResult::Unchanged);
+            }
             Err(error) => self.failed(&source.asked(), &error),
         }
     }
@@ -231,6 +237,7 @@ impl Refresher {
         let change = self.keys.install(keys, now);
         drop(previous);
         self.end_is_known.notify_one();
+        self.keys.attempts().succeeded();
         self.ready.met();
         let result = match change {
             Change::First => {
@@ -251,11 +258,14 @@ impl Refresher {
         self.metrics.key_refreshed(result);
     }
 
-    /// One line a tick, however long it lasts.
+    /// One line for each attempt, however long it lasts.
     fn failed(&self, source: &str, error: &FetchError) {
         self.metrics.key_refreshed(RefreshResult::Failed);
-        let state = self.keys.load();
-        let unusable = self.keys.usable(state.as_deref(), Instant::now()).err();
+        let (state, now) = (self.keys.load(), Instant::now());
+        let unusable = self.keys.usable(state.as_deref(), now).err();
+        let retries = self.timing.retry_without_key && unusable.is_some();
+        let until_tick = self.timing.schedule.until_next();
+        let next = self.keys.attempts().failed(now, until_tick, retries);
         if unusable == Some(Rejection::AuthKeysStale) {
             self.ready.unmet(TOO_OLD);
         }
@@ -264,15 +274,16 @@ impl Refresher {
                 source,
                 %error,
                 key_ids = %state.names(),
-                age_seconds = state.age(Instant::now()).as_secs(),
+                age_seconds = state.age(now).as_secs(),
                 "verification key not fetched; the last good one stays"
             ),
             None => {
                 self.ready.unmet(format!("{source}: {error}"));
+                let seconds = next.as_secs_f32().ceil();
                 tracing::error!(
                     source,
                     %error,
-                    "verification key not fetched; trying again at the next tick"
+                    "verification key not fetched; next try in {seconds} s"
                 );
             }
         }
@@ -295,12 +306,15 @@ mod tests {
     use super::super::tls::TlsFiles;
     use super::*;
 
+    const YEARLY: &str = "0 0 0 1 1 *";
+
     /// An auth server that answers the n-th fetch with the n-th of these envelopes.
     fn refresher(envelopes: Vec<String>) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
-        refresher_with(Duration::ZERO, envelopes)
+        refresher_with(YEARLY, Duration::ZERO, envelopes)
     }
 
     fn refresher_with(
+        cron: &str,
         grace: Duration,
         envelopes: Vec<String>,
     ) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
@@ -332,7 +346,12 @@ mod tests {
         health.set_started();
         let ready = health.condition("verification_key", "not fetched yet");
         let metrics = Metrics::new(Arc::clone(&keys)).0;
-        let refresher = Refresher::new(source, grace, Arc::clone(&keys), metrics, ready);
+        let timing = Timing {
+            schedule: Schedule::new(cron).unwrap(),
+            retry_without_key: true,
+            previous_key_grace: grace,
+        };
+        let refresher = Refresher::new(source, timing, Arc::clone(&keys), metrics, ready);
         (Arc::new(refresher), keys, health)
     }
 
@@ -408,17 +427,30 @@ mod tests {
     #[tokio::test]
     async fn the_first_fetch_does_not_wait_for_the_schedule() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a")]);
-        let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
-        let run = tokio::spawn(async move { refresher.run(&yearly).await });
+        let run = tokio::spawn(refresher.run());
         until(&keys, 1).await;
         run.abort();
     }
 
     #[tokio::test]
+    async fn without_a_key_a_failed_fetch_is_tried_again_before_the_tick() {
+        let envelopes = vec![
+            envelope(false, "a"),
+            envelope(false, "a"),
+            envelope(true, "a"),
+        ];
+        let (refresher, keys, _) = refresher(envelopes);
+        let run = tokio::spawn(refresher.run());
+        until(&keys, 1).await;
+        assert_eq!(keys.attempts().retry(), None, "from now on the tick alone");
+        run.abort();
+    }
+
+    #[tokio::test]
     async fn the_schedule_fetches_again() {
-        let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
-        let every_second = Schedule::new("* * * * * *").unwrap();
-        let run = tokio::spawn(async move { refresher.run(&every_second).await });
+        let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
+        let (refresher, keys, _) = refresher_with("* * * * * *", Duration::ZERO, envelopes);
+        let run = tokio::spawn(refresher.run());
         until(&keys, 2).await;
         run.abort();
     }
@@ -426,8 +458,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_asks_does_not_wait_for_the_schedule() {
         let (refresher, keys, _) = refresher(vec![envelope(true, "a"), envelope(true, "b")]);
-        let yearly = Schedule::new("0 0 0 1 1 *").unwrap();
-        let run = tokio::spawn(async move { refresher.run(&yearly).await });
+        let run = tokio::spawn(refresher.run());
         until(&keys, 1).await;
         keys.early_fetch().wait(Instant::now()).await;
         assert_eq!(generation(&keys), Some(2));
@@ -443,7 +474,7 @@ mod tests {
     async fn a_former_key_ends_by_itself_while_nobody_answers() {
         let grace = Duration::from_millis(50);
         let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
-        let (refresher, keys, _) = refresher_with(grace, envelopes);
+        let (refresher, keys, _) = refresher_with(YEARLY, grace, envelopes);
         refresher.refresh().await;
         refresher.refresh().await;
         assert_eq!((trusted(&keys), generation(&keys)), (2, Some(2)));

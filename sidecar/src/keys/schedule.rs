@@ -31,7 +31,9 @@ impl Schedule {
         let has_year = expression.split_whitespace().count() > FIELDS;
         // The 30th of February never comes.
         let comes = schedule.until_next_two().is_some();
-        (comes && !has_year).then_some(schedule).ok_or(ScheduleError)
+        (comes && !has_year)
+            .then_some(schedule)
+            .ok_or(ScheduleError)
     }
 
     /// Starts the scheduler.
@@ -57,7 +59,12 @@ impl Schedule {
         Job::new(self.0.as_str(), move |_, _| tick.notify_waiters())
     }
 
-    /// How long it is until the next tick and until the one after it, by the clock on the wall.
+    /// How long it is until the next tick, by the clock on the wall.
+    pub(crate) fn until_next(&self) -> Duration {
+        self.until_next_two().map_or(TWO_MINUTES, |[next, _]| next)
+    }
+
+    /// The same, and how long it is until the tick after it.
     fn until_next_two(&self) -> Option<[Duration; 2]> {
         let mut job = self.job(&Arc::default()).ok()?;
         let data = job.job_data().ok()?;

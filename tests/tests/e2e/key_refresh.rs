@@ -15,6 +15,8 @@ use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::Forge;
 use tests::wait;
 
+/// A schedule that does not come round within a test.
+const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 pub(super) const ECDSA: [&str; 2] = ["--signing-type", "ecdsa"];
 
 #[test]
@@ -198,6 +200,32 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     now_fetches("the ticks of a clock that was set forward");
 }
 
+/// What a request with a token reads there while no key is known.
+fn retry_after(sidecar: &Sidecar) -> u64 {
+    let answer = sidecar.bearing("a.b.c").get("/list");
+    assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
+    answer.header("retry-after")[0].parse().unwrap()
+}
+
+#[test]
+fn a_late_auth_server_is_asked_again_before_the_tick() {
+    let forge = Forge::new(SigningType::Ecdsa);
+    let (address, service) = (free_address(), EchoService::start());
+    let plan = SidecarPlan::new(&service, &format!("http://{address}/auth")).flags(ECDSA);
+    let sidecar = plan.flags(NEVER).start();
+    wait::until("a few attempts", || {
+        let log = sidecar.process().stderr();
+        let tries = ["next try in 1 s", "next try in 2 s", "next try in 4 s"];
+        tries.iter().all(|next| log.contains(next)).then_some(())
+    });
+    let seconds = retry_after(&sidecar);
+    assert!((1..=11).contains(&seconds), "{seconds}");
+    let _auth_server = FakeAuthServer::serving_on(address, &forge.trusted().served());
+    let sidecar = sidecar.ready();
+    let token = forge.token(clock::now(), &Value::Null);
+    assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
+}
+
 #[test]
 fn contract_8_a_failed_fetch_is_not_retried_before_the_next_tick() {
     let auth_server = FakeAuthServer::replying(json_answer(
@@ -205,13 +233,14 @@ fn contract_8_a_failed_fetch_is_not_retried_before_the_next_tick() {
         "{\"success\":false}",
     ));
     let service = EchoService::start();
-    // A schedule that never comes round within the test.
-    let plan =
-        SidecarPlan::new(&service, &auth_server.url()).flags(["--refresh-cron", "0 0 0 29 2 *"]);
-    let sidecar = plan.start();
+    let sidecar = SidecarPlan::new(&service, &auth_server.url())
+        .flags(NEVER)
+        .flags(["--retry-without-key", "false"])
+        .start();
     wait::until("the failure in the log", || {
         sidecar.process().stderr().contains("ERROR").then_some(())
     });
+    assert!(retry_after(&sidecar) > 60, "the tick is days away");
     for _ in 0..20 {
         assert_eq!(
             verdict(&sidecar.bearing("a.b.c").get("/list")),

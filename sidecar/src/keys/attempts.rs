@@ -1,0 +1,130 @@
+//! When keys are asked for next, while none can be used: beside the ticks of the schedule, after pauses that grow.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Seconds between a failed attempt and the next one; the last counts for all further ones.
+const PAUSES: [u64; 5] = [1, 2, 4, 8, 10];
+
+/// The attempts since keys could last be used. Read by refusals, written by the refresh.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts(Mutex<Option<Failed>>);
+
+/// The last attempt that failed.
+#[derive(Debug, Clone, Copy)]
+struct Failed {
+    in_a_row: usize,
+    /// When the schedule or a retry asks again, whichever is first.
+    next: Instant,
+    /// `None` where only the schedule asks again.
+    retry: Option<Instant>,
+}
+
+impl Attempts {
+    /// Notes that one failed at `now`, and returns the time until the next one.
+    pub(crate) fn failed(&self, now: Instant, until_tick: Duration, retries: bool) -> Duration {
+        let mut last = self.last();
+        let in_a_row = last.map_or(0, |failed| failed.in_a_row);
+        let pause = retries.then(|| pause_after(in_a_row));
+        let wait = pause.map_or(until_tick, |pause| pause.min(until_tick));
+        *last = Some(Failed {
+            in_a_row: in_a_row + 1,
+            next: now + wait,
+            retry: pause.map(|pause| now + pause),
+        });
+        wait
+    }
+
+    /// Notes that keys can be used.
+    pub(crate) fn succeeded(&self) {
+        *self.last() = None;
+    }
+
+    /// When to try again before the tick, if at all.
+    pub(crate) fn retry(&self) -> Option<Instant> {
+        self.last().and_then(|failed| failed.retry)
+    }
+
+    /// Notes that it is tried again: one failure has one retry.
+    pub(crate) fn retried(&self) {
+        if let Some(failed) = self.last().as_mut() {
+            failed.retry = None;
+        }
+    }
+
+    /// Whole seconds after which the next attempt is under way: for `Retry-After`, so at least 1.
+    pub(crate) fn seconds_until_next(&self, now: Instant) -> u64 {
+        let next = self.last().map(|failed| failed.next);
+        let wait = next.map(|next| next.saturating_duration_since(now));
+        wait.unwrap_or_default().as_secs() + 1
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<Failed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pause_after(failures: usize) -> Duration {
+    let [.., longest] = PAUSES;
+    Duration::from_secs(PAUSES.get(failures).copied().unwrap_or(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn waits(attempts: &Attempts, until_tick: Duration, retries: bool) -> Vec<u64> {
+        let now = Instant::now();
+        let failures = 0..7;
+        failures
+            .map(|_| attempts.failed(now, until_tick, retries).as_secs())
+            .collect()
+    }
+
+    #[test]
+    fn the_pauses_grow_to_ten_seconds_and_begin_anew() {
+        let attempts = Attempts::default();
+        let growing = [1, 2, 4, 8, 10, 10, 10];
+        assert_eq!(waits(&attempts, MINUTE, true), growing);
+        attempts.succeeded();
+        assert_eq!(waits(&attempts, MINUTE, true), growing);
+    }
+
+    #[test]
+    fn the_tick_comes_first_where_it_is_nearer() {
+        let attempts = Attempts::default();
+        let near = waits(&attempts, Duration::from_secs(3), true);
+        assert_eq!(near, [1, 2, 3, 3, 3, 3, 3]);
+        assert!(attempts.retry().is_some());
+        attempts.retried();
+        assert_eq!(attempts.retry(), None);
+    }
+
+    #[test]
+    fn without_retries_only_the_tick_counts() {
+        let attempts = Attempts::default();
+        assert_eq!(waits(&attempts, MINUTE, false), [60; 7]);
+        assert_eq!(attempts.retry(), None);
+    }
+
+    #[test]
+    fn retry_after_names_the_next_attempt() {
+        let attempts = Attempts::default();
+        let now = Instant::now();
+        assert_eq!(
+            attempts.seconds_until_next(now),
+            1,
+            "the first is under way"
+        );
+        attempts.failed(now, MINUTE, false);
+        for (passed, seconds) in [(0, 61), (30, 31), (59, 2), (60, 1), (70, 1)] {
+            let at = now + Duration::from_secs(passed);
+            assert_eq!(attempts.seconds_until_next(at), seconds, "{passed}");
+        }
+        attempts.succeeded();
+        attempts.failed(now, MINUTE, true);
+        assert_eq!(attempts.seconds_until_next(now), 2);
+    }
+}
