@@ -92,7 +92,7 @@ impl<'a> RequestHead<'a> {
     /// The target of a head whose shape is beyond doubt.
     fn checked_target(&self) -> Result<Target<'a>, Rejection> {
         match self.wire {
-            Wire::Http1(raw) => framing::check(self.headers, raw)?,
+            Wire::Http1(raw) => framing::check(self.version, self.headers, raw)?,
             Wire::Http2 { authority, .. } => {
                 http2_head::check(authority, self.target_to_send, self.headers)?;
             }

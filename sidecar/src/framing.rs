@@ -3,14 +3,15 @@
 
 use contract::framing;
 use contract::rejection::Rejection;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Version, header};
 
 use crate::fields::{is_of_a_token, members};
 use crate::host;
 use crate::request_head::MAX_HEAD_BYTES;
+use crate::target;
 
 /// Checks one request head. `raw` is the header block with its final empty line.
-pub(crate) fn check(headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
+pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
     if raw.len() > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
@@ -18,7 +19,11 @@ pub(crate) fn check(headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
         return Err(Rejection::RequestFraming);
     }
     framing::check(raw)?;
-    host::check(headers.get(header::HOST).map(|host| host.as_bytes()))
+    match headers.get(header::HOST) {
+        // A plain health check: RFC 9112 §3.2 asks for the field in HTTP/1.1 alone.
+        None if version == Version::HTTP_10 && target::is_in_origin_form(raw) => Ok(()),
+        host => host::check(host.map(|host| host.as_bytes())),
+    }
 }
 
 /// Whether `Connection` asks for a field to be removed on the way that says where the message ends, whom it
@@ -66,7 +71,7 @@ mod tests {
         if raw.contains("Host:") {
             headers.insert(header::HOST, HeaderValue::from_static("a"));
         }
-        check(&headers, raw.as_bytes())
+        check(Version::HTTP_11, &headers, raw.as_bytes())
     }
 
     fn with(fields: &str) -> String {
@@ -99,8 +104,15 @@ mod tests {
 
     #[test]
     fn a_request_names_its_host() {
-        for raw in ["GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
-            assert_eq!(judged(raw), Err(Rejection::HostMissing), "{raw:?}");
+        let missing = Err(Rejection::HostMissing);
+        for (version, target, judged_as) in [
+            (Version::HTTP_11, "/", missing),
+            (Version::HTTP_10, "/", Ok(())),
+            (Version::HTTP_10, "http://a/", missing),
+        ] {
+            let raw = format!("GET {target} {version:?}\r\n\r\n");
+            let judged = check(version, &HeaderMap::new(), raw.as_bytes());
+            assert_eq!(judged, judged_as, "{raw:?}");
         }
     }
 
@@ -108,7 +120,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("a"));
         headers.insert(header::CONNECTION, HeaderValue::from_static(names));
-        check(&headers, b"GET / HTTP/1.1\r\n\r\n")
+        check(Version::HTTP_11, &headers, b"GET / HTTP/1.1\r\n\r\n")
     }
 
     #[test]

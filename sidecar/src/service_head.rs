@@ -10,6 +10,9 @@ use crate::forwarded::{Client, ForwardedPolicy};
 use crate::marks::Marks;
 use crate::token_places;
 
+/// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.
+const HOST_OF_THE_SERVICE: &str = "localhost";
+
 /// What the configuration says about it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServiceHead {
@@ -38,6 +41,9 @@ impl ServiceHead {
             request.remove_header(&header::UPGRADE);
         }
         let to_http_2 = request.version == Version::HTTP_2;
+        if received == Version::HTTP_10 && !request.headers.contains_key(header::HOST) {
+            request.insert_header("Host", HOST_OF_THE_SERVICE)?;
+        }
         if received == Version::HTTP_2 && !to_http_2 {
             join_cookies(request)?;
         }

@@ -74,6 +74,11 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Whether the target is a path, with or without a query, and so names no host.
+pub(crate) fn is_in_origin_form(raw_head: &[u8]) -> bool {
+    raw_target(raw_head).is_some_and(|target| target.starts_with(b"/"))
+}
+
 /// Between the first and the last space of the request line; empty lines before it are allowed
 /// (RFC 9112 §2.2).
 fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {

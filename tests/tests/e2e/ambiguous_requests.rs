@@ -211,7 +211,8 @@ fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service
             "Host: a\r\nHost: b\r\n",
             "400 request_malformed",
         ),
-        ("GET /orders/list HTTP/1.0", "", "400 host_missing"),
+        ("GET http://a/orders/list HTTP/1.0", "", "400 host_missing"),
+        ("GET /orders/list HTTP/1.0", "Host:\r\n", "400 host_missing"),
         ("GET /orders/list HTTP/1.1", "Host:\r\n", "400 host_missing"),
         (
             "GET /orders/list HTTP/1.1",

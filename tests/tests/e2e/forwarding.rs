@@ -230,6 +230,19 @@ fn one_connection_carries_many_requests_each_with_its_own_verdict() {
 }
 
 #[test]
+fn http_1_0_without_a_host_reaches_the_service_with_one() {
+    let stack = stack();
+    let request = format!(
+        "GET /orders/list HTTP/1.0\r\nAuthorization: Bearer {}\r\n\r\n",
+        stack.token()
+    );
+    let answer = exchange(stack.sidecar.address(), "GET", request.as_bytes());
+    assert_eq!(answer.status(), 200);
+    let host = stack.service.last_request().header("host");
+    assert_eq!(host, ["localhost"]);
+}
+
+#[test]
 fn an_http_1_0_client_gets_no_chunks() {
     let stack = stack();
     let chunked = format!(
