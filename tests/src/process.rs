@@ -239,11 +239,6 @@ impl Process {
         self.memory_kib("RssAnon:")
     }
 
-    /// The most resident memory that it ever had.
-    pub fn peak_kib(&self) -> Option<u64> {
-        self.memory_kib("VmHWM:")
-    }
-
     fn memory_kib(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;

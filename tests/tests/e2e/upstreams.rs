@@ -260,6 +260,15 @@ fn a_service_name_that_does_not_resolve_does_not_keep_the_sidecar_down() {
     assert_eq!(sidecar.readiness(), 200);
 }
 
+/// Ends the loops of other threads, on a panic too: their scope would wait for them for ever.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
     let stack = stack();
@@ -270,6 +279,7 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
     let restarts = asked_for("POSTERN_TEST_RESTARTS", 10);
     let (mut answered, mut lost) = (0, Vec::new());
     std::thread::scope(|scope| {
+        let clients_end = SetOnDrop(&over);
         let clients: Vec<_> = ["GET", "HEAD", "POST", "GET"]
             .into_iter()
             .map(|method| {
@@ -302,7 +312,7 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
         wait::until("the last service to be found", || {
             (last.requests().len() > 20).then_some(())
         });
-        over.store(true, Ordering::SeqCst);
+        drop(clients_end);
         for client in clients {
             for (method, verdict) in client.join().unwrap() {
                 if verdict == "200" {
