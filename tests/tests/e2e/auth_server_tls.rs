@@ -283,7 +283,7 @@ fn a_client_certificate_that_has_ended_is_warned_about_and_takes_no_other_s_plac
         .arguments(["--app-secret", "s"])
         .arguments(flags)
         .run();
-    let warned = check.stdout.starts_with("# warning: --auth-client-cert");
+    let warned = check.stdout.contains("# warning: --auth-client-cert");
     assert!(
         check.code == Some(0) && warned,
         "{}{}",
