@@ -1,0 +1,257 @@
+//! The source of the verification keys, and the time for which they are trusted.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::ArgPredicate;
+use clap::{ArgAction, ArgGroup, Args};
+use contract::signing_type::SigningType;
+use http::uri::Authority;
+use process::command_line::seconds::Seconds;
+use process::command_line::shown::displayed_if_any;
+use process::listener::ip_address_and_port;
+use serde::{Serialize, Serializer};
+use service_registry::RegistryArgs;
+use zeroize::Zeroizing;
+
+use super::rules_args::ISSUERS;
+use crate::address_text::without_credentials;
+
+/// The settings that say where the verification keys come from: exactly one is given.
+const KEY_SOURCE: &str = "key_source";
+
+/// The source of the verification keys and the credentials for it.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Keys", group = ArgGroup::new(KEY_SOURCE).required(true))]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct KeyArgs {
+    /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT to
+    /// resolve the name at each tick and go round its addresses; dns+srv://_SERVICE._tcp.NAME/CONTEXT
+    /// to go by its SRV records; nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a
+    /// registry lists; these three also with +https
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_SERVER",
+        group = KEY_SOURCE,
+        requires = "app_id",
+        conflicts_with_all = ["algorithms", "claim"],
+        value_name = "URL"
+    )]
+    #[serde(
+        serialize_with = "shown_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) auth_server: Option<String>,
+
+    /// Any issuer in place of the auth server: the address of its JWK Set, https or http
+    #[arg(
+        long,
+        env = "POSTERN_JWKS_URL",
+        group = KEY_SOURCE,
+        requires_all = ["issuer", "audience"],
+        value_name = "URL"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_url: Option<String>,
+
+    /// Any issuer in place of the auth server: a file with its JWK Set, read again at each tick
+    #[arg(
+        long,
+        env = "POSTERN_JWKS_FILE",
+        group = KEY_SOURCE,
+        requires_all = ["issuer", "audience"],
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_file: Option<PathBuf>,
+
+    /// Any issuer in place of the auth server: a file with its public key, or several, in PEM, read
+    /// again at each tick
+    #[arg(
+        long,
+        env = "POSTERN_PUBLIC_KEY_FILE",
+        group = KEY_SOURCE,
+        requires_all = ["issuer", "audience"],
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key_file: Option<PathBuf>,
+
+    /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when it
+    /// changes
+    #[arg(long, env = "POSTERN_AUTH_CA", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_ca: Option<PathBuf>,
+
+    /// Certificate chain in PEM to show to an auth server that asks for one
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_CLIENT_CERT",
+        requires = "auth_client_key",
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_client_cert: Option<PathBuf>,
+
+    /// Private key of that certificate in PEM
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_CLIENT_KEY",
+        requires = "auth_client_cert",
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_client_key: Option<PathBuf>,
+
+    /// Name server to ask for dns:// and dns+srv:// in place of the machine's, such as Consul's
+    /// 127.0.0.1:8600
+    #[arg(
+        long,
+        env = "POSTERN_DNS_SERVER",
+        conflicts_with_all = ISSUERS,
+        value_parser = ip_address_and_port,
+        value_name = "ADDRESS"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dns_server: Option<SocketAddr>,
+
+    /// What the certificates of the instances name with nacos+https, if not the registered address
+    #[arg(
+        long,
+        env = "POSTERN_AUTH_SERVER_NAME",
+        value_parser = host_name,
+        conflicts_with_all = ISSUERS,
+        value_name = "NAME"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_server_name: Option<String>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) registry: RegistryArgs,
+
+    /// Application id shown to the auth server
+    #[arg(
+        long,
+        env = "POSTERN_APP_ID",
+        conflicts_with_all = ISSUERS,
+        value_name = "ID"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_id: Option<String>,
+
+    /// Application secret shown to the auth server
+    #[arg(
+        long,
+        env = "POSTERN_APP_SECRET",
+        hide_env_values = true,
+        // One generated secret in 64 begins with a hyphen.
+        allow_hyphen_values = true,
+        conflicts_with_all = ISSUERS,
+        value_name = "SECRET"
+    )]
+    #[serde(skip)]
+    pub(crate) app_secret: Option<Secret>,
+
+    /// File that holds the application secret
+    #[arg(
+        long,
+        env = "POSTERN_APP_SECRET_FILE",
+        conflicts_with_all = ISSUERS,
+        value_name = "FILE"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_secret_file: Option<PathBuf>,
+
+    /// How the auth server signs tokens: rsa (the default), hmac or ecdsa. It is configured with the
+    /// same
+    #[arg(
+        long,
+        env = "POSTERN_SIGNING_TYPE",
+        default_value_if("auth_server", ArgPredicate::IsPresent, "rsa"),
+        conflicts_with_all = ISSUERS,
+        value_name = "TYPE"
+    )]
+    #[serde(
+        serialize_with = "displayed_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) signing_type: Option<SigningType>,
+
+    /// Allow --signing-type hmac: this sidecar then holds the secret that issues tokens
+    #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
+    pub(crate) trust_shared_secret: bool,
+
+    /// Time for which a key without a name still counts after another took its place. Only for
+    /// servers without a JWK Set; 0: the last fetched key alone counts
+    #[arg(
+        long,
+        env = "POSTERN_PREVIOUS_KEY_GRACE",
+        default_value_t = Seconds::new(0),
+        value_name = "DURATION"
+    )]
+    pub(crate) previous_key_grace: Seconds,
+
+    /// When to fetch the verification key: cron expression with seconds, in UTC
+    #[arg(
+        long,
+        env = "POSTERN_REFRESH_CRON",
+        default_value = "0 * * * * *",
+        value_name = "CRON"
+    )]
+    pub(crate) refresh_cron: String,
+
+    /// Whether a failed fetch is tried again while there is no key that can be used: after 1, 2, 4, 8,
+    /// then every 10 seconds, beside the schedule
+    #[arg(long, env = "POSTERN_RETRY_WITHOUT_KEY", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) retry_without_key: bool,
+
+    /// File that keeps the last fetched keys, so that a sidecar that is started while nobody can be asked
+    /// serves at once; --max-key-age counts on from the fetch. Written for its owner alone. Not with
+    /// hmac, where the key is a secret
+    #[arg(long, env = "POSTERN_KEY_CACHE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_cache: Option<PathBuf>,
+
+    /// Time for which keys are trusted that cannot be fetched again, for example while the auth
+    /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever
+    #[arg(
+        long,
+        env = "POSTERN_MAX_KEY_AGE",
+        default_value_t = Seconds::new(86_400),
+        value_name = "DURATION"
+    )]
+    pub(crate) max_key_age: Seconds,
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    match text.parse::<Authority>() {
+        Ok(authority) if authority.host() == text => Ok(text.to_owned()),
+        _ => Err("expected a host name, without a port".to_owned()),
+    }
+}
+
+/// A value of the command line that is shown nowhere.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) Zeroizing<String>);
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(Zeroizing::new(text.to_owned())))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+fn shown_if_any<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    displayed_if_any(&text.as_deref().map(without_credentials), serializer)
+}

@@ -1,0 +1,122 @@
+//! Times, numbers and memory; and the times of a stop.
+
+use clap::{ArgAction, Args};
+use process::command_line::seconds::{Seconds, at_least_one, within};
+use serde::Serialize;
+
+/// Bounds on times, numbers and memory.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Limits")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct LimitArgs {
+    /// Memory for tokens that were verified already, so that a repeated one is not verified again:
+    /// about 500 bytes each. 0: every request's token is verified
+    #[arg(
+        long,
+        env = "POSTERN_TOKEN_CACHE_BYTES",
+        default_value_t = 16 * 1024 * 1024,
+        value_name = "BYTES"
+    )]
+    pub(crate) token_cache_bytes: usize,
+
+    /// Whether WebSockets, server-sent events and gRPC calls are closed when the token that opened
+    /// them expires (exp and leeway)
+    #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) end_streams: bool,
+
+    /// Time for connecting to the service
+    #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
+    pub(crate) upstream_connect_timeout: Seconds,
+
+    /// Time the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
+    /// calls and event streams are exempt where the request brought a token
+    #[arg(
+        long,
+        env = "POSTERN_UPSTREAM_READ_TIMEOUT",
+        default_value_t = Seconds::new(60),
+        value_name = "DURATION"
+    )]
+    pub(crate) upstream_read_timeout: Seconds,
+
+    /// Time from the first byte of a request to the end of its header, at most 59s; a new
+    /// connection may be silent for as long
+    #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = Seconds::new(10), value_parser = within(1..=59), value_name = "DURATION")]
+    pub(crate) request_header_timeout: Seconds,
+
+    /// Time a client may be silent within the body of its request; 0 for ever. WebSockets,
+    /// and gRPC calls that brought a token, are exempt
+    #[arg(
+        long,
+        env = "POSTERN_REQUEST_BODY_TIMEOUT",
+        default_value_t = Seconds::new(60),
+        value_name = "DURATION"
+    )]
+    pub(crate) request_body_timeout: Seconds,
+
+    /// Time a client may take nothing of what is sent to it; 0 for ever. Its connection is closed then
+    #[arg(
+        long,
+        env = "POSTERN_SEND_TIMEOUT",
+        default_value_t = Seconds::new(60),
+        value_name = "DURATION"
+    )]
+    pub(crate) send_timeout: Seconds,
+
+    /// Most connections of clients at once; more are closed. Default: half of the file descriptors
+    /// that the process may have, less a few, and at most 16384
+    #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_parser = connections, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_connections: Option<usize>,
+
+    /// Most requests at once on their way to the service and back, over all connections; more are
+    /// answered with 503 server_busy. Half of them at most without a token. Default: as for
+    /// --max-connections
+    #[arg(long, env = "POSTERN_MAX_IN_FLIGHT", value_parser = connections, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_in_flight: Option<usize>,
+
+    /// Threads that serve requests
+    #[arg(long, env = "POSTERN_THREADS", default_value_t = 1, value_parser = threads, value_name = "COUNT")]
+    pub(crate) threads: usize,
+}
+
+/// The steps from SIGTERM to the end.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Stop")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct StopArgs {
+    /// Time to go on accepting after SIGTERM while reporting not ready
+    #[arg(
+        long,
+        env = "POSTERN_LAME_DUCK",
+        default_value_t = Seconds::new(5),
+        value_name = "DURATION"
+    )]
+    pub(crate) lame_duck: Seconds,
+
+    /// Time after that for requests in flight to finish
+    #[arg(
+        long,
+        env = "POSTERN_DRAIN_LIMIT",
+        default_value_t = Seconds::new(20),
+        value_name = "DURATION"
+    )]
+    pub(crate) drain_limit: Seconds,
+}
+
+/// Each thread has its own memory and connection pool; past this it is a typing mistake.
+const MAX_THREADS: usize = 1024;
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=MAX_THREADS) => Ok(count),
+        _ => Err(format!("expected 1 to {MAX_THREADS}")),
+    }
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("expected 1 or more".to_owned()),
+    }
+}

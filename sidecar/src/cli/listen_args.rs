@@ -1,0 +1,49 @@
+//! The sidecar's ports and their certificates.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use process::listener::ip_address_and_port;
+use process::tls::TlsArgs;
+use serde::Serialize;
+
+/// The port for clients with its certificates, and the admin port.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Listening")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct ListenArgs {
+    /// Address to serve on; port 0 picks a free one
+    #[arg(
+        long,
+        env = "POSTERN_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_parser = ip_address_and_port,
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// Address for probes, metrics and the status page; port 0 picks a free one
+    #[arg(
+        long,
+        env = "POSTERN_ADMIN_LISTEN",
+        default_value = "127.0.0.1:8081",
+        value_parser = ip_address_and_port,
+        value_name = "ADDRESS"
+    )]
+    pub(crate) admin_listen: SocketAddr,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) tls: TlsArgs,
+
+    /// PEM file of the authorities of which one has to vouch for every client, besides its token
+    #[arg(
+        long,
+        env = "POSTERN_CLIENT_CA",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_ca: Option<PathBuf>,
+}

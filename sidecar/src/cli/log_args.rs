@@ -1,0 +1,50 @@
+//! The access log, and the marks by which the lines of a request are found.
+
+use clap::Args;
+use process::client_address::{IpNet, parse_network};
+use process::command_line::shown::{each_displayed, word};
+use serde::Serialize;
+
+use crate::access_log::AccessLog;
+use crate::marks::Marking;
+
+/// Marks that are added to a request so that its lines are found.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Logs")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct MarkArgs {
+    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
+    /// the log
+    #[arg(long, env = "POSTERN_REQUEST_ID")]
+    pub(crate) request_id: bool,
+
+    /// Begin a trace (W3C traceparent) where a request belongs to none
+    #[arg(long, env = "POSTERN_START_TRACES")]
+    pub(crate) start_traces: bool,
+}
+
+impl MarkArgs {
+    pub(crate) const fn marking(&self) -> Marking {
+        Marking {
+            request_ids: self.request_id,
+            start_traces: self.start_traces,
+        }
+    }
+}
+
+/// Choice of the requests that get a line, and of the address it names.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Logs")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct AccessLogArgs {
+    /// Which requests get a log line
+    #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
+    #[serde(serialize_with = "word")]
+    pub(crate) access_log: AccessLog,
+
+    /// Network of proxies whose X-Forwarded-For is believed when a log line names the client, such as
+    /// 10.0.0.0/8; repeatable
+    #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
+    #[serde(serialize_with = "each_displayed")]
+    pub(crate) trusted_proxy: Vec<IpNet>,
+}
