@@ -67,18 +67,18 @@ async fn serve_with(
     };
     info!(
         version = env!("CARGO_PKG_VERSION"),
-        listen = %args.listen,
-        admin_listen = %args.admin_listen,
+        listen = %args.listening.listen,
+        admin_listen = %args.listening.admin_listen,
         store = %config.store,
-        users = %args.users,
+        users = %args.accounts.users,
         "starting"
     );
     for warning in warnings(args, &config) {
         warn!("{warning}");
     }
     let health = Health::new();
-    let public = listener::bind(Port::Public, args.listen)?;
-    let admin = listener::bind(Port::Admin, args.admin_listen)?;
+    let public = listener::bind(Port::Public, args.listening.listen)?;
+    let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
     let mut upkeep = Upkeep::new(
         store,
@@ -107,7 +107,7 @@ async fn serve_with(
     let leave = Leave {
         serving: health.condition("serving", "starting"),
         draining: Draining::default(),
-        lame_duck: args.lame_duck.duration(),
+        lame_duck: args.stop.lame_duck.duration(),
     };
     let draining = leave.draining.clone();
     let end = end_of_service(

@@ -79,43 +79,43 @@ impl Config {
     /// # Errors
     /// [`Failure::Config`], one line naming the flag.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
-        let context_path = args.context_path.clone();
+        let context_path = args.listening.context_path.clone();
         Ok(Self {
-            certificate: args.tls.certificate()?,
+            certificate: args.listening.tls.certificate()?,
             interceptor: Interceptor::new(
                 context_path.clone(),
                 pass_list(args)?,
                 MAX_AUTHORIZATION_BYTES,
             )
-            .with_allowed_origins(AllowedOrigins::new(args.cors_origin.clone())),
-            allowed_origins: AllowedOrigins::new(args.cors_origin.clone()),
+            .with_allowed_origins(AllowedOrigins::new(args.pages.cors_origin.clone())),
+            allowed_origins: AllowedOrigins::new(args.pages.cors_origin.clone()),
             console: console(args)?,
-            request_ids: args.request_id,
-            access_log: args.access_log,
+            request_ids: args.access.request_id,
+            access_log: args.access.access_log,
             context_path,
-            store: store_location(&args.store)?,
-            store_reread: args.store_reread.duration(),
+            store: store_location(&args.keys.store)?,
+            store_reread: args.keys.store_reread.duration(),
             rotation: rotation::policy(args)?,
-            jwks_link: jwks::link(&args.context_path)
+            jwks_link: jwks::link(&args.listening.context_path)
                 .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
-            signing_type: args.signing.signing_type,
+            signing_type: args.keys.signing.signing_type,
             issuer: TokenIssuer {
-                issuer: args.issuer.clone(),
-                audience: args.audience.clone(),
-                lifetime: args.token_lifetime.get(),
+                issuer: args.tokens.issuer.clone(),
+                audience: args.tokens.audience.clone(),
+                lifetime: args.tokens.token_lifetime.get(),
             },
-            policy: verification_policy(&args.issuer, args.leeway.get()),
-            oauth_response: args.oauth_response,
+            policy: verification_policy(&args.tokens.issuer, args.tokens.leeway.get()),
+            oauth_response: args.tokens.oauth_response,
             static_root: static_root(args)?,
-            request_timeout: args.request_timeout.duration(),
-            max_connections: args.max_connections,
-            users: users(&args.users)?,
+            request_timeout: args.limits.request_timeout.duration(),
+            max_connections: args.limits.max_connections,
+            users: users(&args.accounts.users)?,
             mounted_applications: mounted_applications(args)?,
-            login_rate: args.login_rate.unwrap_or(match args.users {
+            login_rate: args.limits.login_rate.unwrap_or(match args.accounts.users {
                 UsersLocation::Builtin => 0,
                 UsersLocation::File(_) => LOGINS_PER_MINUTE,
             }),
-            trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
+            trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,
         })
     }
@@ -143,7 +143,7 @@ fn users(location: &UsersLocation) -> Result<Option<Arc<FileUsers>>, Failure> {
 }
 
 fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>, Failure> {
-    let Some(directory) = &args.applications_dir else {
+    let Some(directory) = &args.accounts.applications_dir else {
         return Ok(None);
     };
     MountedApplications::open(directory.clone())
@@ -157,13 +157,13 @@ fn mounted_applications(args: &ServeArgs) -> Result<Option<MountedApplications>,
 }
 
 fn pass_list(args: &ServeArgs) -> Result<PassList, Failure> {
-    let configured = args.pass.iter().map(String::as_str);
+    let configured = args.pages.pass.iter().map(String::as_str);
     PassList::parse(PASS_LIST.into_iter().chain(configured))
         .map_err(|error| Failure::Config(format!("--pass '{}': {}", error.pattern, error.source)))
 }
 
 fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
-    let Some(directory) = &args.static_dir else {
+    let Some(directory) = &args.pages.static_dir else {
         return Ok(None);
     };
     StaticFiles::root(directory)
@@ -172,9 +172,12 @@ fn static_root(args: &ServeArgs) -> Result<Option<PathBuf>, Failure> {
 }
 
 fn console(args: &ServeArgs) -> Result<Option<Console>, Failure> {
-    match args.console {
-        true => Ok(Some(Console::new(&args.context_path, &args.console_target))),
-        false if args.console_target.is_empty() => Ok(None),
+    match args.pages.console {
+        true => Ok(Some(Console::new(
+            &args.listening.context_path,
+            &args.pages.console_target,
+        ))),
+        false if args.pages.console_target.is_empty() => Ok(None),
         false => Err(Failure::Config(
             "--console-target: there is no console with --console off".to_owned(),
         )),

@@ -52,15 +52,24 @@ impl RegistryConfig {
     /// # Errors
     /// [`Failure::Config`], one line naming the flag; it repeats no password.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, Failure> {
-        let advertised = args.advertise.as_deref().map(Advertised::parse).transpose();
+        let advertised = args
+            .registration
+            .advertise
+            .as_deref()
+            .map(Advertised::parse)
+            .transpose();
         let refused = |error| Failure::Config(format!("--advertise: {error}"));
         let advertised = advertised.map_err(refused)?;
-        let Some(settings) = settings(&args.registry, &args.registry_args)? else {
+        let Some(settings) = settings(
+            &args.registration.registry,
+            &args.registration.registry_args,
+        )?
+        else {
             return Ok(None);
         };
         let advertised = match advertised {
             Some(advertised) => advertised,
-            None => Advertised::from_listen(args.listen).map_err(refused)?,
+            None => Advertised::from_listen(args.listening.listen).map_err(refused)?,
         };
         Ok(Some(Self {
             settings,

@@ -59,7 +59,11 @@ fn shown(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
         .map(|warning| format!("# warning: {warning}\n"))
         .collect();
     // The file may not hold the secret itself: what is printed is to be a usable one.
-    let secret = args.app_secret.as_ref().map(|_| "# app-secret is set\n");
+    let secret = args
+        .keys
+        .app_secret
+        .as_ref()
+        .map(|_| "# app-secret is set\n");
     Ok(format!(
         "{warnings}{settings}{}",
         secret.unwrap_or_default()

@@ -1,8 +1,13 @@
 //! The command line. Each doc comment is the help text of its command or flag.
 
 pub(crate) mod explain_args;
+mod key_args;
+mod limit_args;
+mod listen_args;
+mod log_args;
 pub(crate) mod rules_args;
 mod serve_args;
+pub(crate) mod service_args;
 
 use std::net::SocketAddr;
 
@@ -43,9 +48,6 @@ pub(crate) enum Command {
 /// The settings of `serve`, and how closely to look.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    #[command(flatten)]
-    pub(crate) settings: ServeArgs,
-
     /// Fetch the key, compare clocks with its server, connect to the service, and look for it on the pod's
     /// address: exit code 69 where something needed is away, 78 where it refuses
     #[arg(long)]
@@ -54,6 +56,10 @@ pub(crate) struct CheckArgs {
     /// End with exit code 78 where there is anything to warn of
     #[arg(long)]
     pub(crate) strict: bool,
+
+    // These come last: a heading holds for every flag after it.
+    #[command(flatten)]
+    pub(crate) settings: ServeArgs,
 }
 
 /// Which sidecar a command asks.

@@ -89,12 +89,12 @@ impl Config {
         second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
             admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,
-            service_head: service_head(&args.rules),
+            service_head: service_head(&args.rules.service_head),
             protected: protected(args, &key_source),
         };
         Ok(Self {
-            listen: args.listen,
-            admin_listen: args.admin_listen,
+            listen: args.listening.listen,
+            admin_listen: args.listening.admin_listen,
             tls,
             second_thoughts,
             bypass: bypass(args, &upstream),
@@ -104,27 +104,27 @@ impl Config {
                 tls: upstream_tls,
                 address: upstream,
             },
-            end_streams: args.end_streams,
-            trusts_shared_secret: args.signing_type == Some(SigningType::Hmac),
+            end_streams: args.limits.end_streams,
+            trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             key_cache: key_source::key_cache(args, &key_source)?,
             timing: timing(args)?,
             token_cache: TokenCache {
-                bytes: args.token_cache_bytes,
+                bytes: args.limits.token_cache_bytes,
                 ..TokenCache::default()
             },
-            max_key_age: args.max_key_age.limit(),
-            request_header_timeout: args.request_header_timeout.duration(),
-            request_body_timeout: args.request_body_timeout.limit(),
-            send_timeout: args.send_timeout.limit(),
-            max_connections: args.max_connections,
-            max_in_flight: args.max_in_flight,
-            threads: args.threads,
+            max_key_age: args.keys.max_key_age.limit(),
+            request_header_timeout: args.limits.request_header_timeout.duration(),
+            request_body_timeout: args.limits.request_body_timeout.limit(),
+            send_timeout: args.limits.send_timeout.limit(),
+            max_connections: args.limits.max_connections,
+            max_in_flight: args.limits.max_in_flight,
+            threads: args.limits.threads,
             stop: StopTimes {
-                lame_duck: args.lame_duck.duration(),
-                drain_limit: args.drain_limit.duration(),
+                lame_duck: args.stop.lame_duck.duration(),
+                drain_limit: args.stop.drain_limit.duration(),
             },
-            access_log: args.access_log,
-            trusted_proxies: TrustedProxies::new(args.trusted_proxy.clone()),
+            access_log: args.access.access_log,
+            trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
             marking: args.marks.marking(),
             key_source,
         })
@@ -192,11 +192,12 @@ impl Config {
 
 fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
     let settings = args
+        .listening
         .tls
         .certificate()?
         .map(|certificate| ClientTlsSettings {
             certificate,
-            client_ca: args.client_ca.clone(),
+            client_ca: args.listening.client_ca.clone(),
         });
     // To be told by `check` too.
     settings.as_ref().map(ClientTls::new).transpose()?;
@@ -223,14 +224,14 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
         },
         open_paths: args.rules.pass.clone(),
         optional_paths: args.rules.optional.clone(),
-        token_cookie: args.rules.token_cookie.clone(),
-        cookie_origins: args.rules.cookie_origin.clone(),
-        websocket_token: args.rules.websocket_token,
-        user_header: args.rules.user_header.clone(),
-        user_header_encoding: args.rules.user_header_encoding,
-        claim_headers: args.rules.claim_header.clone(),
-        issuer: args.rules.issuer.clone(),
-        audiences: args.rules.audience.clone(),
+        token_cookie: args.rules.tokens.token_cookie.clone(),
+        cookie_origins: args.rules.tokens.cookie_origin.clone(),
+        websocket_token: args.rules.tokens.websocket_token,
+        user_header: args.rules.identity.user_header.clone(),
+        user_header_encoding: args.rules.identity.user_header_encoding,
+        claim_headers: args.rules.identity.claim_header.clone(),
+        issuer: args.rules.tokens.issuer.clone(),
+        audiences: args.rules.tokens.audience.clone(),
         cors_origins: args.rules.cors_origin.clone(),
         keys_from: key_source.to_string(),
     }
@@ -246,10 +247,10 @@ fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure>
 
 fn timing(args: &ServeArgs) -> Result<Timing, Failure> {
     Ok(Timing {
-        schedule: Schedule::new(&args.refresh_cron)
-            .map_err(|error| refused("refresh-cron", &args.refresh_cron, error))?,
-        retry_without_key: args.retry_without_key,
-        previous_key_grace: args.previous_key_grace.duration(),
+        schedule: Schedule::new(&args.keys.refresh_cron)
+            .map_err(|error| refused("refresh-cron", &args.keys.refresh_cron, error))?,
+        retry_without_key: args.keys.retry_without_key,
+        previous_key_grace: args.keys.previous_key_grace.duration(),
     })
 }
 

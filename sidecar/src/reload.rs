@@ -148,7 +148,7 @@ fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, F
     Config::new(&read)?;
     let now = overlaid(start, &read);
     let config = Config::new(&now)?;
-    let clients = client_tls.map(|tls| tls.judged(now.client_ca.as_deref()));
+    let clients = client_tls.map(|tls| tls.judged(now.listening.client_ca.as_deref()));
     Ok(Judged {
         waiting: differences(&now, &read),
         now,
@@ -174,14 +174,20 @@ fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
         now.issuer_tokens
             .claim
             .clone_from(&read.issuer_tokens.claim);
-        now.app_secret_file.clone_from(&read.app_secret_file);
+        now.keys
+            .app_secret_file
+            .clone_from(&read.keys.app_secret_file);
     } else {
         // What tokens of the one issuer are held to is of no use for those of another.
-        now.rules.issuer.clone_from(&start.rules.issuer);
-        now.rules.audience.clone_from(&start.rules.audience);
-        now.rules.claim_header.clone_from(&start.rules.claim_header);
+        let (now, start) = (&mut now.rules, &start.rules);
+        now.tokens.issuer.clone_from(&start.tokens.issuer);
+        now.tokens.audience.clone_from(&start.tokens.audience);
+        now.identity
+            .claim_header
+            .clone_from(&start.identity.claim_header);
     }
     if start.service.upstream == read.service.upstream {
+        let (now, read) = (&mut now.upstream, &read.upstream);
         now.upstream_ca.clone_from(&read.upstream_ca);
         now.upstream_client_cert
             .clone_from(&read.upstream_client_cert);
@@ -190,19 +196,22 @@ fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
         now.upstream_server_name
             .clone_from(&read.upstream_server_name);
     }
-    if start.tls.tls_cert.is_some() == read.tls.tls_cert.is_some() {
-        now.client_ca.clone_from(&read.client_ca);
+    if start.listening.tls.tls_cert.is_some() == read.listening.tls.tls_cert.is_some() {
+        now.listening
+            .client_ca
+            .clone_from(&read.listening.client_ca);
     }
     now
 }
 
 fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
-    start.auth_server == read.auth_server
-        && start.app_id == read.app_id
-        && start.signing_type == read.signing_type
-        && start.jwks_url == read.jwks_url
-        && start.jwks_file == read.jwks_file
-        && start.public_key_file == read.public_key_file
+    let (before, now) = (&start.keys, &read.keys);
+    before.auth_server == now.auth_server
+        && before.app_id == now.app_id
+        && before.signing_type == now.signing_type
+        && before.jwks_url == now.jwks_url
+        && before.jwks_file == now.jwks_file
+        && before.public_key_file == now.public_key_file
         && start.issuer_tokens.algorithms == read.issuer_tokens.algorithms
 }
 
@@ -223,11 +232,11 @@ fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
 fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
     [
         command_line::config_file::<Cli>(),
-        args.app_secret_file.clone(),
-        args.upstream_ca.clone(),
-        args.upstream_client_cert.clone(),
-        args.upstream_client_key.clone(),
-        args.client_ca.clone(),
+        args.keys.app_secret_file.clone(),
+        args.upstream.upstream_ca.clone(),
+        args.upstream.upstream_client_cert.clone(),
+        args.upstream.upstream_client_key.clone(),
+        args.listening.client_ca.clone(),
     ]
     .into_iter()
     .flatten()

@@ -49,13 +49,13 @@ impl fmt::Display for RotateEvery {
 /// A schedule that cannot be kept.
 pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
     let policy = RotationPolicy {
-        lead: args.lead.rotation_lead.get().into(),
+        lead: args.keys.lead.rotation_lead.get().into(),
         // The last token of a key is signed by the server that hears of the next key last, one
         // re-read late, and is accepted until its lifetime and the leeway are over.
-        keep: i64::from(args.token_lifetime.get())
-            + i64::from(args.leeway.get())
-            + i64::from(args.store_reread.get()),
-        every: args.rotate_every.0.map(|every| every.get().into()),
+        keep: i64::from(args.tokens.token_lifetime.get())
+            + i64::from(args.tokens.leeway.get())
+            + i64::from(args.keys.store_reread.get()),
+        every: args.keys.rotate_every.0.map(|every| every.get().into()),
     };
     match fault(args, &policy) {
         Some(fault) => Err(Failure::Config(format!("--rotate-every: {fault}"))),
@@ -65,13 +65,13 @@ pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
 
 fn fault(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
     let every = policy.every?;
-    if args.signing.signing_type == SigningType::Hmac {
+    if args.keys.signing.signing_type == SigningType::Hmac {
         return Some("a shared secret cannot be announced, so it is not rotated".to_owned());
     }
     if every <= policy.lead {
         return Some(format!(
             "has to be longer than --rotation-lead, {}",
-            args.lead.rotation_lead
+            args.keys.lead.rotation_lead
         ));
     }
     let keys = policy.keep / every;

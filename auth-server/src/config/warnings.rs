@@ -32,13 +32,13 @@ fn unusable_applications(config: &Config) -> impl Iterator<Item = String> {
 }
 
 fn short_lead(args: &ServeArgs) -> Option<String> {
-    let lead = args.lead.rotation_lead;
-    let shortest = rotation::shortest_lead(args.store_reread.get());
+    let lead = args.keys.lead.rotation_lead;
+    let shortest = rotation::shortest_lead(args.keys.store_reread.get());
     (i64::from(lead.get()) < shortest).then(|| {
         format!(
             "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
              with --store-reread {} at least {shortest} seconds are needed",
-            args.store_reread
+            args.keys.store_reread
         )
     })
 }
@@ -68,11 +68,11 @@ fn builtin_users(config: &Config) -> Option<String> {
 }
 
 fn open_port(args: &ServeArgs, config: &Config) -> Option<String> {
-    (config.certificate.is_none() && !args.listen.ip().is_loopback()).then(|| {
+    (config.certificate.is_none() && !args.listening.listen.ip().is_loopback()).then(|| {
         format!(
             "--listen {} without --tls-cert: passwords and application secrets travel \
              unencrypted unless something in front of this server sees to it",
-            args.listen
+            args.listening.listen
         )
     })
 }

@@ -32,6 +32,7 @@ pub enum LogFormat {
 
 /// What both programs let one say about their logs. Serialised, it is part of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args, Serialize)]
+#[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub struct LogArgs {
     /// How a log line is written, on standard error

@@ -116,7 +116,7 @@ impl<'s> Scene<'s> {
             KeySetShape::Named => KeySet::named(vec![verification_key(another)?, trusted]),
         };
         let keys = CurrentKeys::new(TokenCache {
-            bytes: args.token_cache_bytes,
+            bytes: args.limits.token_cache_bytes,
             ..TokenCache::default()
         });
         keys.install(key_set, Instant::now());
@@ -162,9 +162,9 @@ impl<'s> Scene<'s> {
     fn applies(&self, row: &TokenRow) -> bool {
         let holds = |policy| match policy {
             Policy::Default => true,
-            Policy::Issuer => self.rules.issuer.is_some(),
-            Policy::Audience => !self.rules.audience.is_empty(),
-            Policy::NoExpiry => self.rules.allow_no_exp,
+            Policy::Issuer => self.rules.tokens.issuer.is_some(),
+            Policy::Audience => !self.rules.tokens.audience.is_empty(),
+            Policy::NoExpiry => self.rules.tokens.allow_no_exp,
         };
         let mapped = self.config.rules.admission.policy.mapping.is_some();
         row.is_tried_with(self.forge.trusted().algorithm())
@@ -172,7 +172,7 @@ impl<'s> Scene<'s> {
             && holds(row.policy)
             && !row.unless.is_some_and(holds)
             && !(mapped && row.claims == Subject::Contract)
-            && !(self.rules.token_cookie.is_some() && row.sends("Cookie"))
+            && !(self.rules.tokens.token_cookie.is_some() && row.sends("Cookie"))
     }
 
     /// The credentials of the row, and where it is about the token alone, with the token in each other place
@@ -184,9 +184,9 @@ impl<'s> Scene<'s> {
         let Some(token) = token else {
             return vec![own];
         };
-        let cookie = self.rules.token_cookie.iter();
+        let cookie = self.rules.tokens.token_cookie.iter();
         let cookie = cookie.map(|name| Place::of_token(&format!("Cookie: {name}="), token));
-        let protocol = self.rules.websocket_token;
+        let protocol = self.rules.tokens.websocket_token;
         let protocol = protocol.then(|| Place::of_websocket(token));
         let own = std::iter::once(own);
         own.chain(cookie).chain(protocol).collect()
@@ -194,7 +194,9 @@ impl<'s> Scene<'s> {
 
     /// The reason of the refusal; `None` for a token that is accepted. Issuer and audience are asked for last.
     fn expected<'r>(&self, row: &'r TokenRow, attack: &Attack, place: &Place) -> Option<&'r str> {
-        if place.measured > self.rules.max_authorization_bytes || place.bytes() > MAX_HEAD_BYTES {
+        if place.measured > self.rules.tokens.max_authorization_bytes
+            || place.bytes() > MAX_HEAD_BYTES
+        {
             return Some(Rejection::AuthorizationTooLarge.reason());
         }
         match row.expected(self.shape).split_once(' ') {
@@ -207,6 +209,7 @@ impl<'s> Scene<'s> {
         let claims = attack.claims.as_ref().unwrap_or(&Value::Null);
         if self
             .rules
+            .tokens
             .issuer
             .as_ref()
             .is_some_and(|issuer| claims["iss"] != **issuer)
@@ -217,7 +220,7 @@ impl<'s> Scene<'s> {
             Value::Array(several) => several.iter().any(|one| one == audience),
             one => one == audience,
         };
-        let audiences = &self.rules.audience;
+        let audiences = &self.rules.tokens.audience;
         if !audiences.is_empty() && !audiences.iter().any(meant) {
             return Some(Rejection::TokenAudience.reason());
         }
@@ -321,17 +324,22 @@ fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
     let defaults = Setting::of_defaults(kid, now);
     let mut claims = Map::new();
     // Not the one that rows name, where there are several: good tokens are for either.
-    if let Some(audience) = rules.audience.last() {
+    if let Some(audience) = rules.tokens.audience.last() {
         claims.insert("aud".to_owned(), json!(audience));
     }
     if let Some(mapping) = &config.rules.admission.policy.mapping {
         mapping.name_user(&mut claims, "10001");
     }
     Setting {
-        issuer: rules.issuer.clone().unwrap_or(defaults.issuer),
-        audience: rules.audience.first().cloned().unwrap_or(defaults.audience),
-        leeway: rules.leeway.get().into(),
-        cap: i64::try_from(rules.max_authorization_bytes).unwrap_or(i64::MAX),
+        issuer: rules.tokens.issuer.clone().unwrap_or(defaults.issuer),
+        audience: rules
+            .tokens
+            .audience
+            .first()
+            .cloned()
+            .unwrap_or(defaults.audience),
+        leeway: rules.tokens.leeway.get().into(),
+        cap: i64::try_from(rules.tokens.max_authorization_bytes).unwrap_or(i64::MAX),
         claims: Value::Object(claims),
         ..Setting::of_defaults(kid, now)
     }

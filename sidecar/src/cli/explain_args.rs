@@ -6,7 +6,9 @@ use clap::{ArgGroup, Args};
 use contract::signing_type::SigningType;
 
 use super::AdminArgs;
-use super::rules_args::{IssuerTokenArgs, MarkArgs, RulesArgs, ServiceArgs};
+use super::log_args::MarkArgs;
+use super::rules_args::{IssuerTokenArgs, RulesArgs};
+use super::service_args::ServiceArgs;
 
 /// The settings of which each says that nobody is asked. None is a variable: one that is meant for
 /// `serve` must not make an answer from files of what was a question to the running sidecar.
@@ -64,6 +66,17 @@ pub(crate) struct ExplainArgs {
     #[arg(long, group = OFFLINE, requires_all = ["issuer", "audience"], value_name = "FILE")]
     pub(crate) public_key_file: Option<PathBuf>,
 
+    /// How the auth server signs tokens: rsa, hmac or ecdsa. It is configured with the same
+    #[arg(
+        long,
+        env = "POSTERN_SIGNING_TYPE",
+        default_value_t,
+        conflicts_with_all = ["jwks_file", "public_key_file"],
+        value_name = "TYPE"
+    )]
+    pub(crate) signing_type: SigningType,
+
+    // The groups of settings come last: the heading of one holds for every flag after it.
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
 
@@ -75,14 +88,4 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     pub(crate) marks: MarkArgs,
-
-    /// How the auth server signs tokens: rsa, hmac or ecdsa. It is configured with the same
-    #[arg(
-        long,
-        env = "POSTERN_SIGNING_TYPE",
-        default_value_t,
-        conflicts_with_all = ["jwks_file", "public_key_file"],
-        value_name = "TYPE"
-    )]
-    pub(crate) signing_type: SigningType,
 }

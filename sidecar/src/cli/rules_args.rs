@@ -1,15 +1,14 @@
 //! The settings that decide what becomes of a request: of `serve` and `check`, and of `explain`, which
 //! needs no others.
 
+use clap::Args;
 use clap::builder::ArgPredicate;
-use clap::{ArgAction, Args};
 use contract::algorithms::AsymmetricAlgorithm;
 use process::command_line::seconds::{Seconds, within};
-use process::command_line::shown::{each_displayed, word};
+use process::command_line::shown::each_displayed;
 use serde::Serialize;
 
-use crate::forwarded::ForwardedPolicy;
-use crate::marks::Marking;
+use super::service_args::ServiceHeadArgs;
 use crate::user_header::Encoding;
 
 /// The settings that say where the keys of another issuer than the auth server are.
@@ -18,8 +17,9 @@ pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file
 /// More would accept tokens long after they expired.
 const MAX_LEEWAY_SECONDS: u32 = 300;
 
-/// What the judge and the last hand on a request are told.
+/// Rules that accept, reject and forward requests; a reload replaces them as a whole.
 #[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Rules")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RulesArgs {
     /// Application name of the service; its context path is /NAME. Empty: no context path
@@ -31,6 +31,56 @@ pub(crate) struct RulesArgs {
     )]
     pub(crate) app_name: String,
 
+    /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
+    /// hold several separated by commas
+    #[arg(
+        long,
+        env = "POSTERN_PASS",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
+    pub(crate) pass: Vec<String>,
+
+    /// Ant pattern, relative to the context path, of paths where a token may be missing: the request
+    /// is then forwarded without a user. A bad token is refused there too. Written as --pass
+    #[arg(
+        long,
+        env = "POSTERN_OPTIONAL",
+        value_delimiter = ',',
+        value_name = "PATTERN"
+    )]
+    pub(crate) optional: Vec<String>,
+
+    /// Origin whose pages may call the service from a browser, as in https://app.example; may be
+    /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
+    /// own answers carry the CORS fields; the service answers for itself. The cookie of --token-cookie
+    /// counts for them no more than for any other site
+    #[arg(
+        long,
+        env = "POSTERN_CORS_ORIGIN",
+        value_delimiter = ',',
+        value_name = "ORIGIN"
+    )]
+    pub(crate) cors_origin: Vec<String>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) tokens: TokenArgs,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) identity: IdentityArgs,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) service_head: ServiceHeadArgs,
+}
+
+/// Places of a request that may hold the token, and the claims it has to carry.
+#[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Tokens")]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct TokenArgs {
     /// Accept only tokens of this issuer (iss)
     #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,26 +111,6 @@ pub(crate) struct RulesArgs {
     #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
     pub(crate) allow_no_exp: bool,
 
-    /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
-    /// hold several separated by commas
-    #[arg(
-        long,
-        env = "POSTERN_PASS",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
-    pub(crate) pass: Vec<String>,
-
-    /// Ant pattern, relative to the context path, of paths where a token may be missing: the request
-    /// is then forwarded without a user. A bad token is refused there too. Written as --pass
-    #[arg(
-        long,
-        env = "POSTERN_OPTIONAL",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
-    pub(crate) optional: Vec<String>,
-
     /// Cookie that may hold the token where there is no Authorization header. WebSockets, and requests
     /// other than GET, HEAD and OPTIONS, are refused if another site made the browser send them
     #[arg(long, env = "POSTERN_TOKEN_COOKIE", value_name = "NAME")]
@@ -105,44 +135,6 @@ pub(crate) struct RulesArgs {
     #[arg(long, env = "POSTERN_WEBSOCKET_TOKEN")]
     pub(crate) websocket_token: bool,
 
-    /// Header that tells the service who the user is
-    #[arg(
-        long,
-        env = "POSTERN_USER_HEADER",
-        default_value = "X-Current-User",
-        value_name = "NAME"
-    )]
-    pub(crate) user_header: String,
-
-    /// How the user is written in that header: JSON in ASCII, or the same JSON in base64url without
-    /// padding
-    #[arg(long, env = "POSTERN_USER_HEADER_ENCODING", value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
-    pub(crate) user_header_encoding: Encoding,
-
-    /// NAME=CLAIM: one more header, which tells the service one claim of the token, as in
-    /// X-User-Id=sub; may be repeated, or hold several separated by commas. A claim is named as in
-    /// --claim. Text is percent-encoded where it is not visible ASCII, and so are % and the comma, which
-    /// separates the members of a list; an object is JSON. Without the claim there is no header; what
-    /// clients send under the name is always removed
-    #[arg(
-        long,
-        env = "POSTERN_CLAIM_HEADER",
-        value_delimiter = ',',
-        value_name = "NAME=CLAIM"
-    )]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) claim_header: Vec<String>,
-
-    /// Most bytes of the user header's value, together with those of --claim-header; a user who does not
-    /// fit is refused
-    #[arg(
-        long,
-        env = "POSTERN_MAX_USER_HEADER_BYTES",
-        default_value_t = 6144,
-        value_name = "BYTES"
-    )]
-    pub(crate) max_user_header_bytes: usize,
-
     /// Longest Authorization header
     #[arg(
         long,
@@ -151,38 +143,11 @@ pub(crate) struct RulesArgs {
         value_name = "BYTES"
     )]
     pub(crate) max_authorization_bytes: usize,
-
-    /// Whether the service sees the Authorization header
-    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set)]
-    pub(crate) forward_authorization: bool,
-
-    /// Reuse a connection to the service after a request with a body. Quicker; only for a service
-    /// that reads every body to its end, also of requests that it refuses
-    #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
-    pub(crate) reuse_after_body: bool,
-
-    /// What becomes of X-Forwarded-For, -Proto and Forwarded: the client's address is appended,
-    /// everything a client says is overwritten – any other X-Forwarded-*, X-Real-IP, X-Client-IP and the
-    /// like are removed –, or nothing is touched
-    #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
-    #[serde(serialize_with = "word")]
-    pub(crate) forwarded: ForwardedPolicy,
-
-    /// Origin whose pages may call the service from a browser, as in https://app.example; may be
-    /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
-    /// own answers carry the CORS fields; the service answers for itself. The cookie of --token-cookie
-    /// counts for them no more than for any other site
-    #[arg(
-        long,
-        env = "POSTERN_CORS_ORIGIN",
-        value_delimiter = ',',
-        value_name = "ORIGIN"
-    )]
-    pub(crate) cors_origin: Vec<String>,
 }
 
-/// How tokens of another issuer than the auth server are read.
+/// Algorithms and claims of another issuer than the auth server.
 #[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Tokens")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct IssuerTokenArgs {
     /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
@@ -227,40 +192,46 @@ impl IssuerTokenArgs {
     }
 }
 
-/// Where requests go. A service that speaks HTTP/2 alone opens no WebSocket.
+/// Headers that name the user to the service.
 #[derive(Debug, Clone, Args, Serialize)]
+#[command(next_help_heading = "Identity")]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct ServiceArgs {
-    /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS,
-    /// for gRPC), unix:/PATH or h2c+unix:/PATH
+pub(crate) struct IdentityArgs {
+    /// Header that tells the service who the user is
     #[arg(
         long,
-        env = "POSTERN_UPSTREAM",
-        default_value = "http://127.0.0.1:3000",
-        value_name = "URL"
+        env = "POSTERN_USER_HEADER",
+        default_value = "X-Current-User",
+        value_name = "NAME"
     )]
-    pub(crate) upstream: String,
-}
+    pub(crate) user_header: String,
 
-/// What is added to a request so that its lines are found.
-#[derive(Debug, Clone, Args, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct MarkArgs {
-    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
-    /// the log
-    #[arg(long, env = "POSTERN_REQUEST_ID")]
-    pub(crate) request_id: bool,
+    /// How the user is written in that header: JSON in ASCII, or the same JSON in base64url without
+    /// padding
+    #[arg(long, env = "POSTERN_USER_HEADER_ENCODING", value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
+    pub(crate) user_header_encoding: Encoding,
 
-    /// Begin a trace (W3C traceparent) where a request belongs to none
-    #[arg(long, env = "POSTERN_START_TRACES")]
-    pub(crate) start_traces: bool,
-}
+    /// NAME=CLAIM: one more header, which tells the service one claim of the token, as in
+    /// X-User-Id=sub; may be repeated, or hold several separated by commas. A claim is named as in
+    /// --claim. Text is percent-encoded where it is not visible ASCII, and so are % and the comma, which
+    /// separates the members of a list; an object is JSON. Without the claim there is no header; what
+    /// clients send under the name is always removed
+    #[arg(
+        long,
+        env = "POSTERN_CLAIM_HEADER",
+        value_delimiter = ',',
+        value_name = "NAME=CLAIM"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claim_header: Vec<String>,
 
-impl MarkArgs {
-    pub(crate) const fn marking(&self) -> Marking {
-        Marking {
-            request_ids: self.request_id,
-            start_traces: self.start_traces,
-        }
-    }
+    /// Most bytes of the user header's value, together with those of --claim-header; a user who does not
+    /// fit is refused
+    #[arg(
+        long,
+        env = "POSTERN_MAX_USER_HEADER_BYTES",
+        default_value_t = 6144,
+        value_name = "BYTES"
+    )]
+    pub(crate) max_user_header_bytes: usize,
 }

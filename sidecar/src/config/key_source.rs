@@ -37,13 +37,13 @@ pub(super) fn ignored_proxy(
 }
 
 pub(super) fn settings(args: &ServeArgs) -> Result<SourceSettings, Failure> {
-    if let Some(url) = &args.auth_server {
+    if let Some(url) = &args.keys.auth_server {
         return endpoint(args, url).map(SourceSettings::AuthServer);
     }
-    if let Some(url) = &args.jwks_url {
+    if let Some(url) = &args.keys.jwks_url {
         return jwks_url(args, url).map(SourceSettings::JwksUrl);
     }
-    let file = match (&args.jwks_file, &args.public_key_file) {
+    let file = match (&args.keys.jwks_file, &args.keys.public_key_file) {
         (Some(path), _) => key_file(args, path, Format::JwkSet),
         (None, Some(path)) => key_file(args, path, Format::Pem),
         // clap asks for one of them.
@@ -58,7 +58,7 @@ pub(super) fn key_cache(
     args: &ServeArgs,
     source: &SourceSettings,
 ) -> Result<Option<KeyCacheSettings>, Failure> {
-    let Some(file) = &args.key_cache else {
+    let Some(file) = &args.keys.key_cache else {
         return Ok(None);
     };
     if file.file_name().is_none() {
@@ -69,7 +69,7 @@ pub(super) fn key_cache(
         ));
     }
     source
-        .cached_in(file.clone(), args.rules.issuer.clone())
+        .cached_in(file.clone(), args.rules.tokens.issuer.clone())
         .map(Some)
         .map_err(|why| refused("key-cache", file.display(), why))
 }
@@ -78,8 +78,8 @@ fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, Failure> {
     let auth_server = url
         .parse::<AuthServer>()
         .map_err(|error| refused("auth-server", without_credentials(url), error))?
-        .with_registry(&args.registry, args.auth_server_name.as_deref())?;
-    let auth_server = with_name_server(auth_server, args.dns_server)?;
+        .with_registry(&args.keys.registry, args.keys.auth_server_name.as_deref())?;
+    let auth_server = with_name_server(auth_server, args.keys.dns_server)?;
     Ok(EndpointSettings {
         tls: tls_files(args, Some(auth_server.scheme()))?,
         auth_server,
@@ -109,7 +109,7 @@ fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
         tls: tls_files(args, Some(url.scheme()))?,
         url,
         algorithms: args.issuer_tokens.each_algorithm(),
-        max_key_age: args.max_key_age.limit(),
+        max_key_age: args.keys.max_key_age.limit(),
     })
 }
 
@@ -124,11 +124,12 @@ fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
 /// A certificate that is of no use is a sign that something else was meant.
 fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Failure> {
     let identity = args
+        .keys
         .auth_client_cert
         .clone()
-        .zip(args.auth_client_key.clone());
+        .zip(args.keys.auth_client_key.clone());
     let files = TlsFiles {
-        ca: args.auth_ca.clone(),
+        ca: args.keys.auth_ca.clone(),
         identity,
     };
     if files.is_empty() || scheme == Some(&Scheme::HTTPS) {
@@ -143,8 +144,8 @@ fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Fail
 }
 
 fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
-    let signing_type = args.signing_type.unwrap_or_default();
-    if signing_type == SigningType::Hmac && !args.trust_shared_secret {
+    let signing_type = args.keys.signing_type.unwrap_or_default();
+    if signing_type == SigningType::Hmac && !args.keys.trust_shared_secret {
         let why = "hands this sidecar the secret that issues tokens; \
                    allow that with --trust-shared-secret";
         return Err(refused("signing-type", signing_type, why));
@@ -163,8 +164,8 @@ fn application(args: &ServeArgs) -> Result<Application, Failure> {
 
 /// Where it is a variable of a pod, an empty one is a label that the pod lacks.
 fn app_id(args: &ServeArgs) -> Result<String, Failure> {
-    let id = args.app_id.clone().unwrap_or_default();
-    if args.app_id.is_some() && id.is_empty() {
+    let id = args.keys.app_id.clone().unwrap_or_default();
+    if args.keys.app_id.is_some() && id.is_empty() {
         let why = "is empty; in Kubernetes it is the pod's label app.kubernetes.io/name";
         return Err(refused("app-id", id, why));
     }
@@ -172,7 +173,7 @@ fn app_id(args: &ServeArgs) -> Result<String, Failure> {
 }
 
 fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
-    match (&args.app_secret, &args.app_secret_file) {
+    match (&args.keys.app_secret, &args.keys.app_secret_file) {
         (Some(secret), None) => Ok(secret.0.clone()),
         (None, Some(file)) => secret_file::read(file)
             .map_err(|error| refused("app-secret-file", file.display(), error)),

@@ -10,7 +10,8 @@ use process::exit::Failure;
 use super::{not_empty, parsed, refused};
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
-use crate::cli::rules_args::{IssuerTokenArgs, RulesArgs};
+use crate::cli::rules_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
+use crate::cli::service_args::ServiceHeadArgs;
 use crate::fields::is_of_a_token;
 use crate::service_head::ServiceHead;
 use crate::upstream::UpstreamAddress;
@@ -25,13 +26,14 @@ pub(crate) fn admission_rules(
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
 ) -> Result<AdmissionRules, Failure> {
-    let (policy, user_header) = (policy(args, mapping)?, user_header(args)?);
+    let policy = policy(&args.tokens, mapping)?;
+    let user_header = user_header(&args.identity)?;
     let mut rules = AdmissionRules::new(interceptor(args)?, policy, user_header);
     rules.carries_websockets = upstream.carries_websockets();
     Ok(rules)
 }
 
-fn user_header(args: &RulesArgs) -> Result<UserHeader, Failure> {
+fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {
     let header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
         .map_err(|error| refused("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
@@ -46,15 +48,15 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
     let interceptor = Interceptor::new(
         context_path(&args.app_name)?,
         pass_list(args)?,
-        args.max_authorization_bytes,
+        args.tokens.max_authorization_bytes,
     );
     Ok(interceptor
         .with_allowed_origins(origins("cors-origin", &args.cors_origin)?)
         .with_optional(patterns("optional", &args.optional)?)
         .with_sources(TokenSources {
-            cookie: token_cookie(args)?,
-            cookie_origins: origins("cookie-origin", &args.cookie_origin)?,
-            websocket_protocol: args.websocket_token,
+            cookie: token_cookie(&args.tokens)?,
+            cookie_origins: origins("cookie-origin", &args.tokens.cookie_origin)?,
+            websocket_protocol: args.tokens.websocket_token,
         }))
 }
 
@@ -65,7 +67,7 @@ fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, Failure> {
 }
 
 /// How a request is handed to the service.
-pub(crate) const fn service_head(args: &RulesArgs) -> ServiceHead {
+pub(crate) const fn service_head(args: &ServiceHeadArgs) -> ServiceHead {
     ServiceHead {
         forward_authorization: args.forward_authorization,
         reuse_after_body: args.reuse_after_body,
@@ -83,7 +85,7 @@ pub(super) fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Fail
 }
 
 /// A name as RFC 6265 §4.1.1 has it.
-fn token_cookie(args: &RulesArgs) -> Result<Option<String>, Failure> {
+fn token_cookie(args: &TokenArgs) -> Result<Option<String>, Failure> {
     match args.token_cookie.as_deref() {
         Some(name) if name.is_empty() || !name.bytes().all(is_of_a_token) => {
             Err(refused("token-cookie", name, "is not the name of a cookie"))
@@ -106,7 +108,7 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
     })
 }
 
-fn policy(args: &RulesArgs, mapping: Option<ClaimMapping>) -> Result<VerificationPolicy, Failure> {
+fn policy(args: &TokenArgs, mapping: Option<ClaimMapping>) -> Result<VerificationPolicy, Failure> {
     Ok(VerificationPolicy {
         issuer: not_empty("issuer", args.issuer.as_deref())?,
         audiences: audiences(args)?,
@@ -118,7 +120,7 @@ fn policy(args: &RulesArgs, mapping: Option<ClaimMapping>) -> Result<Verificatio
 }
 
 /// One that is empty is a mistake in a manifest.
-fn audiences(args: &RulesArgs) -> Result<Vec<String>, Failure> {
+fn audiences(args: &TokenArgs) -> Result<Vec<String>, Failure> {
     match args.audience.iter().any(String::is_empty) {
         true => Err(refused("audience", args.audience.join(","), "one is empty")),
         false => Ok(args.audience.clone()),
@@ -129,7 +131,7 @@ fn audiences(args: &RulesArgs) -> Result<Vec<String>, Failure> {
 pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
     let claims = [
         ("claim", &args.issuer_tokens.claim),
-        ("claim-header", &args.rules.claim_header),
+        ("claim-header", &args.rules.identity.claim_header),
     ];
     let thought = |flag: &str, entry: &String| {
         let (_, claim) = entry.split_once('=')?;
@@ -150,7 +152,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
 
 /// The contract's claims are the auth server's; another issuer's are mapped.
 pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
-    if args.auth_server.is_some() {
+    if args.keys.auth_server.is_some() {
         return Ok(None);
     }
     issuer_mapping(&args.issuer_tokens).map(Some)

@@ -8,7 +8,7 @@ use super::{not_empty, refused};
 use crate::address_text::without_credentials;
 use crate::bypass;
 use crate::cli::ServeArgs;
-use crate::cli::rules_args::ServiceArgs;
+use crate::cli::service_args::ServiceArgs;
 use crate::upstream::{
     Place, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
 };
@@ -25,7 +25,10 @@ pub(super) fn refuse_own_address(
     args: &ServeArgs,
     address: &UpstreamAddress,
 ) -> Result<(), Failure> {
-    let own = [("listen", args.listen), ("admin-listen", args.admin_listen)];
+    let own = [
+        ("listen", args.listening.listen),
+        ("admin-listen", args.listening.admin_listen),
+    ];
     match own.into_iter().find(|(_, own)| address.leads_to(*own)) {
         None => Ok(()),
         Some((flag, own)) => {
@@ -44,7 +47,10 @@ pub(super) fn upstream_tls(
         Place::Host { host, .. } if address.protocol == Protocol::Https => host,
         _ => return no_upstream_tls(args),
     };
-    let client = match (&args.upstream_client_cert, &args.upstream_client_key) {
+    let client = match (
+        &args.upstream.upstream_client_cert,
+        &args.upstream.upstream_client_key,
+    ) {
         (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
         (None, None) => None,
         _ => {
@@ -52,10 +58,13 @@ pub(super) fn upstream_tls(
             return Err(Failure::Config(line.to_owned()));
         }
     };
-    let server_name = not_empty("upstream-server-name", args.upstream_server_name.as_deref())?;
+    let server_name = not_empty(
+        "upstream-server-name",
+        args.upstream.upstream_server_name.as_deref(),
+    )?;
     let files = TlsFiles {
         server_name: server_name.unwrap_or_else(|| host.clone()),
-        ca: args.upstream_ca.clone(),
+        ca: args.upstream.upstream_ca.clone(),
         client,
     };
     UpstreamTls::load(&files)
@@ -68,10 +77,19 @@ pub(super) fn upstream_tls(
 
 fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     let asked_for = [
-        ("upstream-ca", args.upstream_ca.is_some()),
-        ("upstream-client-cert", args.upstream_client_cert.is_some()),
-        ("upstream-client-key", args.upstream_client_key.is_some()),
-        ("upstream-server-name", args.upstream_server_name.is_some()),
+        ("upstream-ca", args.upstream.upstream_ca.is_some()),
+        (
+            "upstream-client-cert",
+            args.upstream.upstream_client_cert.is_some(),
+        ),
+        (
+            "upstream-client-key",
+            args.upstream.upstream_client_key.is_some(),
+        ),
+        (
+            "upstream-server-name",
+            args.upstream.upstream_server_name.is_some(),
+        ),
     ];
     match asked_for.into_iter().find(|(_, asked_for)| *asked_for) {
         None => Ok(None),
@@ -83,7 +101,7 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
 
 /// Without the pod's address there is nothing to look at.
 pub(super) fn refuse_bypass_nowhere(args: &ServeArgs) -> Result<(), Failure> {
-    if args.refuse_bypass && args.pod_ip.is_none() {
+    if args.upstream.refuse_bypass && args.upstream.pod_ip.is_none() {
         return Err(Failure::Config(
             "--refuse-bypass: needs --pod-ip".to_owned(),
         ));
@@ -92,13 +110,13 @@ pub(super) fn refuse_bypass_nowhere(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
-    let target = bypass::target(upstream, args.pod_ip?)?;
-    Some((target, args.refuse_bypass))
+    let target = bypass::target(upstream, args.upstream.pod_ip?)?;
+    Some((target, args.upstream.refuse_bypass))
 }
 
 pub(super) fn upstream_timeouts(args: &ServeArgs) -> UpstreamTimeouts {
     UpstreamTimeouts {
-        connect: args.upstream_connect_timeout.duration(),
-        read: args.upstream_read_timeout.limit(),
+        connect: args.limits.upstream_connect_timeout.duration(),
+        read: args.limits.upstream_read_timeout.limit(),
     }
 }

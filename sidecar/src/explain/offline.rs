@@ -43,7 +43,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
     Ok(Some(Explainer {
         rules: Arc::new(CurrentRules::new(Rules {
             admission: config::admission_rules(&args.rules, mapping, &upstream)?,
-            service_head: config::service_head(&args.rules),
+            service_head: config::service_head(&args.rules.service_head),
             protected: Protected::default(),
         })),
         keys: Arc::new(current),

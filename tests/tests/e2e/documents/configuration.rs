@@ -130,9 +130,13 @@ fn documented_help(program: Program, command: &str) -> String {
     format!("{head}\nOptions:\n{own}\n\nOptions of `{serve}`, with the same meaning:\n{named}")
 }
 
-/// Each option of a help text with its description.
+/// Each option of a help text with its description, without the headings.
 fn options_of(help: &str) -> impl Iterator<Item = &str> {
-    let begins = |line: &str| line.trim_start().starts_with('-') && !line.starts_with("       ");
+    let is_option = |text: &str| text.trim_start().starts_with('-');
+    let begins = move |line: &str| {
+        let is_heading = !line.starts_with(' ') && !line.trim().is_empty();
+        is_heading || is_option(line) && !line.starts_with("       ")
+    };
     let lines = help.split_inclusive('\n');
     let starts = lines.scan(0, move |at, line| {
         let start = *at;
@@ -145,6 +149,7 @@ fn options_of(help: &str) -> impl Iterator<Item = &str> {
         .into_iter()
         .zip(ends)
         .map(|(start, end)| &help[start..end])
+        .filter(move |text| is_option(text))
 }
 
 /// `--flag` of an option; none for those with a short form, `--help` and `--version`.
@@ -221,6 +226,35 @@ fn every_flag_of_serve_has_its_environment_variable() {
                 .iter()
                 .any(|end| text.contains(&format!("[env: {variable}{end}")));
             assert!(shown, "--{name} of {} has no {variable}", program.name());
+        }
+    }
+}
+
+/// Each heading of a help text that groups options, with their flags.
+fn groups(help: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut groups = Vec::new();
+    for line in help.lines() {
+        if let Some(heading) = line.strip_suffix(':').filter(|_| !line.starts_with(' ')) {
+            groups.push((heading, Vec::new()));
+        } else if let (Some(_), Some((_, flags))) =
+            (line.strip_prefix("      --"), groups.last_mut())
+        {
+            flags.extend(flag_of(line));
+        }
+    }
+    groups
+}
+
+#[test]
+fn serve_groups_its_settings_under_headings() {
+    const SHARED: [&str; 5] = ["Listening", "Tokens", "Limits", "Stop", "Logs"];
+    for program in Program::ALL {
+        let serve = help(program, "serve");
+        let groups = groups(&serve);
+        assert_eq!(groups.first(), Some(&("Options", vec!["--config"])));
+        for heading in SHARED {
+            let known = groups.iter().any(|(other, _)| *other == heading);
+            assert!(known, "{}: {groups:?}", program.name());
         }
     }
 }
