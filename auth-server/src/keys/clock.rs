@@ -12,6 +12,28 @@ use super::store::{KeyStore, StoreError, within_timeout};
 /// Below this a clock is as right as a look over the network can say, and no token notices.
 const NOTICEABLE: u64 = 5;
 
+/// The time by this machine's clock and the store's: one moment where they agree, a range where not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time {
+    /// Each clock has reached it: nothing is due before.
+    pub(crate) earliest: i64,
+    /// No clock is past it: counted from here, no key ends too soon.
+    pub(crate) latest: i64,
+    /// No clock contradicts it; a stored time that it does not allow is wrong then.
+    pub(crate) is_certain: bool,
+}
+
+/// A time that the clocks agree on.
+impl From<i64> for Time {
+    fn from(now: i64) -> Self {
+        Self {
+            earliest: now,
+            latest: now,
+            is_certain: true,
+        }
+    }
+}
+
 /// The seconds by which this machine's clock is ahead of the store's; empty until it was measured,
 /// and where the store has no clock of its own.
 #[derive(Debug, Default)]
@@ -38,17 +60,31 @@ impl ClockSkew {
         machine.saturating_sub(self.seconds())
     }
 
-    /// Converts the store's time to this machine's.
-    pub(crate) fn to_machine(&self, store: i64) -> i64 {
-        store.saturating_add(self.seconds())
+    /// Returns the time at which this machine's clock shows `machine`.
+    pub(crate) fn time(&self, machine: i64) -> Time {
+        let store = self.to_store(machine);
+        if self.is_time_certain() {
+            return Time::from(store);
+        }
+        Time {
+            earliest: machine.min(store),
+            latest: machine.max(store),
+            is_certain: false,
+        }
+    }
+
+    /// Returns the time of this machine at which [`Time::earliest`] is `earliest`.
+    pub(crate) fn to_machine(&self, earliest: i64) -> i64 {
+        let skew = self.seconds();
+        let is_own_clock_first = skew < 0 && !self.is_time_certain();
+        earliest.saturating_add(if is_own_clock_first { 0 } else { skew })
     }
 
     pub(crate) fn is_noticeable(&self) -> bool {
         self.seconds().unsigned_abs() >= NOTICEABLE
     }
 
-    /// Tells if no clock contradicts the time; a stored time that it does not allow is wrong then.
-    pub(crate) fn is_time_certain(&self) -> bool {
+    fn is_time_certain(&self) -> bool {
         self.seconds().saturating_abs() <= TOLERANCE
     }
 }

@@ -8,6 +8,7 @@ use contract::keys::KeyId;
 use contract::signing_type::SigningType;
 
 use super::StoredKeys;
+use super::clock::Time;
 use super::key_pair::SigningKeyPair;
 use super::ring::{KeyRing, KeysFault, Rest};
 use super::rotation::{RotationPolicy, RotationStep};
@@ -29,9 +30,8 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) signing_type: SigningType,
     pub(crate) policy: &'a RotationPolicy,
     pub(crate) memory: Option<&'a KeyRing>,
-    pub(crate) now: i64,
-    /// No other clock contradicts it; otherwise stored times are left as they are.
-    pub(crate) is_now_certain: bool,
+    /// Where it is not certain, stored times are left as they are.
+    pub(crate) time: Time,
 }
 
 impl Reconciliation<'_> {
@@ -56,8 +56,8 @@ impl Reconciliation<'_> {
             return Ok(Plan::Generate);
         };
         let mut ring = self.merged(KeyRing { current, rest }).bounded();
-        if self.is_now_certain {
-            ring = ring.with_times_put_right(self.now, self.policy);
+        if self.time.is_certain {
+            ring = ring.with_times_put_right(self.time.latest, self.policy);
         }
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
@@ -118,10 +118,11 @@ impl Reconciliation<'_> {
             .memory
             .filter(|_| self.signing_type != SigningType::Hmac)
         {
-            for retired in memory.retired().iter().filter(|key| key.until > self.now) {
+            let earliest = self.time.earliest;
+            for retired in memory.retired().iter().filter(|key| key.until > earliest) {
                 ring.retire_key(retired.clone());
             }
-            let until = self.now.saturating_add(self.policy.keep);
+            let until = self.time.latest.saturating_add(self.policy.keep);
             ring.retire(memory.current(), until);
         }
         ring
@@ -133,12 +134,12 @@ impl Reconciliation<'_> {
         mut ring: KeyRing,
         fresh: Option<&Arc<SigningKeyPair>>,
     ) -> Option<KeyRing> {
-        while let Some(step) = ring.next_step(self.now, self.policy) {
+        while let Some(step) = ring.next_step(self.time.earliest, self.policy) {
             ring = match step {
-                RotationStep::Promote | RotationStep::Drop => ring.advance(self.now, self.policy),
-                RotationStep::StartSchedule => ring.start_schedule(self.now),
+                RotationStep::Promote | RotationStep::Drop => ring.advance(self.time, self.policy),
+                RotationStep::StartSchedule => ring.start_schedule(self.time.latest),
                 RotationStep::Publish => {
-                    ring.publish(Arc::clone(fresh?), self.now, self.policy.lead)
+                    ring.publish(Arc::clone(fresh?), self.time.latest, self.policy.lead)
                 }
             };
         }

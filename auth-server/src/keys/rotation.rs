@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use contract::keys::KeyId;
 
+use super::clock::Time;
 use super::key_pair::SigningKeyPair;
 use super::ring::record::CurrentRecord;
 use super::ring::{KeyRing, NextKey, RetiredKey};
@@ -104,17 +105,17 @@ impl KeyRing {
 
     /// With the next key as the current one and the former current one retired; unchanged without a
     /// next key.
-    pub(crate) fn promote(mut self, now: i64, policy: &RotationPolicy) -> Self {
+    fn promote(mut self, time: Time, policy: &RotationPolicy) -> Self {
         let Some(next) = self.rest.next.take() else {
             return self;
         };
-        let former = self.replace_current(next.pair, now);
-        self.retire(&former, now.saturating_add(policy.keep));
+        let former = self.replace_current(next.pair, time.earliest);
+        self.retire(&former, time.latest.saturating_add(policy.keep));
         self
     }
 
     /// Without the retired keys whose time is over.
-    pub(crate) fn drop_expired(mut self, now: i64) -> Self {
+    fn drop_expired(mut self, now: i64) -> Self {
         self.rest.retired.retain(|retired| retired.until > now);
         self
     }
@@ -126,11 +127,12 @@ impl KeyRing {
 
     /// Everything that is due and needs no fresh key: what a server may do by itself while the store
     /// is away, because the store has taken the next key already.
-    pub(crate) fn advance(mut self, now: i64, policy: &RotationPolicy) -> Self {
+    pub(crate) fn advance(mut self, time: impl Into<Time>, policy: &RotationPolicy) -> Self {
+        let time = time.into();
         loop {
-            self = match self.next_step(now, policy) {
-                Some(RotationStep::Promote) => self.promote(now, policy),
-                Some(RotationStep::Drop) => self.drop_expired(now),
+            self = match self.next_step(time.earliest, policy) {
+                Some(RotationStep::Promote) => self.promote(time, policy),
+                Some(RotationStep::Drop) => self.drop_expired(time.earliest),
                 _ => return self,
             };
         }

@@ -141,8 +141,7 @@ impl Upkeep {
             signing_type: self.signing_type,
             policy: &self.policy,
             memory,
-            now: self.skew.to_store(now),
-            is_now_certain: self.skew.is_time_certain(),
+            time: self.skew.time(now),
         };
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             let plan = reconciliation.plan(stored, fresh);
@@ -196,8 +195,8 @@ impl Upkeep {
         let Some(keys) = self.shared.current.published() else {
             return Ok(());
         };
-        let now = self.skew.to_store(now);
-        let advanced = keys.ring().clone().advance(now, &self.policy);
+        let time = self.skew.time(now);
+        let advanced = keys.ring().clone().advance(time, &self.policy);
         self.take_over(Some(keys.ring()), advanced, None)
     }
 
@@ -286,7 +285,7 @@ impl Upkeep {
     fn report(&mut self, outcome: Result<(), StoreError>, now: i64) {
         self.shared.metrics.store_up(outcome.is_ok());
         match outcome {
-            Ok(()) => self.report_success(self.skew.to_store(now)),
+            Ok(()) => self.report_success(self.skew.time(now).latest),
             Err(failure) => self.report_failure(failure),
         }
     }

@@ -35,8 +35,7 @@ fn at(now: i64, memory: Option<&KeyRing>) -> Reconciliation<'_> {
         signing_type: TYPE,
         policy: &POLICY,
         memory,
-        now,
-        is_now_certain: true,
+        time: Time::from(now),
     }
 }
 
@@ -279,11 +278,54 @@ fn times_are_put_right_only_where_no_clock_contradicts() {
     let healed = written(None, &stored(&theirs));
     assert_eq!(healed.retired()[0].until, NOW + POLICY.keep);
     let uncertain = Reconciliation {
-        is_now_certain: false,
+        time: contradicted(NOW, NOW + 301),
         ..at(NOW, None)
     };
     let plan = uncertain.plan(&stored(&theirs), None);
     assert_eq!(plan.unwrap(), Plan::Keep(theirs));
+}
+
+fn contradicted(earliest: i64, latest: i64) -> Time {
+    Time {
+        earliest,
+        latest,
+        is_certain: false,
+    }
+}
+
+#[test]
+fn where_clocks_differ_the_earlier_counts_for_what_is_due_and_the_later_from_then_on() {
+    const LATER: i64 = NOW + 86_400;
+    let policy = RotationPolicy {
+        every: Some(1_000),
+        ..POLICY
+    };
+    let at = |earliest, memory| Reconciliation {
+        policy: &policy,
+        time: contradicted(earliest, LATER),
+        ..at(NOW, memory)
+    };
+    let mut announced = ring().start_schedule(NOW).publish(fresh(), NOW, 150);
+    announced.retire(&fresh(), NOW + 999);
+    for memory in [None, Some(&announced)] {
+        let early = at(NOW + 149, memory).plan(&stored(&announced), None);
+        assert_eq!(early.unwrap(), Plan::Keep(announced.clone()));
+    }
+    let promoted = announced
+        .clone()
+        .advance(contradicted(NOW + 150, LATER), &policy);
+    assert_eq!(promoted.current_since(), Some(NOW + 150));
+    let until: Vec<_> = promoted.retired().iter().map(|key| key.until).collect();
+    assert_eq!(until, [NOW + 999, LATER + POLICY.keep]);
+    // What memory retired is not lost either, and what takes its place keeps its lead.
+    let alone = stored(&ring().start_schedule(NOW));
+    let new = fresh();
+    let plan = at(NOW + 998, Some(&promoted)).plan(&alone, Some(&new));
+    let Ok(Plan::Write(merged)) = plan else {
+        unreachable!("{plan:?}")
+    };
+    assert_eq!(merged.retired().len(), 3);
+    assert_eq!(merged.next().unwrap().signs_from, LATER + POLICY.lead);
 }
 
 #[test]

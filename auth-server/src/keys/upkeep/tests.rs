@@ -342,6 +342,28 @@ async fn a_wrong_clock_moves_no_key_and_the_store_s_clock_does() {
 }
 
 #[tokio::test]
+async fn a_store_s_clock_that_jumps_ahead_ends_no_key_and_promotes_none() {
+    const DAY: i64 = 86_400;
+    let mut server = Server::started().await;
+    let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
+    announced.retire(&fresh(), NOW + 999);
+    server.store.put_ring(&announced);
+    server.store.set_clock(unix_now());
+    server.look().await;
+    server.store.set_clock(unix_now() + DAY);
+    for is_away in [false, true] {
+        server.store.set_away(is_away);
+        server.look().await;
+        assert_eq!(server.ring(), announced);
+        assert_eq!(server.upkeep.next_due(), Some(NOW + POLICY.lead));
+    }
+    server.look_at(NOW + 999).await;
+    let next = &announced.next().unwrap().pair;
+    assert_eq!(server.ring().current(), next);
+    assert_eq!(server.ring().retired().len(), 1);
+}
+
+#[tokio::test]
 async fn a_next_key_that_is_far_off_is_in_the_note() {
     let mut server = Server::started().await;
     let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
