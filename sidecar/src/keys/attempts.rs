@@ -3,12 +3,18 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 /// Seconds between a failed attempt and the next one; the last counts for all further ones.
 const PAUSES: [u64; 5] = [1, 2, 4, 8, 10];
 
 /// The attempts since keys could last be used. Read by refusals, written by the refresh.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts(Mutex<Option<Failed>>);
+pub(crate) struct Attempts {
+    last: Mutex<Option<Failed>>,
+    /// An attempt has ended.
+    changed: Notify,
+}
 
 /// The last attempt that failed.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +38,20 @@ impl Attempts {
             next: now + wait,
             retry: pause.map(|pause| now + pause),
         });
+        self.changed.notify_one();
         wait
     }
 
     /// Notes that keys can be used.
     pub(crate) fn succeeded(&self) {
         *self.last() = None;
+        self.changed.notify_one();
+    }
+
+    /// Waits for the end of an attempt, or returns at once where one ended since the last call. Only the
+    /// refresh calls it.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// When to try again before the tick, if at all.
@@ -45,9 +59,9 @@ impl Attempts {
         self.last().and_then(|failed| failed.retry)
     }
 
-    /// Notes that it is tried again: one failure has one retry.
-    pub(crate) fn retried(&self) {
-        if let Some(failed) = self.last().as_mut() {
+    /// Notes that the retry at `at` is made: one failure has one. The retry of a later failure stays.
+    pub(crate) fn retried(&self, at: Option<Instant>) {
+        if let Some(failed) = self.last().as_mut().filter(|failed| failed.retry == at) {
             failed.retry = None;
         }
     }
@@ -60,7 +74,7 @@ impl Attempts {
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Option<Failed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,9 +111,13 @@ mod tests {
         let attempts = Attempts::default();
         let near = waits(&attempts, Duration::from_secs(3), true);
         assert_eq!(near, [1, 2, 3, 3, 3, 3, 3]);
-        assert!(attempts.retry().is_some());
-        attempts.retried();
+        let retry = attempts.retry();
+        assert!(retry.is_some());
+        attempts.retried(retry);
         assert_eq!(attempts.retry(), None);
+        waits(&attempts, MINUTE, true);
+        attempts.retried(retry);
+        assert!(attempts.retry().is_some(), "of a later failure");
     }
 
     #[test]

@@ -147,17 +147,25 @@ impl Refresher {
         })
     }
 
-    /// Waits for the next tick, or for the retry before it.
+    /// Waits for the next tick, or for the retry before it, which a fetch beside the schedule may set or
+    /// clear meanwhile.
     async fn wait(&self, ticks: &mut Ticks) {
-        let retry = async {
-            match self.keys.attempts().retry() {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => std::future::pending().await,
+        let attempts = self.keys.attempts();
+        let tick = ticks.next();
+        tokio::pin!(tick);
+        loop {
+            let next_retry = attempts.retry();
+            let retry = async {
+                match next_retry {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = &mut tick => return,
+                () = retry => return attempts.retried(next_retry),
+                () = attempts.changed() => {}
             }
-        };
-        tokio::select! {
-            () = ticks.next() => {}
-            () = retry => self.keys.attempts().retried(),
         }
     }
 

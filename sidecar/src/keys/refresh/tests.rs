@@ -153,6 +153,20 @@ async fn without_a_key_a_failed_fetch_is_tried_again_before_the_tick() {
 }
 
 #[tokio::test]
+async fn a_failure_beside_the_schedule_is_tried_again_as_well() {
+    let (refresher, keys, _) = refresher(vec![envelope(false, "a")]);
+    let mut ticks = refresher.timing.schedule.start().await.unwrap();
+    let waits = refresher.wait(&mut ticks);
+    tokio::pin!(waits);
+    let waits_already = tokio::time::timeout(Duration::ZERO, &mut waits).await;
+    assert!(waits_already.is_err());
+    refresher.refresh().await;
+    assert!(keys.attempts().retry().is_some());
+    let retry = tokio::time::timeout(Duration::from_secs(30), waits);
+    assert!(retry.await.is_ok());
+}
+
+#[tokio::test]
 async fn the_schedule_fetches_again() {
     let envelopes = vec![envelope(true, "a"), envelope(true, "b")];
     let (refresher, keys, _) = refresher_with("* * * * * *", Duration::ZERO, envelopes);
