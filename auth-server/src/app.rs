@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use contract::signing_type::SigningType;
 use process::background::{Background, Ends, background};
 use process::exit::Failure;
 use process::health::{Condition, Health};
@@ -17,7 +16,6 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::applications::registrations::Registrations;
 use crate::attempts::AddressLimit;
 use crate::audit;
 use crate::cli::ServeArgs;
@@ -62,7 +60,7 @@ async fn serve_with(
     let (background, ends) = background();
     let shared = Shared {
         current: Arc::default(),
-        registrations: Arc::new(registrations(&config)),
+        registrations: Arc::new(config.registrations()),
         metrics: Metrics::default(),
     };
     info!(
@@ -194,14 +192,6 @@ fn follow_users(
     let following = reload.watch().map_err(no_signals)?;
     background.forever("following the users file", following);
     Ok(())
-}
-
-fn registrations(config: &Config) -> Registrations {
-    let registrations = Registrations::new(config.signing_type == SigningType::Hmac);
-    match &config.mounted_applications {
-        Some(mounted) => registrations.with_directory(mounted.applications.clone()),
-        None => registrations,
-    }
 }
 
 fn follow_applications(

@@ -35,7 +35,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT
     Serve(Box<ServeArgs>),
-    /// Check the configuration of `serve` and print it as a configuration file, without secrets
+    /// Check the configuration of `serve`, look into its store without changing it, and print the
+    /// configuration as a file, without secrets
     Check(Box<CheckArgs>),
     /// Ask a running server whether it is ready
     Healthcheck(HealthcheckArgs),

@@ -22,6 +22,7 @@ use process::tls::ServerCertificate;
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
 use crate::applications::directory::MountedApplications;
+use crate::applications::registrations::Registrations;
 use crate::cli::ServeArgs;
 use crate::http::console::Console;
 use crate::http::jwks;
@@ -118,6 +119,15 @@ impl Config {
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,
         })
+    }
+
+    /// The applications known before the first look into the store.
+    pub(crate) fn registrations(&self) -> Registrations {
+        let registrations = Registrations::new(self.signing_type == SigningType::Hmac);
+        match &self.mounted_applications {
+            Some(mounted) => registrations.with_directory(mounted.applications.clone()),
+            None => registrations,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod events;
 mod generation;
 pub(crate) mod key_pair;
 mod pem;
+pub(crate) mod preview;
 pub(crate) mod published;
 pub(crate) mod reconciliation;
 pub(crate) mod ring;

@@ -58,7 +58,7 @@ fn run() -> Result<(), Failure> {
         Command::Serve(args) => serve(&args, &warnings),
         Command::Check(args) => {
             telemetry::check(&log_filter(&args.settings.logs.log_level))?;
-            commands::check::run(&args, warnings)
+            block_on(commands::check::run(&args, warnings))
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),

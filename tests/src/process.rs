@@ -91,6 +91,12 @@ impl CommandLine {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
+        // Away from the sources: their `./data`, or a developer's, is not the store of a program under test.
+        if let Ok(test_executable) = std::env::current_exe()
+            && let Some(directory) = test_executable.parent()
+        {
+            command.current_dir(directory);
+        }
         command
             .args(&self.arguments)
             .env_clear()

@@ -21,6 +21,7 @@ mod e2e {
     mod bodies;
     mod check;
     mod check_online;
+    mod check_store;
     mod claim_headers;
     mod client_tls;
     mod command_line;

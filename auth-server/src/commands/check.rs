@@ -1,5 +1,5 @@
 //! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
-//! `serve` would start.
+//! `serve` would start: the store is looked into as well, and nothing is changed there.
 
 use process::exit::{self, Failure};
 use toml::Table;
@@ -7,21 +7,44 @@ use toml::Table;
 use super::print;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
+use crate::keys::preview::preview;
+use crate::keys::store::StoreError;
 use crate::registry;
 
-pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
+pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
     let config = Config::from_args(&args.settings)?;
+    let away = look_into_store(&config).await?;
     let settings = effective(&args.settings, &config).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
     let mut all = unknown_variables;
     all.extend(warnings(&args.settings, &config));
+    all.extend(away);
     let comments = all.iter().map(|warning| format!("# warning: {warning}\n"));
     let comments: String = comments.collect();
     print((comments + &settings.to_string()).trim_end())?;
     match args.strict {
         true => exit::strictly(&all),
         false => Ok(()),
+    }
+}
+
+/// Returns a warning of a store that is away: it stops no start.
+async fn look_into_store(config: &Config) -> Result<Option<String>, Failure> {
+    let store = config.store.open_for_preview()?;
+    let registrations = config.registrations();
+    let look = preview(
+        &*store,
+        config.signing_type,
+        &config.rotation,
+        &registrations,
+    );
+    match look.await {
+        Ok(()) => Ok(None),
+        Err(StoreError::Unavailable(cause)) => Ok(Some(format!(
+            "--store: {cause}; a server waits for it, and answers 503 to login and key"
+        ))),
+        Err(unusable) => Err(unusable.into()),
     }
 }
 

@@ -235,12 +235,7 @@ impl Upkeep {
             info!(app_id = %id, "the application was put back into the store");
         }
         if self.shared.registrations.are_missing() {
-            return Err(StoreError::Unusable(format!(
-                "--signing-type {} hands the signing secret to whoever may fetch the key, and no application is \
-                 registered yet: run auth-server application add --store {} --app-id ID",
-                self.signing_type,
-                self.store.whereabouts(Entry::Store)
-            )));
+            return Err(missing_applications(self.signing_type, &*self.store));
         }
         Ok(())
     }
@@ -328,6 +323,15 @@ impl Upkeep {
         }
         self.last_failure = Some(failure);
     }
+}
+
+/// Why no key is made or loaded while [`Registrations::are_missing`].
+pub(super) fn missing_applications(signing_type: SigningType, store: &dyn KeyStore) -> StoreError {
+    StoreError::Unusable(format!(
+        "--signing-type {signing_type} hands the signing secret to whoever may fetch the key, and no application is \
+         registered yet: run auth-server application add --store {} --app-id ID",
+        store.whereabouts(Entry::Store)
+    ))
 }
 
 fn log_failure(failure: &StoreError, has_key: bool) {

@@ -167,7 +167,7 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         "--rotation-lead=1",
         "--registry=nacos://me:hush@10.0.0.9",
         "--advertise=10.0.0.5:9000",
-        "--store=redis://10.255.255.1",
+        "--store=redis://store.invalid",
     ];
     let warnings = warned(&check(&flags));
     let about = [
@@ -177,6 +177,7 @@ fn the_auth_server_s_check_warns_of_all_that_serve_warns_of() {
         "--users builtin",
         "--listen",
         "--registry: every user of this machine",
+        "--store: redis://store.invalid:6379/0: ",
     ];
     assert_eq!(warnings.len(), about.len(), "{warnings:#?}");
     for (warning, about) in warnings.iter().zip(about) {

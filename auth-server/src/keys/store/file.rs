@@ -28,10 +28,19 @@ const WRITE_LOCK: &str = "write.lock";
 #[derive(Debug, Clone)]
 pub(crate) struct FileStore {
     directory: Arc<PrivateDirectory>,
-    /// `None` for commands, which do not serve.
-    serving: Option<Arc<Mutex<File>>>,
+    purpose: Purpose,
     /// What keeps the last change from being completed.
     unfinished: Arc<Mutex<Option<StoreError>>>,
+}
+
+#[derive(Debug, Clone)]
+enum Purpose {
+    /// With the serving lock.
+    Serve(Arc<Mutex<File>>),
+    /// Beside, or without, a running server.
+    Command,
+    /// Reads only, and without any lock.
+    Preview,
 }
 
 impl FileStore {
@@ -39,9 +48,23 @@ impl FileStore {
     pub(crate) fn new(directory: PathBuf) -> Self {
         Self {
             directory: Arc::new(PrivateDirectory::new(directory)),
-            serving: None,
+            purpose: Purpose::Command,
             unfinished: Arc::default(),
         }
+    }
+
+    /// To find out if a server could start; nothing is created, locked or written.
+    ///
+    /// # Errors
+    /// Those of [`for_serving`](Self::for_serving), but for another server's lock.
+    pub(crate) fn for_preview(directory: PathBuf) -> Result<Self, StoreError> {
+        let directory = PrivateDirectory::new(directory);
+        directory.preview(&[SERVING_LOCK, WRITE_LOCK])?;
+        Ok(Self {
+            directory: Arc::new(directory),
+            purpose: Purpose::Preview,
+            unfinished: Arc::default(),
+        })
     }
 
     /// For a server: makes the directory and keeps every other server away from it.
@@ -54,7 +77,7 @@ impl FileStore {
         let serving = acquire_serving_lock(&directory)?;
         Ok(Self {
             directory: Arc::new(directory),
-            serving: Some(Arc::new(Mutex::new(serving))),
+            purpose: Purpose::Serve(Arc::new(Mutex::new(serving))),
             unfinished: Arc::default(),
         })
     }
@@ -74,7 +97,7 @@ impl FileStore {
 
     /// Somebody may have removed the directory under a running server, and the lock with it.
     fn keep_serving_lock(&self) -> Result<(), StoreError> {
-        let Some(serving) = &self.serving else {
+        let Purpose::Serve(serving) = &self.purpose else {
             return Ok(());
         };
         let mut held = serving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,6 +109,10 @@ impl FileStore {
     }
 
     fn write_lock(&self) -> Result<Locked, StoreError> {
+        if matches!(self.purpose, Purpose::Preview) {
+            let place = self.whereabouts(Entry::Store);
+            return Err(StoreError::Unusable(format!("{place}: only read")));
+        }
         self.directory.create()?;
         self.directory.lock(WRITE_LOCK)
     }
@@ -94,6 +121,15 @@ impl FileStore {
         let held = key_files::read(&self.directory)?;
         self.note_unfinished(held.unfinished);
         Ok(held.keys)
+    }
+
+    /// A server would have to write the pair that is missing.
+    fn preview_keys(&self) -> Result<StoredKeys, StoreError> {
+        let keys = key_files::preview(&self.directory)?;
+        if keys.pair.is_none() {
+            self.directory.allows_new_files()?;
+        }
+        Ok(keys)
     }
 
     /// Logs once that a change waits for room on the disk, and once that it was completed.
@@ -129,6 +165,9 @@ impl KeyStore for FileStore {
             store.keep_serving_lock()?;
             if !store.directory.exists() {
                 return Ok(StoredKeys::default());
+            }
+            if matches!(store.purpose, Purpose::Preview) {
+                return store.preview_keys();
             }
             let _no_writer = store.write_lock()?;
             store.directory.remove_unfinished(APPLICATIONS)?;
@@ -364,6 +403,20 @@ mod tests {
         assert_eq!(store.load().await, Ok(StoredKeys::default()));
         assert_eq!(install(&store, &keys("a")).await, Ok(keys("a")));
         assert!(FileStore::for_serving(files.directory()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_preview_reads_beside_a_server_and_writes_nothing() {
+        let (files, _serving) = installed().await;
+        let preview = FileStore::for_preview(files.directory()).unwrap();
+        assert_eq!(preview.load().await, Ok(keys("a")));
+        let id = "orders".parse().unwrap();
+        let secrets = SecretHashes::of("s");
+        let put = preview.swap_application(&id, None, &secrets, None).await;
+        assert!(matches!(put, Err(StoreError::Unusable(_))));
+        let new = preview.compare_and_swap(&keys("a"), &keys("b")).await;
+        assert!(matches!(new, Err(StoreError::Unusable(_))));
+        assert_eq!(preview.load().await, Ok(keys("a")));
     }
 
     #[tokio::test]

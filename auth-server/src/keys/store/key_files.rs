@@ -17,6 +17,9 @@ pub(super) const PUBLIC: &str = "user-token.public";
 pub(super) const RING: &str = "user-token.ring";
 const JOURNAL: &str = "user-token.journal";
 
+/// Each further one is a change in between.
+const PREVIEWS: usize = 8;
+
 /// The keys of this moment.
 pub(super) struct Held {
     pub(super) keys: StoredKeys,
@@ -29,26 +32,57 @@ pub(super) fn read(directory: &PrivateDirectory) -> Result<Held, StoreError> {
     for name in [JOURNAL, PRIVATE, PUBLIC, RING] {
         directory.remove_unfinished(name)?;
     }
-    if let Some(text) = directory.read(JOURNAL)? {
-        let journal: Journal = serde_json::from_str(&text).map_err(|_| unreadable(directory))?;
-        if let Some(unfinished) = carried_out(directory, &journal)? {
-            return Ok(Held {
-                keys: journal.into_keys(),
-                unfinished: Some(unfinished),
-            });
-        }
+    if let Some(journal) = read_journal(directory)?
+        && let Some(unfinished) = carried_out(directory, &journal)?
+    {
+        return Ok(Held {
+            keys: journal.into_keys(),
+            unfinished: Some(unfinished),
+        });
     }
+    Ok(Held {
+        keys: read_files(directory)?,
+        unfinished: None,
+    })
+}
+
+/// Reads the keys without the write lock and changes nothing: two equal reads in a row are the keys of
+/// one moment.
+pub(super) fn preview(directory: &PrivateDirectory) -> Result<StoredKeys, StoreError> {
+    let mut former = in_effect(directory)?;
+    for _ in 0..PREVIEWS {
+        let now = in_effect(directory)?;
+        if now == former {
+            return Ok(now);
+        }
+        former = now;
+    }
+    Err(StoreError::Unavailable(
+        "the stored keys are changed by others all the time".to_owned(),
+    ))
+}
+
+fn in_effect(directory: &PrivateDirectory) -> Result<StoredKeys, StoreError> {
+    match read_journal(directory)? {
+        Some(journal) => Ok(journal.into_keys()),
+        None => read_files(directory),
+    }
+}
+
+fn read_journal(directory: &PrivateDirectory) -> Result<Option<Journal>, StoreError> {
+    let text = directory.read(JOURNAL)?;
+    let journal = text.map(|text| serde_json::from_str(&text).map_err(|_| unreadable(directory)));
+    journal.transpose()
+}
+
+fn read_files(directory: &PrivateDirectory) -> Result<StoredKeys, StoreError> {
     let private = directory.read(PRIVATE)?;
     let public = directory.read(PUBLIC)?;
-    let keys = StoredKeys {
+    Ok(StoredKeys {
         pair: private
             .zip(public)
             .map(|(private, public)| StoredKeyPair { private, public }),
         ring: directory.read(RING)?.map(StoredRing),
-    };
-    Ok(Held {
-        keys,
-        unfinished: None,
     })
 }
 
@@ -185,6 +219,19 @@ mod tests {
             }
             assert_eq!(read(&directory).unwrap().keys, new, "after {done} steps");
         }
+    }
+
+    #[test]
+    fn a_preview_takes_the_journal_into_account_and_leaves_it() {
+        let (_outer, directory) = directory();
+        let (old, new) = (keys("a", None), keys("b", Some("{}")));
+        write(&directory, &old).unwrap();
+        assert_eq!(preview(&directory).unwrap(), old);
+        let text = serde_json::to_string(&Journal::of(&new)).unwrap();
+        directory.replace(JOURNAL, &text).unwrap();
+        assert_eq!(preview(&directory).unwrap(), new);
+        assert_eq!(read_files(&directory).unwrap(), old);
+        assert_eq!(read(&directory).unwrap().keys, new);
     }
 
     #[test]

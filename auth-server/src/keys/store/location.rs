@@ -78,6 +78,19 @@ impl StoreLocation {
         })
     }
 
+    /// To find out if a server could start with it: nothing is created, locked or written.
+    ///
+    /// # Errors
+    /// Those of [`FileStore::for_preview`]; a redis store is not asked yet.
+    pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
+        Ok(match &self.place {
+            Place::File(directory) => {
+                self.encrypted(Arc::new(FileStore::for_preview(directory.clone())?))
+            }
+            Place::Redis(_) => self.open(),
+        })
+    }
+
     /// How keys are written: for a sentence about them.
     pub(crate) fn at_rest(&self) -> String {
         self.encryption.current.as_ref().map_or_else(

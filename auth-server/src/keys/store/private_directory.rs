@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use process::lock_file;
 use process::private_file::{self, PrivateFileError, describe};
+use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
@@ -21,6 +23,8 @@ const DIRECTORY_MODE: u32 = 0o700;
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Writers hold the lock for a few file operations; longer means that one of them hangs.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+
+const NO_DIRECTORY: &str = "a file, where a directory is asked for";
 
 /// The directory, which need not exist yet.
 #[derive(Debug)]
@@ -50,11 +54,51 @@ impl PrivateDirectory {
             .mode(DIRECTORY_MODE)
             .create(&self.0)
             .map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => {
-                    unusable(&self.0, "a file, where a directory is asked for")
-                }
+                ErrorKind::AlreadyExists => unusable(&self.0, NO_DIRECTORY),
                 _ => refused(&self.0, &error),
             })?;
+        self.inspect()
+    }
+
+    /// Finds what [`create`](Self::create) and opening the lock files `locks` would fail with, and
+    /// changes nothing.
+    pub(super) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
+        for place in self.0.ancestors() {
+            let place = if place.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                place
+            };
+            match fs::metadata(place) {
+                Err(error) if error.kind() == ErrorKind::NotFound && !place.is_symlink() => {}
+                Err(error) => return Err(refused(place, &error)),
+                Ok(metadata) if !metadata.is_dir() => return Err(unusable(place, NO_DIRECTORY)),
+                Ok(_) if place == self.0 => {
+                    self.inspect()?;
+                    return locks.iter().try_for_each(|name| self.preview_lock(name));
+                }
+                Ok(_) => return allows_new_entries(place),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds what creating a file would fail with, without creating one.
+    pub(super) fn allows_new_files(&self) -> Result<(), StoreError> {
+        allows_new_entries(&self.0)
+    }
+
+    fn preview_lock(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.allows_new_files(),
+            Err(error) => Err(refused(&path, &error)),
+            Ok(metadata) if !metadata.is_file() => Err(unusable(&path, "not a regular file")),
+            Ok(_) => access(&path, Access::WRITE_OK).map_err(|error| refused(&path, &error.into())),
+        }
+    }
+
+    fn inspect(&self) -> Result<(), StoreError> {
         let metadata = fs::metadata(&self.0).map_err(|error| refused(&self.0, &error))?;
         if metadata.mode() & 0o022 != 0 {
             return Err(unusable(
@@ -141,6 +185,16 @@ impl PrivateDirectory {
     fn sync(&self) -> std::io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
+}
+
+/// Decides by access rights; those of `/proc` grant root what it then refuses to everybody.
+fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
+    let of_directory = |error: Errno| refused(directory, &error.into());
+    access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(of_directory)?;
+    if statfs(directory).map_err(of_directory)?.f_type == PROC_SUPER_MAGIC {
+        return Err(unusable(directory, "nothing can be created here"));
+    }
+    Ok(())
 }
 
 /// What may be over at the next look is no reason to give up a store that was good until now.

@@ -1,0 +1,258 @@
+//! `auth-server check` looks into the store as `serve` will: it ends with the same exit code, and
+//! changes nothing there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use tests::auth_server::{AuthServerPlan, file_store};
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::redis_server::{PUBLIC_KEY, RedisServer};
+use tests::users_file::UsersFile;
+
+const PRIVATE: &str = "user-token.private";
+const PUBLIC: &str = "user-token.public";
+const RING: &str = "user-token.ring";
+const JOURNAL: &str = "user-token.journal";
+const RSA: &[&str] = &[];
+const ECDSA: &[&str] = &["--signing-type", "ecdsa"];
+const HMAC: &[&str] = &["--signing-type", "hmac"];
+
+/// A store in a state, and the exit code of whoever starts with it; 0: it serves.
+struct Row {
+    name: &'static str,
+    prepare: fn(&Path),
+    flags: &'static [&'static str],
+    code: i32,
+}
+
+const fn row(
+    name: &'static str,
+    flags: &'static [&'static str],
+    code: i32,
+    prepare: fn(&Path),
+) -> Row {
+    Row {
+        name,
+        prepare,
+        flags,
+        code,
+    }
+}
+
+const ROWS: [Row; 18] = [
+    row("no directory", RSA, 0, |_| {}),
+    row("a deep one", RSA, 0, |data| {
+        fs::create_dir_all(data.parent().unwrap()).unwrap();
+    }),
+    row("empty", ECDSA, 0, make),
+    row("its own keys", RSA, 0, served),
+    row("keys of another type", ECDSA, 78, served),
+    row("keys of another type, hmac", HMAC, 78, served),
+    row("hmac, no application", HMAC, 78, make),
+    row("a file", RSA, 78, |data| fs::write(data, "").unwrap()),
+    row("below a file", RSA, 78, |data| {
+        fs::write(data.parent().unwrap(), "").unwrap();
+    }),
+    row("a link to nowhere", RSA, 78, |data| {
+        std::os::unix::fs::symlink("/nonexistent", data).unwrap();
+    }),
+    row("open to others", RSA, 78, |data| {
+        served(data);
+        chmod(data, 0o777);
+    }),
+    row("a key open to others", RSA, 78, |data| {
+        served(data);
+        chmod(&data.join(PRIVATE), 0o644);
+    }),
+    row("halves of two pairs", RSA, 78, |data| {
+        served(data);
+        let other = data.with_extension("other");
+        served(&other);
+        fs::copy(other.join(PUBLIC), data.join(PUBLIC)).unwrap();
+    }),
+    row("one half", RSA, 0, |data| {
+        served(data);
+        fs::remove_file(data.join(PUBLIC)).unwrap();
+    }),
+    row("a broken ring", RSA, 78, |data| {
+        served(data);
+        write(&data.join(RING), "{");
+    }),
+    row("a broken journal", RSA, 78, |data| {
+        served(data);
+        write(&data.join(JOURNAL), "{}");
+    }),
+    row("an unfinished change", RSA, 0, |data| {
+        served(data);
+        let half = |name| fs::read_to_string(data.join(name)).unwrap();
+        let journal = serde_json::json!({
+            "private": half(PRIVATE), "public": half(PUBLIC), "ring": null
+        });
+        write(&data.join(JOURNAL), &journal.to_string());
+        write(&data.join(PRIVATE), "half written");
+        write(&data.join(format!("{PUBLIC}.new")), "half written");
+    }),
+    row("a lock that is a directory", RSA, 78, |data| {
+        make(data);
+        fs::create_dir(data.join("serving.lock")).unwrap();
+    }),
+];
+
+fn make(data: &Path) {
+    fs::create_dir_all(data).unwrap();
+    chmod(data, 0o700);
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    chmod(path, 0o600);
+}
+
+/// As a server leaves it that has made its keys there.
+fn served(data: &Path) {
+    make(data);
+    drop(AuthServerPlan::new().directory(data).start().ready());
+}
+
+fn check(store: &str, flags: &[&str]) -> Finished {
+    CommandLine::new(Program::AuthServer.path())
+        .arguments(["check", "--store", store])
+        .arguments(flags)
+        .run()
+}
+
+/// The exit code of a start; 0 for a server that becomes ready.
+fn serve(store: &str, flags: &[&str], code: i32) -> i32 {
+    let plan = || {
+        AuthServerPlan::new()
+            .store(store)
+            .flags(flags.iter().copied())
+    };
+    if code == 0 {
+        drop(plan().start().ready());
+        return 0;
+    }
+    plan().fails().code.unwrap()
+}
+
+type Seen = BTreeMap<String, (u32, u64, i64, Vec<u8>)>;
+
+/// Everything below `directory`: modes, inodes, times of change and contents.
+fn seen(directory: &Path) -> Seen {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let of = fs::symlink_metadata(&path).unwrap();
+        let content = match of.is_file() {
+            true => fs::read(&path).unwrap(),
+            false => Vec::new(),
+        };
+        if of.is_dir() {
+            all.extend(seen(&path));
+        }
+        let facts = (of.mode(), of.ino(), of.ctime_nsec(), content);
+        all.insert(path.display().to_string(), facts);
+    }
+    all
+}
+
+#[test]
+fn check_ends_as_serve_would_and_leaves_the_store_alone() {
+    for Row {
+        name,
+        prepare,
+        flags,
+        code,
+    } in ROWS
+    {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join(match name {
+            "a deep one" => "is/made/later",
+            "below a file" => "file/data",
+            _ => "data",
+        });
+        prepare(&data);
+        let store = file_store(&data);
+        let before = seen(home.path());
+        let end = check(&store, flags);
+        assert_eq!(seen(home.path()), before, "{name}: nothing is changed");
+        assert_eq!(end.code, Some(code), "check, {name}: {}", end.stderr);
+        assert_eq!(end.stdout.is_empty(), code != 0, "{name}: {}", end.stdout);
+        assert!(!end.stderr.contains("BEGIN"), "{name}: {}", end.stderr);
+        assert_eq!(serve(&store, flags, code), code, "serve, {name}");
+    }
+}
+
+#[test]
+fn check_finds_a_place_where_no_directory_can_be_made() {
+    let store = "file:/proc/nope";
+    let end = check(store, &[]);
+    assert_eq!(end.code, Some(78), "{}", end.stdout);
+    assert!(end.stderr.contains("/proc"), "{}", end.stderr);
+    assert_eq!(serve(store, &[], 78), 78);
+}
+
+#[test]
+fn check_counts_the_applications_of_a_directory_with_hmac() {
+    let home = tempfile::tempdir().unwrap();
+    let mounted = home.path().join("applications");
+    fs::create_dir(&mounted).unwrap();
+    let store = file_store(&home.path().join("data"));
+    let flags = [HMAC, &["--applications-dir", mounted.to_str().unwrap()]].concat();
+    for code in [78, 0] {
+        let end = check(&store, &flags);
+        assert_eq!(end.code, Some(code), "{}", end.stderr);
+        assert_eq!(serve(&store, &flags, code), code);
+        write(&mounted.join("orders"), &"s".repeat(43));
+    }
+}
+
+#[test]
+fn check_warns_of_a_store_that_is_away() {
+    let store = "redis://127.0.0.1:1";
+    let users = UsersFile::with("ada", "correct horse");
+    let users = ["--users", &users.location()];
+    let end = check(store, &users);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let warning = "--store: redis://127.0.0.1:1/0: ";
+    let line = format!("# warning: {warning}");
+    assert_eq!(end.stdout.matches(&line).count(), 1, "{}", end.stdout);
+    let strict = [&users[..], &["--strict"]].concat();
+    let end = check(store, &strict);
+    assert_eq!(end.code, Some(78), "{}", end.stdout);
+    assert!(end.stderr.contains(warning), "{}", end.stderr);
+    let home = tempfile::tempdir().unwrap();
+    let end = check(&file_store(&home.path().join("data")), &strict);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    // It serves 503 until the store is there.
+    drop(AuthServerPlan::new().store(store).start());
+}
+
+#[test]
+fn check_looks_into_redis_and_writes_nothing_there() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let checked = |flags: &[&str], code| {
+        let before = redis.command(&["DBSIZE"]);
+        let end = check(&redis.url(), flags);
+        assert_eq!(end.code, Some(code), "{}", end.stderr);
+        assert_eq!(redis.command(&["DBSIZE"]), before);
+        assert_eq!(serve(&redis.url(), flags, code), code);
+    };
+    checked(HMAC, 78);
+    checked(RSA, 0);
+    checked(ECDSA, 78);
+    redis.command(&["SET", PUBLIC_KEY, "no key"]);
+    checked(RSA, 78);
+    redis.command(&["DEL", PUBLIC_KEY]);
+    redis.command(&["LPUSH", PUBLIC_KEY, "a list"]);
+    checked(RSA, 78);
+}
