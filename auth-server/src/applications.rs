@@ -13,7 +13,7 @@ pub(crate) mod registrations;
 pub(crate) mod secret_hash;
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -86,6 +86,9 @@ pub(crate) struct Applications {
     /// stays where it is.
     #[serde(flatten)]
     unreadable: BTreeMap<String, Value>,
+    /// Records that the key-encryption key does not authenticate, be they in force or set aside.
+    #[serde(skip)]
+    unauthenticated: BTreeSet<AppId>,
 }
 
 /// One bad record must not take the others with it, nor the keys beside them.
@@ -117,6 +120,23 @@ impl Applications {
         self.unreadable.contains_key(id.as_str())
     }
 
+    /// Returns the ids of the records that somebody without the key-encryption key may have written.
+    pub(crate) fn unauthenticated(&self) -> impl Iterator<Item = &AppId> {
+        self.unauthenticated.iter()
+    }
+
+    pub(crate) fn is_authentic(&self, id: &AppId) -> bool {
+        !self.unauthenticated.contains(id)
+    }
+
+    pub(crate) fn mark(&mut self, id: &AppId, is_authentic: bool) {
+        if is_authentic {
+            self.unauthenticated.remove(id);
+        } else {
+            self.unauthenticated.insert(id.clone());
+        }
+    }
+
     /// With each record as `change` makes it. One for which that is `None` is set aside as unreadable.
     pub(crate) fn changed_by(
         self,
@@ -125,6 +145,7 @@ impl Applications {
         let mut changed = Self {
             records: BTreeMap::new(),
             unreadable: self.unreadable,
+            unauthenticated: self.unauthenticated,
         };
         for (id, record) in self.records {
             match change(&id, &record) {

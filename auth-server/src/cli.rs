@@ -22,6 +22,7 @@ pub(crate) use self::serve::ServeArgs;
 use self::store::StoreArgs;
 use self::token::TokenCommand;
 use self::user::UserCommand;
+use crate::applications::AppId;
 
 /// Issues signed access tokens (JWT) and hands out the key that verifies them
 #[derive(Debug, Parser)]
@@ -112,7 +113,7 @@ pub(crate) enum KeysCommand {
     #[command(disable_help_flag = true)]
     Revoke(KeysRevokeArgs),
     /// Write the stored keys anew: encrypted with the key-encryption key, or in clear without one
-    Reencrypt(KeyArgs),
+    Reencrypt(KeysReencryptArgs),
     /// Print the public key as the key endpoint hands it out; not with hmac, where it is a secret
     ExportPublic(KeyArgs),
 }
@@ -123,6 +124,16 @@ pub(crate) struct KeyArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) signing: SigningArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysReencryptArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// Authenticate the record of this application, though it was written without the key-encryption key;
+    /// may be repeated [default: every record, until one is authentic]
+    #[arg(long, value_name = "ID")]
+    pub(crate) accept_application: Vec<AppId>,
 }
 
 #[derive(Debug, Args)]

@@ -86,7 +86,13 @@ async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
     } else if applications.is_empty() {
         remark("no application is registered: any appId and appSecret get the key");
     }
-    for id in applications.unreadable() {
+    for id in applications.unauthenticated() {
+        remark(&format!(
+            "the record of {id} is not authenticated with the key-encryption key"
+        ));
+    }
+    let is_forged = |id: &str| applications.unauthenticated().any(|it| it.as_str() == id);
+    for id in applications.unreadable().filter(|id| !is_forged(id)) {
         remark(&format!("the record of {} cannot be read", LogText(id)));
     }
     if args.json {

@@ -13,7 +13,10 @@ use process::exit::Failure;
 
 use self::listing::Listing;
 use super::{print, remark};
-use crate::cli::{KeyArgs, KeysCommand, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs};
+use crate::applications::{AppId, Applications};
+use crate::cli::{
+    KeyArgs, KeysCommand, KeysReencryptArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs,
+};
 use crate::config::store_location;
 use crate::keys::StoredKeys;
 use crate::keys::clock::ClockSkew;
@@ -142,17 +145,27 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), 
 }
 
 /// Writes the same keys and records once more: what the store encrypts and authenticates is done anew.
-async fn reencrypt(args: &KeyArgs) -> Result<(), Failure> {
-    let store = KeysInStore::open(args)?;
+async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), Failure> {
+    let store = KeysInStore::open(&args.keys)?;
     let ring = store.update(|ring, _| Plan::Write(ring)).await?;
-    store.reauthenticate_applications().await?;
+    let authenticated = store.reauthenticate(&args.accept_application).await;
     store.remark_unfinished();
     print(&format!(
         "{}: the private keys are {} ({} signs)",
         store.location,
         store.location.at_rest(),
         ring.current().id()
-    ))
+    ))?;
+    authenticated
+}
+
+/// Returns the ids whose records are to be authenticated: beside an authentic one, a record without a
+/// code was written by somebody without the key-encryption key.
+fn to_authenticate<'t>(applications: &'t Applications, accepted: &[AppId]) -> Vec<&'t AppId> {
+    let ids: Vec<_> = applications.records().map(|(id, _)| id).collect();
+    let is_first = !ids.iter().any(|id| applications.is_authentic(id));
+    let counts = |id: &&AppId| is_first || applications.is_authentic(id) || accepted.contains(id);
+    ids.into_iter().filter(counts).collect()
 }
 
 fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result<(), Failure> {
@@ -162,6 +175,11 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
     Err(Failure::Usage(format!(
         "{kid}: {location} holds no key of this id; auth-server keys show lists them"
     )))
+}
+
+fn joined(ids: &[&AppId]) -> String {
+    let ids: Vec<_> = ids.iter().map(|id| id.as_str()).collect();
+    ids.join(", ")
 }
 
 /// The keys that a command is about.
@@ -212,9 +230,13 @@ impl KeysInStore {
         Ok(updated.await?.ring)
     }
 
-    async fn reauthenticate_applications(&self) -> Result<(), Failure> {
+    /// Fails where a record stays without a right code, after the others got theirs.
+    async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), Failure> {
         let applications = within_timeout(self.store.applications()).await?;
-        for (id, record) in applications.records() {
+        let ids = to_authenticate(&applications, accepted);
+        for id in &ids {
+            let record = applications.record(id.as_str());
+            let Some(record) = record else { continue };
             let swap = self.store.swap_application(id, Some(record), record, None);
             if !within_timeout(swap).await? {
                 return Err(Failure::Unavailable(format!(
@@ -222,16 +244,21 @@ impl KeysInStore {
                 )));
             }
         }
-        if self.location.is_encrypted() {
-            let ids: Vec<_> = applications
-                .registered()
-                .map(|(id, _)| id.as_str())
-                .collect();
-            if !ids.is_empty() {
-                remark(&format!("authenticated applications: {}", ids.join(", ")));
-            }
+        if self.location.is_encrypted() && !ids.is_empty() {
+            remark(&format!("authenticated applications: {}", joined(&ids)));
         }
-        Ok(())
+        let others = applications.unauthenticated();
+        let others: Vec<_> = others.filter(|id| !ids.contains(id)).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Config(format!(
+            "{}: not authenticated with the key-encryption key, and left so: {}; if you know who registered \
+             them, repeat this with --accept-application ID for each, without --require-encrypted-keys; \
+             otherwise remove them",
+            self.location,
+            joined(&others)
+        )))
     }
 
     /// A change that counts is no failure, but somebody has to make room.

@@ -199,6 +199,32 @@ fn records_in_clear_are_authenticated_by_keys_reencrypt() {
 }
 
 #[test]
+fn a_planted_record_is_not_authenticated_beside_authentic_ones() {
+    let Some(store) = Store::start() else { return };
+    let (introduced, required) = (store.encryption(false), store.encryption(true));
+    let secret = store.done(&["application", "add", "--app-id", "orders"], &introduced);
+    let server = store.server(&required);
+    let (record, evil) = forged();
+    store.plant("evil", &record);
+    for flags in [&introduced, &required] {
+        let end = store.command(&["keys", "reencrypt"], flags);
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(end.stderr.contains("evil"), "{}", end.stderr);
+        assert!(end.stdout.contains("encrypted with"), "{}", end.stdout);
+    }
+    assert_eq!(store.record("evil"), record);
+    assert_eq!(status(&server, "orders", &secret), 200);
+    assert_eq!(status(&server, "evil", &evil), 401);
+
+    let accept = ["keys", "reencrypt", "--accept-application", "evil"];
+    let said = store.done(&accept, &introduced);
+    assert!(said.contains("evil, orders"), "{said}");
+    wait::until("the accepted application", || {
+        (status(&server, "evil", &evil) == 200).then_some(())
+    });
+}
+
+#[test]
 fn a_directory_of_applications_is_followed_and_a_bad_file_stops_only_itself() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str, mode: u32| {

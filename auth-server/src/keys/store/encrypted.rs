@@ -146,23 +146,22 @@ impl EncryptedStore {
     fn forged(&self, id: &AppId) -> StoreError {
         let cause = format!(
             "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
-             reencrypt without --require-encrypted-keys does that, if you know who wrote it"
+             reencrypt --accept-application {id}, without --require-encrypted-keys, does that, if you know \
+             who wrote it"
         );
         unusable_applications(self, &cause)
     }
 
-    /// Nothing without a key-encryption key, as with keys in clear.
-    fn log_unauthenticated(&self, held: &Applications) {
-        if self.encryption.current.is_none() {
-            return;
-        }
-        let forged =
-            |(id, record): &(&AppId, &SecretHashes)| !self.encryption.is_authentic(id, record);
-        let now: Vec<_> = held
-            .records()
-            .filter(forged)
-            .map(|(id, _)| id.clone())
-            .collect();
+    /// Returns nothing without a key-encryption key, as with keys in clear.
+    fn unauthenticated(&self, held: &Applications) -> Vec<AppId> {
+        let forged = |(id, record): &(&AppId, &SecretHashes)| {
+            self.encryption.current.is_some() && !self.encryption.is_authentic(id, record)
+        };
+        let forged = held.records().filter(forged);
+        forged.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn log_unauthenticated(&self, now: Vec<AppId>) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if *logged == now {
             return;
@@ -172,7 +171,7 @@ impl EncryptedStore {
             warn!(
                 count, %first, refused = required,
                 "records of applications are not authenticated with the key-encryption key; \
-                 auth-server keys reencrypt authenticates what application list shows"
+                 auth-server application list names them, keys reencrypt authenticates those you know"
             );
         }
         *logged = now;
@@ -260,8 +259,11 @@ impl KeyStore for EncryptedStore {
 
     async fn applications(&self) -> Result<Applications, StoreError> {
         let held = self.store.applications().await?;
-        self.log_unauthenticated(&held);
-        Ok(held.changed_by(|id, record| self.plain(id, record)))
+        let unauthenticated = self.unauthenticated(&held);
+        let mut plain = held.changed_by(|id, record| self.plain(id, record));
+        unauthenticated.iter().for_each(|id| plain.mark(id, false));
+        self.log_unauthenticated(unauthenticated);
+        Ok(plain)
     }
 
     async fn swap_application(
