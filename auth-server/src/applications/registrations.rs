@@ -130,7 +130,9 @@ impl Registrations {
     ///
     /// A record that memory has and the store has not was lost, because a removed application keeps
     /// one: it stays in force. So a lost store opens no check that was closed, whatever was written
-    /// into it since. A secret that memory knows to be dropped stays dropped, whatever the store holds. One that became unreadable stays in force too, and stays as it is in the store.
+    /// into it since. A secret that memory knows to be dropped stays dropped, whatever the store holds.
+    /// A record that became unreadable stays in force and as it is in the store; one that was not
+    /// authentic stays in force, and is not put back.
     pub(crate) fn reconcile(&self, stored: Applications) -> Reconciled {
         let former = self.known.load_full();
         let Some(memory) = former.as_deref() else {
@@ -142,11 +144,17 @@ impl Registrations {
         for (id, mine) in memory.records() {
             let held = stored.record(id.as_str());
             let record = held.map_or_else(|| mine.clone(), |held| held.merged(mine));
+            let is_authentic = match (memory.is_authentic(id), stored.is_authentic(id)) {
+                (true, from_store) => record == *mine || from_store,
+                (false, from_store) => from_store && held == Some(&record),
+            };
+            all.mark(id, is_authentic);
             if held == Some(&record) {
                 continue;
             }
             all.put(id.clone(), record.clone());
-            if !stored.is_unreadable(id) {
+            // Putting a record back authenticates it.
+            if is_authentic && !stored.is_unreadable(id) {
                 restored.push(Restored {
                     id: id.clone(),
                     stored: held.cloned(),

@@ -225,6 +225,26 @@ fn a_planted_record_is_not_authenticated_beside_authentic_ones() {
 }
 
 #[test]
+fn a_planted_record_is_not_put_back_into_a_store_that_lost_it() {
+    let Some(store) = Store::start() else { return };
+    let flags = store.encryption(false);
+    store.done(&["application", "add", "--app-id", "orders"], &flags);
+    let server = store.server(&flags);
+    let (record, evil) = forged();
+    store.plant("evil", &record);
+    wait::until("the planted record to be read", || {
+        (status(&server, "evil", &evil) == 200).then_some(())
+    });
+    store.redis.command(&["DEL", APPLICATIONS]);
+    let held = |id| store.redis.command(&["HGET", APPLICATIONS, id]);
+    wait::until("the authentic record to be back", || held("orders"));
+    // What is put back is put back in the order of the ids: evil would be there already.
+    assert_eq!(held("evil"), None);
+    let list = store.done(&["application", "list"], &flags);
+    assert!(!list.contains("evil"), "{list}");
+}
+
+#[test]
 fn a_directory_of_applications_is_followed_and_a_bad_file_stops_only_itself() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str, mode: u32| {

@@ -124,6 +124,42 @@ fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
 }
 
 #[test]
+fn a_record_that_is_not_authentic_is_in_force_and_never_put_back() {
+    let of = |record: &SecretHashes, is_authentic: bool| {
+        let mut all = applications(&[("orders", record.clone())]);
+        all.mark(&"orders".parse().unwrap(), is_authentic);
+        all
+    };
+    let one = SecretHashes::of("right");
+    let two = SecretHashes::of("former").with_new("right");
+    let dropped = two.newest();
+    let lost = Applications::default;
+    for (looks, puts_back) in [
+        (vec![of(&one, false), lost()], false),
+        (vec![of(&one, true), lost()], true),
+        (vec![of(&one, false), of(&one, true), lost()], true),
+        (vec![of(&one, true), of(&one, false), lost()], true),
+        (vec![of(&one, true), of(&two, false), lost()], false),
+        (vec![of(&one, false), lost(), lost()], false),
+        (vec![of(&dropped, true), of(&two, true)], true),
+        (vec![of(&dropped, true), of(&two, false)], true),
+        (
+            vec![of(&dropped, true), of(&SecretHashes::of("evil"), false)],
+            false,
+        ),
+    ] {
+        let registrations = Registrations::new(false);
+        let reconciled = looks
+            .clone()
+            .into_iter()
+            .map(|look| registrations.reconcile(look));
+        let last = reconciled.last().unwrap();
+        assert_eq!(!last.restored.is_empty(), puts_back, "{looks:?}");
+        assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
+    }
+}
+
+#[test]
 fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
     let registrations = Registrations::new(false);
     assert_eq!(registrations.shown_id("orders", "x"), "[not known yet]");
