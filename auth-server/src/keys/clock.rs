@@ -19,11 +19,11 @@ pub(crate) struct Time {
     pub(crate) earliest: i64,
     /// No clock is past it: counted from here, no key ends too soon.
     pub(crate) latest: i64,
-    /// No clock contradicts it; a stored time that it does not allow is wrong then.
+    /// Two clocks agree; a stored time that they do not allow is wrong then.
     pub(crate) is_certain: bool,
 }
 
-/// A time that the clocks agree on.
+/// A time that two clocks agree on.
 impl From<i64> for Time {
     fn from(now: i64) -> Self {
         Self {
@@ -63,20 +63,23 @@ impl ClockSkew {
     /// Returns the time at which this machine's clock shows `machine`.
     pub(crate) fn time(&self, machine: i64) -> Time {
         let store = self.to_store(machine);
-        if self.is_time_certain() {
-            return Time::from(store);
+        if self.is_contradicted() {
+            return Time {
+                earliest: machine.min(store),
+                latest: machine.max(store),
+                is_certain: false,
+            };
         }
         Time {
-            earliest: machine.min(store),
-            latest: machine.max(store),
-            is_certain: false,
+            is_certain: self.0.load().is_some(),
+            ..Time::from(store)
         }
     }
 
     /// Returns the time of this machine at which [`Time::earliest`] is `earliest`.
     pub(crate) fn to_machine(&self, earliest: i64) -> i64 {
         let skew = self.seconds();
-        let is_own_clock_first = skew < 0 && !self.is_time_certain();
+        let is_own_clock_first = skew < 0 && self.is_contradicted();
         earliest.saturating_add(if is_own_clock_first { 0 } else { skew })
     }
 
@@ -84,7 +87,7 @@ impl ClockSkew {
         self.seconds().unsigned_abs() >= NOTICEABLE
     }
 
-    fn is_time_certain(&self) -> bool {
-        self.seconds().saturating_abs() <= TOLERANCE
+    fn is_contradicted(&self) -> bool {
+        self.seconds().saturating_abs() > TOLERANCE
     }
 }

@@ -10,6 +10,7 @@ use contract::signing_type::SigningType;
 use http::HeaderValue;
 use jsonwebtoken::jwk;
 use serde::ser::Error;
+use tokio::time::{Duration, Instant};
 
 use super::ring::KeyRing;
 
@@ -17,6 +18,8 @@ use super::ring::KeyRing;
 #[derive(Debug)]
 pub(crate) struct PublishedKeys {
     ring: KeyRing,
+    /// By a clock that nobody sets.
+    since: Instant,
     verification_keys: KeySet,
     key_answer: Bytes,
     jwk_set: Option<JwkSet>,
@@ -42,11 +45,17 @@ impl PublishedKeys {
                 Some(JwkSet::of(ring.verification_keys())?)
             },
             ring,
+            since: Instant::now(),
         })
     }
 
     pub(crate) fn ring(&self) -> &KeyRing {
         &self.ring
+    }
+
+    /// Returns for how long the ring has been as it is.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 
     /// What this server's own interceptor verifies with: every listed key.

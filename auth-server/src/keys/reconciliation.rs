@@ -30,8 +30,9 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) signing_type: SigningType,
     pub(crate) policy: &'a RotationPolicy,
     pub(crate) memory: Option<&'a KeyRing>,
-    /// Where it is not certain, stored times are left as they are.
     pub(crate) time: Time,
+    /// Memory has been as it is since the last token of each retired key expired.
+    pub(crate) is_settled: bool,
 }
 
 impl Reconciliation<'_> {
@@ -56,7 +57,8 @@ impl Reconciliation<'_> {
             return Ok(Plan::Generate);
         };
         let mut ring = self.merged(KeyRing { current, rest }).bounded();
-        if self.time.is_certain {
+        // A clock alone may be behind, and would end keys in use; of a settled ring it ends none.
+        if self.time.is_certain || self.is_settled && self.memory == Some(&ring) {
             ring = ring.with_times_put_right(self.time.latest, self.policy);
         }
         let Some(ring) = self.with_due_steps(ring, fresh) else {

@@ -142,6 +142,7 @@ impl Upkeep {
             policy: &self.policy,
             memory,
             time: self.skew.time(now),
+            is_settled: keys.as_deref().is_some_and(|keys| self.is_settled(keys)),
         };
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             let plan = reconciliation.plan(stored, fresh);
@@ -158,6 +159,13 @@ impl Upkeep {
             info!("the keys in memory were put back into the store");
         }
         self.take_over(memory, updated.ring, updated.generated.as_deref())
+    }
+
+    /// Each retired key has been one for as long as its tokens last, and the next one was announced
+    /// to everybody.
+    fn is_settled(&self, keys: &PublishedKeys) -> bool {
+        let seconds = self.policy.keep.max(self.policy.lead);
+        u64::try_from(seconds).is_ok_and(|seconds| keys.age() >= Duration::from_secs(seconds))
     }
 
     async fn compare_clocks(&self) -> Result<(), StoreError> {

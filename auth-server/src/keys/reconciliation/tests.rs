@@ -36,6 +36,7 @@ fn at(now: i64, memory: Option<&KeyRing>) -> Reconciliation<'_> {
         policy: &POLICY,
         memory,
         time: Time::from(now),
+        is_settled: false,
     }
 }
 
@@ -272,7 +273,7 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
 }
 
 #[test]
-fn times_are_put_right_only_where_no_clock_contradicts() {
+fn times_are_put_right_only_where_two_clocks_agree_or_nobody_needs_the_keys() {
     let mut theirs = ring();
     theirs.retire(&fresh(), 1 << 40);
     let healed = written(None, &stored(&theirs));
@@ -281,8 +282,28 @@ fn times_are_put_right_only_where_no_clock_contradicts() {
         time: contradicted(NOW, NOW + 301),
         ..at(NOW, None)
     };
-    let plan = uncertain.plan(&stored(&theirs), None);
-    assert_eq!(plan.unwrap(), Plan::Keep(theirs));
+    let others = ring();
+    for (memory, is_settled) in [(None, true), (Some(&others), true), (Some(&theirs), false)] {
+        let at = Reconciliation {
+            memory,
+            is_settled,
+            ..uncertain
+        };
+        let (Plan::Keep(ring) | Plan::Write(ring)) = at.plan(&stored(&theirs), None).unwrap()
+        else {
+            unreachable!("a pair is there")
+        };
+        assert_eq!(ring.retired()[0].until, 1 << 40);
+    }
+    let settled = Reconciliation {
+        memory: Some(&theirs),
+        is_settled: true,
+        ..uncertain
+    };
+    let Ok(Plan::Write(healed)) = settled.plan(&stored(&theirs), None) else {
+        unreachable!("a time to put right")
+    };
+    assert_eq!(healed.retired()[0].until, NOW + 301 + POLICY.keep);
 }
 
 fn contradicted(earliest: i64, latest: i64) -> Time {

@@ -364,6 +364,23 @@ async fn a_store_s_clock_that_jumps_ahead_ends_no_key_and_promotes_none() {
 }
 
 #[tokio::test]
+async fn one_clock_alone_shortens_the_time_of_a_key_only_once_nobody_needs_it() {
+    let mut server = Server::started().await;
+    let mut ring = server.ring();
+    ring.retire(&fresh(), NOW + POLICY.keep + 9_000);
+    server.store.put_ring(&ring);
+    server.look().await;
+    assert_eq!(server.store.ring(), ring);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(18_059)).await;
+    server.look().await;
+    assert_eq!(server.store.ring(), ring);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    server.look().await;
+    assert_eq!(server.store.ring().retired()[0].until, NOW + POLICY.keep);
+}
+
+#[tokio::test]
 async fn a_next_key_that_is_far_off_is_in_the_note() {
     let mut server = Server::started().await;
     let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
