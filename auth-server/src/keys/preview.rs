@@ -31,6 +31,7 @@ pub(crate) async fn preview(
         policy,
         memory: None,
         time: unix_now().into(),
+        is_settled: false,
     };
     let plan = reconciliation.plan(&stored, None);
     plan.map(drop).map_err(|fault| unusable_keys(store, &fault))
