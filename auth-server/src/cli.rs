@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
+use process::command_line::completions::CompletionsArgs;
 use process::command_line::seconds::{Seconds, within};
 use process::command_line::shown::displayed;
 use process::listener::ip_address_and_port;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     /// Manage the users of a file
     #[command(subcommand)]
     User(UserCommand),
+    /// Print the script by which a shell completes commands and flags
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args, Serialize)]

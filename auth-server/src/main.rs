@@ -22,6 +22,7 @@ mod users;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use process::command_line::completions::print_completions;
 use process::exit::{Failure, finish};
 use process::{command_line, healthcheck, signals, telemetry};
 
@@ -65,6 +66,7 @@ fn run() -> Result<(), Failure> {
         Command::Application(command) => block_on(commands::application::run(&command)),
         Command::Token(command) => block_on(commands::token::run(&command)),
         Command::User(command) => commands::user::run(&command),
+        Command::Completions(args) => print_completions::<Cli>(&args),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod service_args;
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
+use process::command_line::completions::CompletionsArgs;
 use process::command_line::seconds::{Seconds, at_least_one};
 use process::listener::ip_address_and_port;
 
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
+    /// Print the script by which a shell completes commands and flags
+    Completions(CompletionsArgs),
 }
 
 /// The settings of `serve`, and how closely to look.

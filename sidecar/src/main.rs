@@ -54,6 +54,7 @@ mod wait;
 
 use std::process::ExitCode;
 
+use process::command_line::completions::print_completions;
 use process::exit::{self, Failure};
 use process::{command_line, healthcheck, signals, telemetry};
 
@@ -93,6 +94,7 @@ fn run() -> Result<(), Failure> {
             drain::until_drained(args.admin.admin_listen, args.timeout.duration())
         }
         Command::Wait(args) => wait::until_ready(args.admin.admin_listen, args.timeout.duration()),
+        Command::Completions(args) => print_completions::<Cli>(&args),
     }
 }
 

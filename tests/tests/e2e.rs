@@ -25,6 +25,7 @@ mod e2e {
     mod claim_headers;
     mod client_tls;
     mod command_line;
+    mod completions;
     mod conformance;
     mod cors;
     mod current_user;

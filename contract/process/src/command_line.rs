@@ -21,6 +21,7 @@ use self::refusal::refusal;
 use self::switch::with_switches;
 use crate::exit::Failure;
 
+pub mod completions;
 mod config_file;
 mod exposed;
 mod from_file;
@@ -179,6 +180,7 @@ fn command<C: Parser>() -> Command {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .global(true)
+        .display_order(0)
         .help("TOML file with settings; its keys are the long names of the flags");
     with_short_check(with_negative_numbers(with_switches(
         C::command().arg(config),

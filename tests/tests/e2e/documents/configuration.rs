@@ -37,6 +37,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "user disable"),
     (Program::AuthServer, "user enable"),
     (Program::AuthServer, "user remove"),
+    (Program::AuthServer, "completions"),
     (Program::Sidecar, ""),
     (Program::Sidecar, "serve"),
     (Program::Sidecar, "check"),
@@ -44,6 +45,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, "healthcheck"),
     (Program::Sidecar, "drain"),
     (Program::Sidecar, "wait"),
+    (Program::Sidecar, "completions"),
 ];
 
 fn help(program: Program, command: &str) -> String {
