@@ -13,7 +13,8 @@ pub(crate) enum Change<'a> {
     /// Makes this secret valid, whatever is there: registers the application, gives it another
     /// secret, or changes nothing. Whoever holds the secrets elsewhere may say it any number of times.
     Ensure { secret: &'a str },
-    /// Ends the validity of all secrets but the newest.
+    /// Ends the validity of all secrets but the newest. A single one may be the very secret that is to
+    /// go, brought back by a failover.
     DropOld,
     /// Takes its registration away; that of the last one only where this is said: from then on any
     /// pair is accepted.
@@ -29,6 +30,10 @@ pub(crate) enum Refused {
     #[error("this secret was dropped, and a dropped one never becomes valid again; make another")]
     Dropped,
     #[error(
+        "nothing to drop (rotate-secret, then --drop-old, ends a leaked secret): only one secret is valid"
+    )]
+    NothingToDrop,
+    #[error(
         "without it every appId with any appSecret gets the key (register the next one first, or say --last): \
          no other application is registered"
     )]
@@ -39,7 +44,7 @@ impl Change<'_> {
     /// The record after the change.
     ///
     /// # Errors
-    /// [`Refused`] where the application is not there, or for [`Change::Add`], is.
+    /// [`Refused`] where the application is not there, or for [`Change::Add`], is, and where nothing is to be dropped.
     pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, Refused> {
         let registered = record.filter(|secrets| !secrets.is_empty());
         // What a removed application leaves behind says which secrets were dropped.
@@ -62,6 +67,7 @@ impl Change<'_> {
             (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (_, None) => Err(Refused::NotRegistered),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
+            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(Refused::NothingToDrop),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
             (Self::Remove { .. }, Some(secrets)) => Ok(secrets.removed()),
         }
@@ -116,7 +122,7 @@ mod tests {
             (ensure_a, Some(&dropped_a), Err(Refused::Dropped)),
             (ensure_b, Some(&dropped_a), Ok(&dropped_a)),
             (ensure_a, Some(&two.removed()), Err(Refused::Dropped)),
-            (Change::DropOld, Some(&one), Ok(&one)),
+            (Change::DropOld, Some(&one), Err(Refused::NothingToDrop)),
             (Change::DropOld, None, Err(Refused::NotRegistered)),
             (
                 Change::Remove { last: true },

@@ -59,7 +59,7 @@ pub(crate) struct RotateSecretArgs {
     /// The application's id
     #[arg(long, value_name = "ID")]
     pub(crate) app_id: AppId,
-    /// Make no secret; end the validity of all but the newest
+    /// Make no secret; end the validity of all but the newest, unless only one is valid
     #[arg(long)]
     pub(crate) drop_old: bool,
 }

@@ -193,6 +193,11 @@ mod tests {
             (&["rotate-secret", "--app-id", "orders"], 0, 2),
             (&["rotate-secret", "--app-id", "orders"], 0, 2),
             (&["rotate-secret", "--app-id", "orders", "--drop-old"], 0, 1),
+            (
+                &["rotate-secret", "--app-id", "orders", "--drop-old"],
+                64,
+                1,
+            ),
             (&["remove", "--app-id", "orders"], 64, 1),
             (&["add", "--app-id", "stock"], 0, 1),
             (&["remove", "--app-id", "orders"], 0, 0),
