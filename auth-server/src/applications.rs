@@ -116,6 +116,14 @@ impl Applications {
         self.unreadable.keys().map(String::as_str)
     }
 
+    /// Takes over the unreadable records of `former` that nothing has taken the place of.
+    pub(crate) fn keep_unreadable(&mut self, former: &Self) {
+        let lost = former.unreadable.iter();
+        let lost = lost.filter(|(id, _)| !self.records.contains_key(id.as_str()));
+        let lost = lost.map(|(id, record)| (id.clone(), record.clone()));
+        self.unreadable.extend(lost);
+    }
+
     pub(crate) fn is_unreadable(&self, id: &AppId) -> bool {
         self.unreadable.contains_key(id.as_str())
     }

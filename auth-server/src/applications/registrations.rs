@@ -108,7 +108,7 @@ impl Registrations {
         // Both are compared, so that the time does not tell where an application is registered.
         let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
         let is_mounted = mounted.admits(id, secret) && !is_dropped;
-        if known.admits(id, secret) | is_mounted | self.admits_anybody(known, &mounted) {
+        if known.admits(id, secret) | is_mounted | self.are_open(known, &mounted) {
             return Ok(());
         }
         Err(match self.failures.failed(id, now) {
@@ -117,13 +117,16 @@ impl Registrations {
         })
     }
 
-    fn admits_anybody(&self, known: &Applications, mounted: &Applications) -> bool {
-        known.is_empty() && mounted.is_empty() && !self.is_closed()
+    /// Returns whether any pair is accepted at present.
+    pub(crate) fn admit_anybody(&self) -> bool {
+        let (known, mounted) = (self.known.load(), self.mounted.load());
+        let known = known.as_deref();
+        known.is_some_and(|known| self.are_open(known, &mounted))
     }
 
-    /// Returns whether pairs are checked even while no application is registered.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.required || self.always_checked
+    fn are_open(&self, known: &Applications, mounted: &Applications) -> bool {
+        let is_always_checked = self.required || self.always_checked;
+        known.is_empty() && mounted.is_empty() && !is_always_checked
     }
 
     /// Takes over what the store holds and says what has to be put back into it.
@@ -161,6 +164,10 @@ impl Registrations {
                     record,
                 });
             }
+        }
+        // Somebody was registered there, though nobody can read who.
+        if all.is_empty() {
+            all.keep_unreadable(memory);
         }
         let events = events(memory, &all);
         self.known.store(Some(Arc::new(all)));

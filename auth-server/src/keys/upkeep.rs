@@ -228,9 +228,9 @@ impl Upkeep {
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
-        let before = self.shared.registrations.count();
+        let was_open = self.shared.registrations.admit_anybody();
         let reconciled = self.shared.registrations.reconcile(stored);
-        self.tell_how_many(before);
+        self.tell_how_many(was_open);
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
@@ -275,10 +275,11 @@ impl Upkeep {
     }
 
     /// The last one that is removed opens the key endpoint: nobody may miss that.
-    fn tell_how_many(&self, before: Option<usize>) {
-        let now = self.shared.registrations.count().unwrap_or_default();
-        self.shared.metrics.registered_applications(now);
-        if now == 0 && before != Some(0) && !self.shared.registrations.is_closed() {
+    fn tell_how_many(&self, was_open: bool) {
+        let registrations = &self.shared.registrations;
+        let count = registrations.count().unwrap_or_default();
+        self.shared.metrics.registered_applications(count);
+        if registrations.admit_anybody() && !was_open {
             warn!(
                 "no application is registered: any appId with any appSecret may fetch the verification key"
             );

@@ -124,6 +124,32 @@ fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
 }
 
 #[test]
+fn a_store_that_lost_an_unreadable_record_opens_nothing() {
+    let unreadable = || {
+        let json = r#"{"orders": "of a newer version"}"#;
+        serde_json::from_str::<Applications>(json).unwrap()
+    };
+    let lost = Applications::default;
+    let removed = || applications(&[("orders", SecretHashes::none())]);
+    let stock_removed = || applications(&[("stock", SecretHashes::none())]);
+    for (looks, is_open) in [
+        (vec![lost()], true),
+        (vec![unreadable(), lost(), lost()], false),
+        (vec![lost(), unreadable(), lost()], false),
+        (vec![unreadable(), lost(), orders()], false),
+        (vec![unreadable(), lost(), orders(), removed()], true),
+        (vec![unreadable(), stock_removed()], false),
+    ] {
+        let registrations = Registrations::new(false);
+        for look in looks.clone() {
+            registrations.reconcile(look);
+        }
+        let outcome = authorize(&registrations, "any", "pair");
+        assert_eq!(outcome.is_ok(), is_open, "{looks:?}");
+    }
+}
+
+#[test]
 fn a_record_that_is_not_authentic_is_in_force_and_never_put_back() {
     let of = |record: &SecretHashes, is_authentic: bool| {
         let mut all = applications(&[("orders", record.clone())]);

@@ -226,6 +226,10 @@ async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     assert!(server.registrations.authorize("any", "pair", now).is_err());
     server.store.put_applications("{}");
     server.look().await;
+    assert!(server.registrations.authorize("any", "pair", now).is_err());
+    assert!(server.note().unwrap().contains("orders"));
+    server.store.register();
+    server.look().await;
     assert_eq!(server.note(), None);
 }
 
