@@ -1,15 +1,19 @@
 //! What is kept of an application's secrets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Of a secret only an unsalted, quick hash is kept: right for random text of this length, wrong for a
 /// word that somebody thought up.
 pub(crate) const SHORTEST_SECRET: usize = 32;
+
+/// Enough to move a client from one secret to the next.
+const MOST_VALID: usize = 2;
 
 /// SHA-256 of a generated secret: 32 random bytes need no slow hash. Written in base64url.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,6 +70,9 @@ pub(crate) struct SecretHashes {
     /// Proves, in a store with a key-encryption key, that the record was not written by somebody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mac: Option<String>,
+    /// Members of a newer version: kept as they are, and authenticated with the rest.
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
 }
 
 impl FromIterator<SecretHash> for SecretHashes {
@@ -74,6 +81,7 @@ impl FromIterator<SecretHash> for SecretHashes {
             hashes: hashes.into_iter().collect(),
             dropped: BTreeSet::new(),
             mac: None,
+            unknown: BTreeMap::new(),
         }
     }
 }
@@ -114,6 +122,7 @@ impl SecretHashes {
             dropped: self.dropped.iter().chain(former).copied().collect(),
             hashes,
             mac: None,
+            unknown: self.unknown.clone(),
         }
     }
 
@@ -122,22 +131,26 @@ impl SecretHashes {
     }
 
     /// Returns this stored record after what memory knows: where memory knows a dropped secret that the
-    /// store does not, the record is an older one, and what it lacks is added.
+    /// store does not, the record is an older one, and what it lacks is added. An application that memory
+    /// knows to be removed stays removed; of more than two secrets those in memory stay valid.
     pub(crate) fn merged(&self, memory: &Self) -> Self {
         if memory.dropped.is_subset(&self.dropped) {
             return self.clone();
         }
         let dropped: BTreeSet<_> = self.dropped.union(&memory.dropped).copied().collect();
         let mut hashes = Vec::new();
-        for hash in memory.hashes.iter().chain(&self.hashes) {
+        let stored = self.hashes.iter().filter(|_| !memory.is_empty());
+        for hash in memory.hashes.iter().chain(stored) {
             if !dropped.contains(hash) && !hashes.contains(hash) {
                 hashes.push(*hash);
             }
         }
+        hashes.truncate(MOST_VALID);
         Self {
             hashes,
             dropped,
             mac: None,
+            unknown: self.unknown.clone(),
         }
     }
 
@@ -202,6 +215,7 @@ mod tests {
         let dropped = two.newest();
         let removed = two.removed();
         let forked = one.with_new("other");
+        let three = two.with_new("third");
         for (stored, memory, valid) in [
             (&one, &one, ["first"].as_slice()),
             (&two, &one, &["first", "second"]),
@@ -210,16 +224,35 @@ mod tests {
             (&two, &dropped, &["second"]),
             (&forked, &dropped, &["second", "other"]),
             (&one, &removed, &[]),
-            (&forked, &removed, &["other"]),
+            (&forked, &removed, &[]),
+            (&forked, &three, &["second", "third"]),
             (&removed, &dropped, &[]),
             (&removed.with_new("other"), &dropped, &["other"]),
         ] {
             let merged = stored.merged(memory);
             let matching = |secret: &&str| merged.match_any(secret);
-            let all = ["first", "second", "other"];
+            let all = ["first", "second", "other", "third"];
             assert_eq!(all.into_iter().filter(matching).collect::<Vec<_>>(), valid);
             assert_eq!(merged.merged(memory), merged, "once is enough");
         }
         assert!(dropped.is_dropped("first") && !dropped.is_dropped("second"));
+    }
+
+    #[test]
+    fn members_of_a_newer_version_stay_where_they_are() {
+        let json = r#"{"secretSha256":[],"droppedSha256":[],"owner":{"name":"ada"},"mac":"1:a:b"}"#;
+        let newer: SecretHashes =
+            serde_json::from_str(json).unwrap_or_else(|_| SecretHashes::none());
+        let memory = SecretHashes::of("first").with_new("second").newest();
+        for changed in [
+            newer.with_new("third"),
+            newer.newest(),
+            newer.removed(),
+            newer.merged(&memory),
+            newer.with_mac(None),
+        ] {
+            let written = serde_json::to_string(&changed).unwrap_or_default();
+            assert!(written.contains(r#""owner":{"name":"ada"}"#), "{written}");
+        }
     }
 }

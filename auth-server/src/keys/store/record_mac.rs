@@ -3,10 +3,13 @@
 //!
 //! `VERSION:ENCRYPTION-KEY:CODE`, where CODE is the base64url of an HMAC-SHA-256 over place, id and record.
 
+use std::collections::BTreeMap;
+
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::Value;
 
 use super::encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::applications::AppId;
@@ -51,9 +54,12 @@ impl KeyEncryption {
     }
 }
 
-/// JSON keeps the parts apart, whatever they hold.
+/// JSON keeps the parts apart, whatever they hold. The members are sorted, since another version may
+/// write them in another order.
 fn message(id: &AppId, record: &SecretHashes) -> Option<Vec<u8>> {
-    serde_json::to_vec(&(PLACE, id, record.with_mac(None))).ok()
+    let record = serde_json::to_value(record.with_mac(None)).ok()?;
+    let members: BTreeMap<String, Value> = serde_json::from_value(record).ok()?;
+    serde_json::to_vec(&(PLACE, id, members)).ok()
 }
 
 #[cfg(test)]
@@ -85,6 +91,27 @@ mod tests {
             assert!(!keys.is_authentic(id, &forged), "{forged:?}");
         }
         assert!(!with(2).is_authentic(&orders, &written));
+    }
+
+    #[test]
+    fn members_of_a_newer_version_are_authenticated_in_any_order() {
+        let orders: AppId = "orders".parse().unwrap();
+        let read = |json: &str| serde_json::from_str::<SecretHashes>(json).unwrap();
+        let written = with(1).authenticate(&orders, &read(r#"{"a":1,"secretSha256":[],"z":2}"#));
+        let mac = written.mac().map(str::to_owned);
+        for (json, is_authentic) in [
+            (r#"{"z":2,"a":1,"secretSha256":[]}"#, true),
+            (r#"{"secretSha256":[],"a":1,"z":3}"#, false),
+            (r#"{"secretSha256":[],"a":1}"#, false),
+            (r#"{"secretSha256":[]}"#, false),
+        ] {
+            let record = read(json).with_mac(mac.clone());
+            assert_eq!(
+                with(1).is_authentic(&orders, &record),
+                is_authentic,
+                "{json}"
+            );
+        }
     }
 
     #[test]
