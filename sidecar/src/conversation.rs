@@ -5,6 +5,9 @@ use http::{HeaderMap, Method, StatusCode, Version, header};
 use crate::fields::members;
 use crate::upgrade::asks_for_websocket;
 
+/// Ends a gRPC call, in a trailer or in a head that nothing follows.
+const GRPC_STATUS: &str = "grpc-status";
+
 /// One request's way to the service and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversation {
@@ -12,7 +15,7 @@ pub(crate) enum Conversation {
     Exchange,
     /// Server-sent events: an answer without an end, silent for long.
     Events,
-    /// gRPC: both sides may speak for as long as they like.
+    /// gRPC: once the answer has begun, both sides may speak for as long as they like.
     Grpc,
     /// A tunnel.
     WebSocket,
@@ -39,7 +42,12 @@ impl Conversation {
     pub(crate) fn becomes_stream(self, status: StatusCode, answer: &HeaderMap) -> bool {
         match self {
             Self::WebSocket => status == StatusCode::SWITCHING_PROTOCOLS,
-            Self::Grpc => true,
+            // A head that says how the call ended is the whole answer.
+            Self::Grpc => {
+                has_media_type(answer, &header::CONTENT_TYPE, |essence| {
+                    is_grpc(essence) || is_event_stream(essence)
+                }) && !answer.contains_key(GRPC_STATUS)
+            }
             Self::Events | Self::Exchange => {
                 has_media_type(answer, &header::CONTENT_TYPE, is_event_stream)
             }
@@ -105,10 +113,17 @@ mod tests {
             answer("text/event-stream; charset=utf-8"),
             answer("video/mp4"),
         );
+        let call = answer("application/grpc+proto");
+        let mut refused_call = call.clone();
+        refused_call.insert(GRPC_STATUS, HeaderValue::from_static("12"));
         for (conversation, status, answer, stream) in [
             (Conversation::WebSocket, 101, &file, true),
             (Conversation::WebSocket, 200, &file, false),
-            (Conversation::Grpc, 200, &file, true),
+            (Conversation::Grpc, 200, &call, true),
+            (Conversation::Grpc, 200, &refused_call, false),
+            (Conversation::Grpc, 200, &events, true),
+            (Conversation::Grpc, 200, &file, false),
+            (Conversation::Exchange, 200, &call, false),
             (Conversation::Events, 200, &events, true),
             (Conversation::Events, 200, &file, false),
             (Conversation::Exchange, 200, &events, true),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use contract::rejection::Rejection;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::http::ServerSession;
@@ -146,6 +146,12 @@ impl AuthProxy {
         };
         let failed_at = ctx.failed_at.as_ref();
         Some(failed_at.map_or_else(|| self.upstream.address().to_string(), ToString::to_string))
+    }
+
+    fn answer_ended(&self, session: &mut Session, ctx: &mut RequestContext) {
+        if let Some(forward) = &mut ctx.forward {
+            self.becomes_exchange(session, forward, &ctx.marks);
+        }
     }
 
     /// Bounds how long the connection may stay open between requests.
@@ -353,7 +359,7 @@ impl ProxyHttp for AuthProxy {
         end_of_stream: bool,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if let Some(Conversation::Events) = ctx.conversation() {
+        if let Some(Conversation::Events | Conversation::Grpc) = ctx.conversation() {
             // The service cannot answer what has not come.
             stream_end::answer_goes_on(self.upstream.read_timeout());
         }
@@ -389,7 +395,7 @@ impl ProxyHttp for AuthProxy {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if let Some(forward) = &ctx.forward {
+        if let Some(forward) = &mut ctx.forward {
             self.answer_begins(session, response, forward, &ctx.marks);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -419,11 +425,24 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<Option<Duration>> {
         self.answer_goes_on(end_of_stream);
+        if end_of_stream {
+            self.answer_ended(session, ctx);
+        }
         if session.is_http2()
             && let Some(place) = &ctx.place
         {
             *body = body.take().map(|data| place.kept_by(data));
         }
+        Ok(None)
+    }
+
+    async fn response_trailer_filter(
+        &self,
+        session: &mut Session,
+        _trailers: &mut HeaderMap,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<Option<Bytes>> {
+        self.answer_ended(session, ctx);
         Ok(None)
     }
 

@@ -1,5 +1,5 @@
 //! A service that speaks HTTP/2 alone, as gRPC services do: it sends every body back as it comes in,
-//! and ends each answer with a trailer. `GET …/large` is answered with 20 MB.
+//! and ends each answer with a trailer. `GET …/large` is answered with 20 MB, `…/early` before its body.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,6 +20,7 @@ use crate::echo_service::MARK;
 pub const TRAILER: &str = "x-echo-trailer";
 
 const LARGE: &str = "/large";
+const EARLY: &str = "/early";
 const LARGE_BYTES: usize = 20_000_000;
 
 /// One request as it arrived.
@@ -139,6 +140,7 @@ async fn serve(connection: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>)
 async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen: Arc<Seen>) {
     let (head, body) = request.into_parts();
     let is_large = head.uri.path().ends_with(LARGE);
+    let is_early = head.uri.path().ends_with(EARLY);
     let index = {
         let mut requests = lock(&seen.requests);
         requests.push(SeenRequest {
@@ -149,6 +151,8 @@ async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, seen
     };
     let answered = if is_large {
         large(respond).await
+    } else if is_early {
+        early(body, respond).await
     } else {
         echo(body, respond).await
     };
@@ -182,6 +186,19 @@ async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
     out.send_trailers(trailers)?;
     Ok(bytes)
+}
+
+/// The whole answer at once, whatever is still to come.
+async fn early(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
+    let head = Response::builder()
+        .header(MARK, "1")
+        .header("content-type", "application/grpc");
+    let mut out = respond.send_response(head.body(()).expect("a head"), false)?;
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    out.send_trailers(trailers)?;
+    while body.data().await.transpose()?.is_some() {}
+    Ok(0)
 }
 
 async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {

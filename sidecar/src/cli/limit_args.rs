@@ -29,7 +29,8 @@ pub(crate) struct LimitArgs {
     pub(crate) upstream_connect_timeout: Seconds,
 
     /// Time the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
-    /// calls and event streams are exempt where the request brought a token
+    /// calls and event streams are exempt once their answer has begun, where the request brought a
+    /// token
     #[arg(
         long,
         env = "POSTERN_UPSTREAM_READ_TIMEOUT",
@@ -44,7 +45,8 @@ pub(crate) struct LimitArgs {
     pub(crate) request_header_timeout: Seconds,
 
     /// Time a client may be silent within the body of its request; 0 for ever. WebSockets,
-    /// and gRPC calls that brought a token, are exempt
+    /// and gRPC calls that brought a token, are exempt until their answer ends; before it begins,
+    /// --upstream-read-timeout bounds their silence
     #[arg(
         long,
         env = "POSTERN_REQUEST_BODY_TIMEOUT",

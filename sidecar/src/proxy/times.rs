@@ -34,6 +34,7 @@ impl AuthProxy {
     /// Prepares a connection for what was just admitted.
     pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, marks: &Marks) {
         session.set_read_timeout(self.request_body_timeout);
+        // The next part of a call is waited for as long as its answer is.
         if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
             stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
         }
@@ -42,9 +43,7 @@ impl AuthProxy {
         session.set_ignore_info_resp(is_http_1_0);
         match forward.conversation {
             Conversation::Exchange => {}
-            // It may send for ever before it is answered.
-            Conversation::Grpc => self.end_with_token(session, forward, marks),
-            Conversation::Events | Conversation::WebSocket => {
+            Conversation::Events | Conversation::Grpc | Conversation::WebSocket => {
                 self.end_with_token(session, forward, marks);
                 self.expect_answer(session, marks);
             }
@@ -54,9 +53,9 @@ impl AuthProxy {
     /// Now it is known what becomes of the request.
     pub(super) fn answer_begins(
         &self,
-        session: &Session,
+        session: &mut Session,
         answer: &ResponseHeader,
-        forward: &Forward,
+        forward: &mut Forward,
         marks: &Marks,
     ) {
         if forward
@@ -70,6 +69,20 @@ impl AuthProxy {
         {
             stream_end::outlive_token();
             self.answer_goes_on(false);
+            self.becomes_exchange(session, forward, marks);
+        }
+    }
+
+    /// Holds what is left of the request to the time of any other: its answer opened no stream, or has ended.
+    pub(super) fn becomes_exchange(
+        &self,
+        session: &mut Session,
+        forward: &mut Forward,
+        marks: &Marks,
+    ) {
+        forward.conversation = Conversation::Exchange;
+        if session.is_http2() && !session.as_downstream_mut().is_body_done() {
+            stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
         }
     }
 

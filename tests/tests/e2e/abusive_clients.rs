@@ -232,6 +232,82 @@ fn a_handshake_has_no_more_time_than_any_request_before_its_101() {
 }
 
 #[test]
+fn a_grpc_call_outside_its_answer_has_the_time_of_any_request() {
+    let stack = stack();
+    let (plain, grpc) = (StreamingService::start(), H2Service::start());
+    let flags = [
+        "--upstream-read-timeout",
+        "1",
+        "--request-body-timeout",
+        "1",
+        "--send-timeout",
+        "1",
+    ];
+    let bearer = format!("Bearer {}", stack.token());
+    let fields = [
+        ("authorization", &*bearer),
+        ("content-type", "application/grpc"),
+    ];
+    for (service, path) in [
+        (plain.url(), "silent"),
+        (plain.url(), "fine"),
+        (plain.url(), "download"),
+        (grpc.url(), "early"),
+    ] {
+        let sidecar = in_front_of(&stack, &service, &flags);
+        let client = H2Client::connect(sidecar.address());
+        let call = client.open(client.request("POST", &format!("/orders/{path}"), &fields));
+        wait_for_ended_requests(&sidecar, 1);
+        wait_for_free_places(&sidecar);
+        drop(call);
+    }
+}
+
+#[test]
+fn a_grpc_call_goes_on_while_the_client_sends_or_once_answered() {
+    let stack = stack();
+    let (slow, grpc) = (StreamingService::start(), H2Service::start());
+    let flags = [
+        "--upstream-read-timeout",
+        "1",
+        "--request-body-timeout",
+        "1",
+    ];
+    let bearer = format!("Bearer {}", stack.token());
+    let fields = [
+        ("authorization", &*bearer),
+        ("content-type", "application/grpc"),
+    ];
+    let sidecar = in_front_of(&stack, &slow.url(), &flags);
+    let client = H2Client::connect(sidecar.address());
+    let mut call = client.open(client.request("POST", "/orders/upload", &fields));
+    for byte in 0..5_usize {
+        call.write(b"x").unwrap();
+        wait::until("the byte to arrive", || {
+            (slow.received() > byte).then_some(())
+        });
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    call.finish().unwrap();
+    assert_eq!(call.head().unwrap().status(), 200);
+
+    let sidecar = in_front_of(&stack, &grpc.url(), &flags);
+    let client = H2Client::connect(sidecar.address());
+    let mut call = client.open(client.request("POST", "/orders/pkg.Service/Chat", &fields));
+    call.write(b"x").unwrap();
+    assert_eq!(call.head().unwrap().status(), 200);
+    for _ in 0..2 {
+        assert_eq!(call.read().unwrap().unwrap(), "x");
+        // Silence on both sides.
+        std::thread::sleep(Duration::from_secs(2));
+        call.write(b"x").unwrap();
+    }
+    assert_eq!(call.read().unwrap().unwrap(), "x");
+    call.finish().unwrap();
+    assert_eq!(call.read().unwrap(), None);
+}
+
+#[test]
 fn a_handshake_that_nobody_answers_ends_with_its_token() {
     let stack = stack();
     let service = StreamingService::start();
