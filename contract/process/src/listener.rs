@@ -16,7 +16,8 @@ const BACKLOG: i32 = 16_384;
 /// Accepting fails for want of file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Silence after which a vanished peer is looked for; it is given up a minute later. Without that,
-/// a WebSocket or an event stream would keep its place until its token ends.
+/// a WebSocket or an event stream would keep its place until its token ends. It does not look while something is
+/// unacknowledged: `TCP_USER_TIMEOUT` would, but ends the connection of a client that only pauses, too.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
