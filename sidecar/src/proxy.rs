@@ -81,8 +81,7 @@ impl RequestContext {
     fn forward(&mut self, forward: Forward, place: Place) {
         self.outcome = forward.outcome();
         self.forward = Some(forward);
-        let counted = self.counted.take();
-        self.place = counted.map(|counted| SharedPlace::new(place, counted));
+        self.place = Some(SharedPlace::new(place, self.counted.take()));
     }
 
     fn conversation(&self) -> Option<Conversation> {

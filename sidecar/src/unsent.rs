@@ -11,12 +11,12 @@ use crate::metrics::Counted;
 /// The place of one request, shared with what is left to send of its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedPlace {
-    _held: Arc<(Place, Counted)>,
+    _held: Arc<(Place, Option<Counted>)>,
 }
 
 impl SharedPlace {
     /// `counted` goes with the place, so that the metric shows why there is none.
-    pub(crate) fn new(place: Place, counted: Counted) -> Self {
+    pub(crate) fn new(place: Place, counted: Option<Counted>) -> Self {
         Self {
             _held: Arc::new((place, counted)),
         }
