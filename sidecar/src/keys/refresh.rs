@@ -18,7 +18,7 @@ use super::cache::{KeyCache, KeyCacheSettings};
 use super::contract_endpoint::Application;
 use super::current::{Change, CurrentKeys, FetchTime, Names};
 use super::previous::PreviousKeys;
-use super::schedule::{Schedule, Ticks};
+use super::schedule::{Schedule, Tick, Ticks};
 use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::metrics::{Metrics, RefreshResult};
 
@@ -29,7 +29,7 @@ const TOO_OLD: &str = "too old: --max-key-age is over";
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
     pub(crate) schedule: Schedule,
-    /// Whether a failed fetch is tried again before the tick while no key can be used.
+    /// A failed fetch is tried again before the tick while no key can be used.
     pub(crate) retry_without_key: bool,
     pub(crate) previous_key_grace: Duration,
 }
@@ -127,7 +127,9 @@ impl Refresher {
         let ticks = async {
             loop {
                 self.refresh().await;
-                self.wait(&mut ticks).await;
+                if self.wait(&ticks).await == Some(Tick::Overdue) {
+                    ticks.begin_again().await;
+                }
             }
         };
         let early = async {
@@ -148,8 +150,8 @@ impl Refresher {
     }
 
     /// Waits for the next tick, or for the retry before it, which a fetch beside the schedule may set or
-    /// clear meanwhile.
-    async fn wait(&self, ticks: &mut Ticks) {
+    /// clear meanwhile. Returns `None` for a retry.
+    async fn wait(&self, ticks: &Ticks) -> Option<Tick> {
         let attempts = self.keys.attempts();
         let tick = ticks.next();
         tokio::pin!(tick);
@@ -162,8 +164,11 @@ impl Refresher {
                 }
             };
             tokio::select! {
-                () = &mut tick => return,
-                () = retry => return attempts.retried(next_retry),
+                tick = &mut tick => return Some(tick),
+                () = retry => {
+                    attempts.retried(next_retry);
+                    return None;
+                }
                 () = attempts.changed() => {}
             }
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use process::clock::until;
 use tokio::sync::Notify;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
@@ -15,6 +16,8 @@ use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 const FIELDS: usize = 6;
 /// The watch's patience where the times of the ticks cannot be computed.
 const TWO_MINUTES: Duration = Duration::from_secs(120);
+/// With the scheduler, which only works in memory.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A cron expression with seconds, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +77,14 @@ impl Schedule {
     }
 }
 
+/// How a wait for a tick ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tick {
+    OnTime,
+    /// By the watch: [`Ticks::begin_again`] is due.
+    Overdue,
+}
+
 /// The running scheduler and its one job.
 pub(crate) struct Ticks {
     schedule: Schedule,
@@ -83,27 +94,41 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Waits for the next tick, or until two intervals have passed without one.
-    pub(crate) async fn next(&mut self) {
+    /// Waits for the next tick, or until two intervals have passed without one. May be dropped while it waits.
+    pub(crate) async fn next(&self) -> Tick {
         let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
         let patience = two_intervals.unwrap_or(TWO_MINUTES);
-        if timeout(patience, self.tick.notified()).await.is_err() {
-            tracing::warn!(
-                "no tick of the schedule for two intervals, as when the clock is set back"
-            );
-            if let Err(error) = self.begin_again().await {
-                tracing::warn!(%error, "the schedule goes on with its watch alone");
-            }
+        match timeout(patience, self.tick.notified()).await {
+            Ok(()) => Tick::OnTime,
+            Err(_) => Tick::Overdue,
         }
     }
 
-    /// Has the scheduler count from what the clock on the wall says now.
-    async fn begin_again(&mut self) -> Result<(), JobSchedulerError> {
-        self.scheduler.remove(&self.job.guid()).await?;
-        self.job = self.schedule.job(&self.tick)?;
-        self.scheduler.add(self.job.clone()).await?;
+    /// Has the scheduler count from what the clock on the wall says now. Not to be dropped half-way.
+    pub(crate) async fn begin_again(&mut self) {
+        tracing::warn!("no tick of the schedule for two intervals, as when the clock is set back");
+        if let Err(error) = self.replace_job().await {
+            tracing::warn!(%error, "the schedule goes on with its watch alone");
+        }
+    }
+
+    /// The former job goes last: an end half-way leaves two, and a tick twice is harmless.
+    async fn replace_job(&mut self) -> Result<(), ReplaceError> {
+        let job = self.schedule.job(&self.tick)?;
+        timeout(PATIENCE, self.scheduler.add(job.clone())).await??;
+        let former = std::mem::replace(&mut self.job, job).guid();
+        timeout(PATIENCE, self.scheduler.remove(&former)).await??;
         Ok(())
     }
+}
+
+/// Why the scheduler does not count anew.
+#[derive(Debug, thiserror::Error)]
+enum ReplaceError {
+    #[error(transparent)]
+    Scheduler(#[from] JobSchedulerError),
+    #[error("the scheduler does not answer")]
+    Hangs(#[from] Elapsed),
 }
 
 #[cfg(test)]
@@ -155,12 +180,29 @@ mod tests {
     #[tokio::test]
     async fn the_scheduler_ticks() {
         let every_second = Schedule::new("* * * * * *").unwrap();
-        let mut ticks = every_second.start().await.unwrap();
+        let ticks = every_second.start().await.unwrap();
         for _ in 0..2 {
             let tick = timeout(Duration::from_secs(30), ticks.tick.notified());
             assert!(tick.await.is_ok());
         }
         assert!(timeout(Duration::from_secs(30), ticks.next()).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_is_dropped_leaves_the_scheduler_its_job() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let hourly = Schedule::new("0 0 * * * *").unwrap();
+        let mut ticks = hourly.start().await.unwrap();
+        let mut waits = Box::pin(ticks.next());
+        for passed in [Duration::ZERO, 3 * HOUR] {
+            tokio::time::advance(passed).await;
+            let _ = timeout(Duration::ZERO, &mut waits).await;
+        }
+        drop(waits);
+        tokio::time::sleep(HOUR).await;
+        let job = ticks.job.guid();
+        let next = ticks.scheduler.next_tick_for_job(job).await;
+        assert!(next.unwrap().is_some());
     }
 
     /// To the scheduler a clock that is set back looks the same.
@@ -171,8 +213,11 @@ mod tests {
         let mut ticks = hourly.start().await.unwrap();
         for _ in 0..3 {
             let job = ticks.job.guid();
-            assert!(timeout(2 * HOUR, ticks.next()).await.is_ok());
+            assert_eq!(timeout(2 * HOUR, ticks.next()).await, Ok(Tick::Overdue));
+            ticks.begin_again().await;
             assert_ne!(ticks.job.guid(), job, "begins again");
+            let former = ticks.scheduler.next_tick_for_job(job).await;
+            assert_eq!(former.unwrap(), None, "removed");
         }
     }
 }

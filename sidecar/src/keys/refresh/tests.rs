@@ -155,8 +155,8 @@ async fn without_a_key_a_failed_fetch_is_tried_again_before_the_tick() {
 #[tokio::test]
 async fn a_failure_beside_the_schedule_is_tried_again_as_well() {
     let (refresher, keys, _) = refresher(vec![envelope(false, "a")]);
-    let mut ticks = refresher.timing.schedule.start().await.unwrap();
-    let waits = refresher.wait(&mut ticks);
+    let ticks = refresher.timing.schedule.start().await.unwrap();
+    let waits = refresher.wait(&ticks);
     tokio::pin!(waits);
     let waits_already = tokio::time::timeout(Duration::ZERO, &mut waits).await;
     assert!(waits_already.is_err());
