@@ -15,7 +15,7 @@ use super::contract_endpoint::{Application, ContractEndpoint, EndpointSettings};
 use super::jwks::{JwksError, jws};
 use super::jwks_url::{JwksUrl, JwksUrlSettings};
 use super::key_file::KeyFile;
-use super::transport::TransportError;
+use super::transport::{TransportError, Unexpected};
 use crate::discovery::DiscoveryError;
 
 /// Which source there is, and what it needs.
@@ -145,7 +145,8 @@ impl FetchError {
         match self {
             Self::Discovery(_) => true,
             Self::Transport(error) | Self::JwksTransport(error) => error.is_away(),
-            Self::Answer(AnswerError::Refused { status, .. }) => status.is_server_error(),
+            Self::Answer(AnswerError::Refused { status, .. })
+            | Self::Jwks(JwksError::Refused(status)) => Unexpected(*status).is_for_now(),
             _ => false,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Queries hold a secret, so no error text here ever holds a URL.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -62,8 +62,12 @@ pub(crate) enum ClientError {
 
 impl TransportError {
     /// Returns true where the server may answer later without a change of the configuration.
-    pub(crate) const fn is_away(&self) -> bool {
-        matches!(self, Self::Http(_))
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            // A certificate that is not trusted, or a port without TLS, stays so.
+            Self::Http(error) => causes(error).all(|cause| tls_error(cause).is_none()),
+            Self::TooLong | Self::Client(_) => false,
+        }
     }
 }
 
@@ -92,6 +96,14 @@ pub(crate) struct Answer {
 /// A status without keys, for the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unexpected(pub(crate) StatusCode);
+
+impl Unexpected {
+    /// Returns true where the server may answer otherwise later without a change of the configuration.
+    pub(crate) fn is_for_now(self) -> bool {
+        let for_now = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+        self.0.is_server_error() || for_now.contains(&self.0)
+    }
+}
 
 impl fmt::Display for Unexpected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -312,28 +324,31 @@ async fn bounded_body(mut response: Response) -> Result<Zeroizing<Vec<u8>>, Tran
 
 /// reqwest keeps what really happened in the chain of causes.
 fn with_causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = if is_no_tls(error) {
+    causes(error).fold(error.to_string(), |text, cause| {
+        if tls_error(cause).is_some_and(is_no_tls) {
             format!("{text}: no TLS came back, is it http:// in place of https://?")
         } else {
-            format!("{text}: {error}")
-        };
-        cause = error.source();
-    }
-    text
+            format!("{text}: {cause}")
+        }
+    })
 }
 
-/// Whether what came back is no TLS, as from a plain HTTP server. The cause is wrapped more than once.
-fn is_no_tls(mut error: &(dyn std::error::Error + 'static)) -> bool {
-    while let Some(within) = error.downcast_ref().and_then(io::Error::get_ref) {
-        error = within;
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
+/// Returns the error of TLS that a cause is. It is wrapped more than once.
+fn tls_error<'e>(mut cause: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    while let Some(within) = cause.downcast_ref().and_then(io::Error::get_ref) {
+        cause = within;
     }
+    cause.downcast_ref()
+}
+
+/// Returns true where what came back is no TLS, as from a plain HTTP server.
+const fn is_no_tls(error: &rustls::Error) -> bool {
     matches!(
-        error.downcast_ref(),
-        Some(rustls::Error::InvalidMessage(
-            InvalidMessage::InvalidContentType
-        ))
+        error,
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
     )
 }

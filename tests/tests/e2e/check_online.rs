@@ -1,7 +1,9 @@
 //! `check --online` and `check --strict`: what a pipeline asks before a roll-out.
 
 use tests::auth_server::AuthServer;
+use tests::certificates::Authority;
 use tests::echo_service::EchoService;
+use tests::fake_auth_server::{FakeAuthServer, json_answer};
 use tests::process::{CommandLine, Finished};
 use tests::programs::Program;
 use tests::redis_server::free_address;
@@ -94,6 +96,53 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
     let end = online(&server.url(), &service.url(), &["--pod-ip=127.0.0.1"]);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
     assert!(lines(&end, "# warning: ")[0].starts_with("--pod-ip: the service answers"));
+}
+
+#[test]
+fn an_answer_that_may_change_is_69_and_one_that_stays_is_78() {
+    let service = EchoService::start();
+    for (status, code) in [
+        ("503 Service Unavailable", UNAVAILABLE),
+        ("429 Too Many Requests", UNAVAILABLE),
+        ("408 Request Timeout", UNAVAILABLE),
+        ("401 Unauthorized", CONFIG),
+        ("404 Not Found", CONFIG),
+    ] {
+        let server = FakeAuthServer::replying(json_answer(status, "{}"));
+        let end = online(&server.url(), &service.url(), &[]);
+        assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
+        let jwks_url = format!("--jwks-url={}", server.url());
+        let end = run(
+            Program::Sidecar,
+            &[
+                "check",
+                "--online",
+                &jwks_url,
+                "--issuer=i",
+                "--audience=a",
+                "--upstream",
+                &service.url(),
+            ],
+        );
+        assert_eq!(end.code, Some(code), "{status}: {}", end.stderr);
+    }
+}
+
+#[test]
+fn an_auth_server_whose_certificate_is_not_trusted_is_78() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (service, key) = (EchoService::start(), "0".repeat(32));
+    let tls = authority.issue_server(&["127.0.0.1"]).serving(None);
+    let over_tls = FakeAuthServer::serving_tls(tls, &key);
+    let url = over_tls.url().replace("http://", "https://");
+    let in_plain = AuthServer::start();
+    let plain = in_plain.url().replace("http://", "https://");
+    for (url, named) in [(&url, "certificate"), (&plain, "no TLS came back")] {
+        let trusted = format!("--auth-ca={}", other.file().display());
+        let end = online(url, &service.url(), &[&trusted]);
+        assert_eq!(end.code, Some(CONFIG), "{}", end.stderr);
+        assert!(end.stderr.contains(named), "{}", end.stderr);
+    }
 }
 
 #[test]
