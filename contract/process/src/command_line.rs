@@ -108,24 +108,24 @@ pub fn typed<C: Parser>() -> BTreeSet<String> {
 }
 
 fn is_typed(flag: &str, arguments: &[OsString]) -> bool {
-    typed_value(flag, arguments).is_some()
+    !typed_values(flag, arguments).is_empty()
 }
 
-/// The last value that a flag has on the command line itself; empty for a switch at its end.
-fn typed_value(flag: &str, arguments: &[OsString]) -> Option<String> {
+/// Returns the values that a flag has on the command line itself; that of a switch is what follows it.
+fn typed_values(flag: &str, arguments: &[OsString]) -> Vec<String> {
     let flag = format!("--{flag}");
-    let arguments = before_operands(arguments);
-    let at = arguments.iter().rposition(|argument| {
-        let text = argument.to_string_lossy();
-        text.split_once('=').map_or(&*text, |(name, _)| name) == flag
-    })?;
-    let text = arguments.get(at)?.to_string_lossy();
-    Some(match text.split_once('=') {
-        Some((_, value)) => value.to_owned(),
-        None => arguments
-            .get(at + 1)
-            .map_or_else(String::new, |value| value.to_string_lossy().into_owned()),
-    })
+    let texts = before_operands(arguments).iter();
+    let texts: Vec<_> = texts.map(|argument| argument.to_string_lossy()).collect();
+    let followed_by = texts.iter().skip(1).map(|next| &**next).chain([""]);
+    let mut values = Vec::new();
+    for (text, next) in texts.iter().zip(followed_by) {
+        match text.split_once('=') {
+            Some((name, value)) if name == flag => values.push(value.to_owned()),
+            None if *text == flag => values.push(next.to_owned()),
+            _ => {}
+        }
+    }
+    values
 }
 
 /// What comes before a `--`, after which everything is an operand.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, Parser};
 
-use super::{all_settings, command, typed_value};
+use super::{all_settings, command, typed_values};
 
 /// Returns one line for each secret that was typed, and for each address that was typed with a password
 /// in it; no line repeats a value.
@@ -27,10 +27,12 @@ pub(super) fn exposed(settings: &[&Arg], arguments: &[OsString]) -> Vec<String> 
 
 fn line(setting: &Arg, arguments: &[OsString]) -> Option<String> {
     let flag = setting.get_long()?;
-    let value = typed_value(flag, arguments)?;
-    let secret = if setting.is_hide_env_values_set() {
+    let values = typed_values(flag, arguments);
+    let secret = if values.is_empty() {
+        return None;
+    } else if setting.is_hide_env_values_set() {
         "this secret"
-    } else if has_password(&value) {
+    } else if values.iter().any(|value| has_password(value)) {
         "the password in this address"
     } else {
         return None;
@@ -42,13 +44,15 @@ fn line(setting: &Arg, arguments: &[OsString]) -> Option<String> {
     ))
 }
 
-/// `SCHEME://USER:PASSWORD@…`, of which the user may be left out.
+/// Returns true for `SCHEME://USER:PASSWORD@…`, of which the user may be left out. An `@` behind the
+/// authority (RFC 3986 §3.2) ends no password.
 fn has_password(address: &str) -> bool {
     let Some((_, rest)) = address.split_once("://") else {
         return false;
     };
-    let credentials = rest.rsplit_once('@').map(|(credentials, _)| credentials);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let credentials = authority.rsplit_once('@');
     credentials
-        .and_then(|credentials| credentials.split_once(':'))
+        .and_then(|(credentials, _)| credentials.split_once(':'))
         .is_some_and(|(_, password)| !password.is_empty())
 }

@@ -432,6 +432,20 @@ fn a_secret_on_the_command_line_is_reported_and_not_repeated() {
         ),
         (&["serve", "--name", "redis://me@eightlet:1/2"], &[]),
         (&["serve", "--", "--secret", "eightlet"], &[]),
+        (
+            &["serve", "--name", "https://idp:8443/realms/a@b/keys"],
+            &[],
+        ),
+        (&["serve", "--name", "https://idp:8443?user=a@b"], &[]),
+        (&["serve", "--name", "https://idp:8443#a@b"], &[]),
+        (
+            &["serve", "--name", "nacos://a,b:eightlet@c/x@y"],
+            &["--name: "],
+        ),
+        (
+            &["serve", "--pass", "http://a:eightlet@b", "--pass=/x"],
+            &["--pass: "],
+        ),
     ] {
         let arguments: Vec<_> = ["prog"].iter().chain(typed).map(OsString::from).collect();
         let lines = exposed::exposed(&all_settings(&program), &arguments);
