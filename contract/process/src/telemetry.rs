@@ -20,6 +20,8 @@ use crate::exit::Failure;
 pub use crate::log_lines::LogEnd;
 use crate::log_lines::LogLines;
 
+const DEFAULT_LEVEL: &str = "info";
+
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,7 +50,7 @@ pub struct LogArgs {
         long,
         env = "POSTERN_LOG_LEVEL",
         value_name = "FILTER",
-        default_value = "info"
+        default_value = DEFAULT_LEVEL
     )]
     pub log_level: String,
 }
@@ -137,6 +139,11 @@ pub fn check(directives: &str) -> Result<(), Failure> {
 }
 
 fn filter(directives: &str) -> Result<EnvFilter, Failure> {
+    // A compose file sets a variable of its environment that is not set to nothing.
+    let directives = match directives.trim_matches([' ', ',']) {
+        "" => DEFAULT_LEVEL,
+        directives => directives,
+    };
     // A word alone is the name of a part as well: a misspelt level would silence everything else.
     let words = directives.split(',').map(str::trim);
     let mut lone = words.filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
@@ -239,6 +246,17 @@ mod tests {
             lines.contains("one") && !lines.contains("two") && lines.contains("three"),
             "{lines}"
         );
+    }
+
+    #[test]
+    fn an_empty_filter_is_the_default() {
+        for directives in ["", " ", ","] {
+            let lines = logged(directives, || {
+                tracing::debug!(target: "sidecar::proxy", "one");
+                tracing::info!(target: "sidecar::proxy", "two");
+            });
+            assert!(lines.contains("two") && !lines.contains("one"), "{lines}");
+        }
     }
 
     #[test]
