@@ -7,7 +7,7 @@ use std::time::Duration;
 use contract::signing_type::SigningType;
 use process::client_address::TrustedProxies;
 use process::clock::unix_now;
-use process::command_line::exposed_secrets;
+use process::command_line::{exposed_secrets, not_empty};
 use process::exit::Failure;
 
 use crate::access_log::AccessLog;
@@ -139,7 +139,7 @@ impl Config {
             .collect()
     }
 
-    /// What the environment holds that has no effect here.
+    /// Returns a warning of a variable in the environment that has no effect here.
     fn environment_warning(&self) -> Option<String> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         key_source::ignored_proxy(&self.key_source, is_set)
@@ -237,12 +237,10 @@ fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
     }
 }
 
-/// An empty variable is a mistake in a manifest, not a wish to leave the check out.
-fn not_empty(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure> {
-    match value {
-        Some("") => Err(refused(flag, "", "is empty")),
-        value => Ok(value.map(ToOwned::to_owned)),
-    }
+/// Returns what is given, if anything is: an empty one is no wish to leave the check out.
+fn given(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure> {
+    let given = value.map(not_empty).transpose();
+    given.map_err(|error| refused(flag, "", error))
 }
 
 fn timing(args: &ServeArgs) -> Result<Timing, Failure> {

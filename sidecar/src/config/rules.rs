@@ -7,7 +7,7 @@ use contract::path_patterns::{ContextPath, PassList};
 use contract::verifier::VerificationPolicy;
 use process::exit::Failure;
 
-use super::{not_empty, parsed, refused};
+use super::{given, parsed, refused};
 use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
@@ -110,7 +110,7 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
 
 fn policy(args: &TokenArgs, mapping: Option<ClaimMapping>) -> Result<VerificationPolicy, Failure> {
     Ok(VerificationPolicy {
-        issuer: not_empty("issuer", args.issuer.as_deref())?,
+        issuer: given("issuer", args.issuer.as_deref())?,
         audiences: audiences(args)?,
         leeway_seconds: args.leeway.get(),
         require_expiry: !args.allow_no_exp,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use process::exit::Failure;
 
-use super::{not_empty, refused};
+use super::{given, refused};
 use crate::address_text::without_credentials;
 use crate::bypass;
 use crate::cli::ServeArgs;
@@ -58,7 +58,7 @@ pub(super) fn upstream_tls(
             return Err(Failure::Config(line.to_owned()));
         }
     };
-    let server_name = not_empty(
+    let server_name = given(
         "upstream-server-name",
         args.upstream.upstream_server_name.as_deref(),
     )?;
