@@ -14,6 +14,7 @@ pub mod decoded_token;
 pub mod envelope;
 pub mod explanation;
 pub mod framing;
+pub mod host;
 pub mod interceptor;
 pub mod keys;
 pub mod login;

@@ -2,11 +2,11 @@
 //! or that no proxy may forward. Pingora has already refused what it cannot parse, but tidies up the rest.
 
 use contract::framing;
+use contract::host;
 use contract::rejection::Rejection;
 use http::{HeaderMap, Version, header};
 
 use crate::fields::{is_of_a_token, members};
-use crate::host;
 use crate::request_head::MAX_HEAD_BYTES;
 use crate::target;
 

@@ -5,10 +5,10 @@
 //! same answers, whatever the library lets through.
 
 use contract::framing;
+use contract::host;
 use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, header};
 
-use crate::host;
 use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// Twice ours: what is past ours gets our answer, what is past this the library's bare 431, which nobody

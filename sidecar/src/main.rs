@@ -23,7 +23,6 @@ mod fault;
 mod fields;
 mod forwarded;
 mod framing;
-mod host;
 mod http2_head;
 mod keys;
 mod limits;

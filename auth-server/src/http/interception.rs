@@ -9,11 +9,12 @@ use axum::response::Response;
 use contract::bearer::Bearer;
 use contract::claims::Claims;
 use contract::cors::Endpoint;
+use contract::host;
 use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
-use http::{Version, header};
+use http::{HeaderValue, Version, header};
 use process::access_log::LoggedPath;
 use process::clock::unix_now;
 use tracing::debug;
@@ -124,13 +125,14 @@ enum Admitted {
     Preflight(Endpoint),
 }
 
-/// Whom the message is for. Where it ends was judged before anybody parsed it (`contract::framing`).
+/// Checks whom the message is for. Where it ends was checked before it was parsed (`contract::framing`).
 fn check_host(request: &Request) -> Result<(), Rejection> {
-    let hosts = request.headers().get_all(header::HOST).iter().count();
-    match hosts {
-        0 if request.version() == Version::HTTP_11 => Err(Rejection::HostMissing),
-        0 | 1 => Ok(()),
-        _ => Err(Rejection::RequestMalformed),
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err(Rejection::RequestMalformed),
+        // RFC 9112 §3.2 requires the field of HTTP/1.1 alone.
+        (None, None) if request.version() != Version::HTTP_11 => Ok(()),
+        (host, None) => host::check(host.map(HeaderValue::as_bytes)),
     }
 }
 

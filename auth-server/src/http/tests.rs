@@ -364,6 +364,8 @@ async fn with_an_application_registered_pairs_are_checked() {
 async fn a_request_names_one_host() {
     for (hosts, reason) in [
         (&[][..], "host_missing"),
+        (&[""], "host_missing"),
+        (&["a/../b c"], "request_malformed"),
         (&["a", "a"], "request_malformed"),
         (&["a"], "not_found"),
     ] {

@@ -30,7 +30,7 @@ impl Rejection {
                 "Look at what is sent (`curl -v`). `https://` sent to a plain port, or an HTTP/2-only client, is the usual reason. A client that names two hosts, or a proxy that rewrites one of them, has to settle for one.",
             ),
             Self::HostMissing => (
-                "A request came without a `Host` field, or with an empty one. HTTP/1.0 may leave the field out; the service then gets `Host: localhost`.",
+                "A request came without a `Host` field, or with an empty one, which RFC 9112 §3.2 leaves to targets without a host. HTTP/1.0 may leave the field out; the service then gets `Host: localhost`.",
                 "Let the client send `Host`, as every HTTP library does. Hand-written health checks often leave it out: point them to `/livez` and `/readyz` of the admin port.",
             ),
             Self::MethodNotAllowed => (

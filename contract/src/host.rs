@@ -1,12 +1,17 @@
-//! The `Host` field and `:authority`: whom the request is for, as far as anybody behind routes by it.
+//! The `Host` field and `:authority`: whom a request is for, where anybody routes by it.
 
 use std::net::Ipv6Addr;
 
-use contract::rejection::Rejection;
 use memchr::memchr;
 
-/// RFC 9110 §7.2: what routes a request is a host and perhaps a port, and nothing else.
-pub(crate) fn check(host: Option<&[u8]>) -> Result<(), Rejection> {
+use crate::rejection::Rejection;
+
+/// Checks the host that a request names: a host, perhaps with a port, and nothing else (RFC 9110 §7.2).
+/// An empty one is for targets without an authority (RFC 9112 §3.2), which no `http` target is.
+///
+/// # Errors
+/// [`Rejection::HostMissing`] without one, [`Rejection::RequestMalformed`] for anything else.
+pub fn check(host: Option<&[u8]>) -> Result<(), Rejection> {
     match host {
         None | Some(b"") => Err(Rejection::HostMissing),
         Some(host) if is_host_and_port(host) => Ok(()),
