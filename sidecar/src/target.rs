@@ -74,7 +74,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether the target is a path, with or without a query, and so names no host.
+/// Returns whether the target is a path, with or without a query, and so names no host.
 pub(crate) fn is_in_origin_form(raw_head: &[u8]) -> bool {
     raw_target(raw_head).is_some_and(|target| target.starts_with(b"/"))
 }

@@ -71,7 +71,7 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// What `--strict` makes of warnings.
+/// Ends with the first warning, as `--strict` wants it.
 ///
 /// # Errors
 /// [`Failure::Config`] with the first of them.

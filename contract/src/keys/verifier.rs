@@ -93,8 +93,8 @@ fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<V
     .map_err(|_| KeyError::NotAPublicKey)
 }
 
-/// Whether signatures can verify with these numbers: the library finds that out at each of them, too late to keep
-/// such a key from taking a good one's place.
+/// Returns whether signatures can verify with these numbers: the library finds that out at each of them,
+/// too late to keep such a key from taking a good one's place.
 fn is_rsa(modulus: &[u8], exponent: &[u8]) -> bool {
     let is_odd = |number: &[u8]| number.last().is_some_and(|byte| byte % 2 == 1);
     is_odd(modulus)

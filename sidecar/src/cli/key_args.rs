@@ -204,8 +204,8 @@ pub(crate) struct KeyArgs {
     )]
     pub(crate) refresh_cron: String,
 
-    /// Whether a failed fetch is tried again while there is no key that can be used: after 1, 2, 4, 8,
-    /// then every 10 seconds, beside the schedule
+    /// Try a failed fetch again while there is no key that can be used: after 1, 2, 4, 8, then every
+    /// 10 seconds, beside the schedule
     #[arg(long, env = "POSTERN_RETRY_WITHOUT_KEY", default_value_t = true, action = ArgAction::Set)]
     pub(crate) retry_without_key: bool,
 
