@@ -77,6 +77,7 @@ fn run() -> Result<(), Failure> {
     let warnings = command_line::unknown_variables::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {
         command_line::warn(&warnings);
+        command_line::warn(&command_line::exposed_secrets::<Cli>());
     }
     match command {
         Command::Serve(args) => serve(&args, warnings),

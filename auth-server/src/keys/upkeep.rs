@@ -239,8 +239,9 @@ impl Upkeep {
             let swap = self
                 .store
                 .swap_application(id, stored.as_ref(), record, None);
-            within_timeout(swap).await?;
-            info!(app_id = %id, "the application was put back into the store");
+            if within_timeout(swap).await? {
+                info!(app_id = %id, "the application was put back into the store");
+            }
         }
         if self.shared.registrations.are_missing() {
             return Err(missing_applications(self.signing_type, &*self.store));
