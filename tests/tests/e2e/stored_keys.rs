@@ -192,10 +192,25 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
         redis.command(&["HGET", APPLICATIONS, "orders"]).as_deref(),
         Some(bad)
     );
+    // The only record is gone as if the store had lost it: that opens nothing.
     redis.command(&["HDEL", APPLICATIONS, "orders"]);
+    let store = [
+        "application",
+        "add",
+        "--store",
+        &redis.url(),
+        "--app-id",
+        "bills",
+    ];
+    let added = CommandLine::new(Program::AuthServer.path())
+        .arguments(store)
+        .run();
+    assert_eq!(added.code, Some(0), "{}", added.stderr);
     wait::until("the note to go", || {
         (running.store_note().is_none()).then_some(())
     });
+    let answer = running.anonymous().get(SECRET_KEY);
+    assert_eq!(verdict(&answer), "401 application_unknown");
 }
 
 #[test]
