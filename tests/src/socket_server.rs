@@ -1,6 +1,7 @@
 //! An HTTP/1.1 server of the harness: records every request as bytes and answers with whatever
 //! bytes a closure returns. The service behind the sidecar and the fake auth server are both one.
 
+use std::collections::HashMap;
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,9 +34,9 @@ struct State {
     requests: Mutex<Vec<Message>>,
     /// What it speaks TLS with, if it does; may change between connections.
     tls: Mutex<Option<Arc<ServerConfig>>>,
-    connections: Mutex<Vec<TcpStream>>,
-    /// Those of them that ended.
-    ended: AtomicUsize,
+    /// The open ones, by their number: the descriptors of ended ones are not kept.
+    connections: Mutex<HashMap<usize, TcpStream>>,
+    made: AtomicUsize,
     stopped: AtomicBool,
 }
 
@@ -108,9 +109,8 @@ impl SocketServer {
 
     /// How many connections were made so far, and how many of them are open.
     pub fn connections(&self) -> (usize, usize) {
-        let ended = self.state.ended.load(Ordering::SeqCst);
-        let made = lock(&self.state.connections).len();
-        (made, made - ended)
+        let open = lock(&self.state.connections).len();
+        (self.state.made.load(Ordering::SeqCst), open)
     }
 
     /// Forgets what was received.
@@ -124,7 +124,7 @@ impl Drop for SocketServer {
         self.state.stopped.store(true, Ordering::SeqCst);
         // One connection wakes the accepting thread, which then sees that it is over.
         let _ = TcpStream::connect(self.address);
-        for connection in lock(&self.state.connections).drain(..) {
+        for (_, connection) in lock(&self.state.connections).drain() {
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -142,11 +142,12 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
             continue;
         };
         // Before it can end.
-        lock(&state.connections).push(ours);
+        let number = state.made.fetch_add(1, Ordering::SeqCst);
+        lock(&state.connections).insert(number, ours);
         let (state, answer) = (Arc::clone(state), Arc::clone(&answer));
         std::thread::spawn(move || {
             serve(connection, &state, answer.as_ref());
-            state.ended.fetch_add(1, Ordering::SeqCst);
+            lock(&state.connections).remove(&number);
         });
     }
 }
