@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use process::background::{Background, Ends, background};
-use process::exit::Failure;
-use process::health::{Condition, Health};
-use process::listener::{self, Port};
-use process::signals::{HangUps, Termination, Terminations};
-use process::telemetry::LogFormat;
-use process::{admin, tls};
 use prometheus_client::registry::Registry;
+use runtime::background::{Background, Ends, background};
+use runtime::exit::Failure;
+use runtime::health::{Condition, Health};
+use runtime::listener::{self, Port};
+use runtime::signals::{HangUps, Termination, Terminations};
+use runtime::telemetry::LogFormat;
+use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 

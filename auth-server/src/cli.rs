@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
-use process::command_line::completions::CompletionsArgs;
-use process::command_line::seconds::{Seconds, within};
-use process::command_line::shown::displayed;
-use process::listener::ip_address_and_port;
+use runtime::command_line::completions::CompletionsArgs;
+use runtime::command_line::seconds::{Seconds, within};
+use runtime::command_line::shown::displayed;
+use runtime::listener::ip_address_and_port;
 use serde::Serialize;
 
 use self::application::ApplicationCommand;

@@ -8,8 +8,8 @@ pub(crate) mod user;
 
 use std::io::Write;
 
-use process::exit::Failure;
-use process::output;
+use runtime::exit::Failure;
+use runtime::output;
 
 /// For a person, on standard error, beside a result that says less.
 fn remark(text: &str) {

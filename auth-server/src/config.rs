@@ -14,10 +14,10 @@ use contract::path_patterns::{ContextPath, PassList};
 use contract::signing_type::SigningType;
 use contract::verifier::VerificationPolicy;
 use http::HeaderValue;
-use process::access_log::AccessLog;
-use process::client_address::TrustedProxies;
-use process::exit::Failure;
-use process::tls::ServerCertificate;
+use runtime::access_log::AccessLog;
+use runtime::client_address::TrustedProxies;
+use runtime::exit::Failure;
+use runtime::tls::ServerCertificate;
 
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;

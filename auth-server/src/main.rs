@@ -22,9 +22,9 @@ mod users;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use process::command_line::completions::print_completions;
-use process::exit::{Failure, finish};
-use process::{command_line, healthcheck, signals, telemetry};
+use runtime::command_line::completions::print_completions;
+use runtime::exit::{Failure, finish};
+use runtime::{command_line, healthcheck, signals, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
 

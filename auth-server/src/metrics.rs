@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use contract::keys::VerificationKey;
 use contract::rejection::Rejection;
-use process::histogram::DurationHistogram;
-use process::telemetry;
-use process::tls::{CertificateMetrics, Seen};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use runtime::histogram::DurationHistogram;
+use runtime::telemetry;
+use runtime::tls::{CertificateMetrics, Seen};
 
 use crate::keys::events::{KeyEvent, KeyEventKind};
 use crate::keys::ring::KeyRing;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::path_patterns::ContextPath;
-use process::exit::Failure;
+use runtime::exit::Failure;
 use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings, host_and_port};
 
 use crate::cli::ServeArgs;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use process::memory_limit::memory_limit;
+use runtime::memory_limit::memory_limit;
 
 /// Of the memory limit: the rest is for connections, and for the password checks.
 const PART: u64 = 8;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use contract::trace::{RequestId, TraceId};
 use http::Method;
-pub(crate) use process::access_log::{AccessLog, LoggedPath};
-use process::access_log::{Entry, short};
+pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
+use runtime::access_log::{Entry, short};
 
 use crate::outcome::Outcome;
 

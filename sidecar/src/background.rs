@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use axum::Router;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
-use process::background::{BY_ITSELF, Background};
-use process::health::Health;
-use process::tls::ServerCertificate;
-use process::{admin, tls};
 use prometheus_client::registry::Registry;
+use runtime::background::{BY_ITSELF, Background};
+use runtime::health::Health;
+use runtime::tls::ServerCertificate;
+use runtime::{admin, tls};
 
 use crate::keys::refresh::Refresher;
 use crate::metrics::Metrics;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use process::health::Condition;
+use runtime::health::Condition;
 use tokio::net::TcpStream;
 
 use crate::background::Work;
@@ -88,7 +88,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use process::health::Health;
+    use runtime::health::Health;
 
     use super::*;
 

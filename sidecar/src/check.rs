@@ -5,9 +5,9 @@
 
 use std::time::SystemTime;
 
-use process::clock::unix_seconds;
-use process::exit::{self, Failure};
-use process::output;
+use runtime::clock::unix_seconds;
+use runtime::exit::{self, Failure};
+use runtime::output;
 use toml::Table;
 
 use self::online::Findings;

@@ -12,9 +12,9 @@ pub(crate) mod service_args;
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
-use process::command_line::completions::CompletionsArgs;
-use process::command_line::seconds::{Seconds, at_least_one};
-use process::listener::ip_address_and_port;
+use runtime::command_line::completions::CompletionsArgs;
+use runtime::command_line::seconds::{Seconds, at_least_one};
+use runtime::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
 pub(crate) use serve_args::ServeArgs;

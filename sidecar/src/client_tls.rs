@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use process::exit::Failure;
-use process::tls::{ServerCertificate, read_bounded};
+use runtime::exit::Failure;
+use runtime::tls::{ServerCertificate, read_bounded};
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::signing_type::SigningType;
-use process::client_address::TrustedProxies;
-use process::clock::unix_now;
-use process::command_line::{exposed_secrets, not_empty};
-use process::exit::Failure;
+use runtime::client_address::TrustedProxies;
+use runtime::clock::unix_now;
+use runtime::command_line::{exposed_secrets, not_empty};
+use runtime::exit::Failure;
 
 use crate::access_log::AccessLog;
 use crate::cli::{Cli, ServeArgs};

@@ -17,8 +17,8 @@ use std::str::FromStr;
 use contract::path_patterns::ContextPath;
 use http::Uri;
 use http::uri::Scheme;
-use process::exit::Failure;
-use process::loopback::is_loopback_host;
+use runtime::exit::Failure;
+use runtime::loopback::is_loopback_host;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
 pub(crate) use asked::Asked;

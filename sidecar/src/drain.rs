@@ -11,9 +11,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{StatusCode, header};
-use process::admin_client::{self, Answer};
-use process::exit::Failure;
-use process::health::Condition;
+use runtime::admin_client::{self, Answer};
+use runtime::exit::Failure;
+use runtime::health::Condition;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::Metrics;
@@ -110,7 +110,7 @@ fn progress(answer: &Answer) -> Result<Progress, Failure> {
 mod tests {
     use std::sync::Arc;
 
-    use process::health::Health;
+    use runtime::health::Health;
 
     use super::*;
 

@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime};
 
 use contract::explanation::{Explanation, Verdict};
 use http::HeaderName;
-use process::admin_client;
-use process::command_line;
-use process::exit::Failure;
-use process::file_read;
-use process::output;
+use runtime::admin_client;
+use runtime::command_line;
+use runtime::exit::Failure;
+use runtime::file_read;
+use runtime::output;
 
 pub(crate) use self::explainer::Explainer;
 use self::explainer::{JSON, MAX_BODY_BYTES, PATH};

@@ -13,9 +13,9 @@ use pingora::apps::ServerApp;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
-use process::background::{BY_ITSELF, Background};
-use process::listener::{Port, announce};
-use process::telemetry::LogFormat;
+use runtime::background::{BY_ITSELF, Background};
+use runtime::listener::{Port, announce};
+use runtime::telemetry::LogFormat;
 
 /// The addresses where the process listens, to be announced once.
 ///
@@ -156,7 +156,7 @@ mod tests {
     use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use process::background::{Ends, background};
+    use runtime::background::{Ends, background};
     use tokio::sync::watch;
 
     use super::*;
@@ -194,7 +194,7 @@ mod tests {
     /// What is told of a proxy that is told to stop, or whose accepting ends otherwise.
     fn end_of_proxy(is_told: bool) -> String {
         let listener =
-            process::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
+            runtime::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
         let (background, ends) = background();
         let watched = (stop.subscribe(), background.clone());

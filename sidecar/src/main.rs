@@ -53,9 +53,9 @@ mod wait;
 
 use std::process::ExitCode;
 
-use process::command_line::completions::print_completions;
-use process::exit::{self, Failure};
-use process::{command_line, healthcheck, signals, telemetry};
+use runtime::command_line::completions::print_completions;
+use runtime::exit::{self, Failure};
+use runtime::{command_line, healthcheck, signals, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::rejection::Rejection;
-use process::histogram::DurationHistogram;
-use process::telemetry;
-use process::tls::CertificateMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use runtime::histogram::DurationHistogram;
+use runtime::telemetry;
+use runtime::tls::CertificateMetrics;
 
 use crate::keys::current::CurrentKeys;
 use crate::outcome::{Outcome, Totals};

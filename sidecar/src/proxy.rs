@@ -18,8 +18,8 @@ use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::{HttpPeer, Peer};
 use pingora::{Error, ErrorType};
-use process::clock::unix_now;
-use process::listener::CLIENT_IDLE;
+use runtime::clock::unix_now;
+use runtime::listener::CLIENT_IDLE;
 
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward};

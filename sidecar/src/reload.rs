@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use process::command_line;
-use process::exit::Failure;
-use process::looks::{Looks, Occasion};
+use runtime::command_line;
+use runtime::exit::Failure;
+use runtime::looks::{Looks, Occasion};
 use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 

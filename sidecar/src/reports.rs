@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use process::client_address::TrustedProxies;
+use runtime::client_address::TrustedProxies;
 
 use crate::access_log::{AccessLog, Line};
 use crate::metrics::Metrics;

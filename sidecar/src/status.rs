@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use process::health::{ConditionState, Health};
+use runtime::health::{ConditionState, Health};
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;

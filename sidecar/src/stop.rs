@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
-use process::background::Ends;
-use process::exit::Failure;
-use process::health::Condition;
-use process::signals::{Termination, terminated};
+use runtime::background::Ends;
+use runtime::exit::Failure;
+use runtime::health::Condition;
+use runtime::signals::{Termination, terminated};
 use tokio::sync::watch;
 
 use crate::listening::Announcement;
@@ -145,9 +145,9 @@ mod tests {
 
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server};
-    use process::background::background;
-    use process::health::Health;
-    use process::telemetry::LogFormat;
+    use runtime::background::background;
+    use runtime::health::Health;
+    use runtime::telemetry::LogFormat;
 
     use super::*;
     use crate::background::{Work, watched};

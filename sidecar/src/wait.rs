@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use process::exit::Failure;
-use process::healthcheck;
+use runtime::exit::Failure;
+use runtime::healthcheck;
 
 const PAUSE: Duration = Duration::from_millis(200);
 const ONE_ANSWER: Duration = Duration::from_secs(2);

@@ -49,4 +49,4 @@ pub mod token_forge;
 pub mod users_file;
 pub mod wait;
 
-pub use attacks::{keys, token_rows};
+pub use token_corpus::{keys, token_rows};

@@ -1,7 +1,7 @@
 //! Placeholders in the data tables: `{{name}}` and `{{name:argument}}`, replaced by bytes.
 
-use attacks::template;
-pub use attacks::template::moment;
+use token_corpus::template;
+pub use token_corpus::template::moment;
 
 /// Replaces every placeholder: see [`template::fill`].
 ///

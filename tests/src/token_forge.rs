@@ -1,9 +1,9 @@
-//! Tokens from text ([`attacks::token_forge`]), and what a token of a program says.
+//! Tokens from text ([`token_corpus::token_forge`]), and what a token of a program says.
 
-pub use attacks::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
+pub use token_corpus::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
 
 /// The payload of a token, decoded but not verified.
 ///

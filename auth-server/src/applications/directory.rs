@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use process::looks::{Looks, aside};
-use process::secret_file;
+use runtime::looks::{Looks, aside};
+use runtime::secret_file;
 use tracing::{error, info};
 
 use super::registrations::Registrations;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use process::command_line::seconds::{Seconds, within};
+use runtime::command_line::seconds::{Seconds, within};
 
 use super::KeyArgs;
 

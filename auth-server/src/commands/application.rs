@@ -1,7 +1,7 @@
 //! `application …`: acts on the store while servers run, which take it over at their next look.
 
-use process::exit::Failure;
-use process::{output, secret_file};
+use runtime::exit::Failure;
+use runtime::{output, secret_file};
 use serde_json::{Value, json};
 
 use super::{print, remark};

@@ -1,7 +1,7 @@
 //! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
 //! `serve` would start: the store is looked into as well, and nothing is changed there.
 
-use process::exit::{self, Failure};
+use runtime::exit::{self, Failure};
 use toml::Table;
 
 use super::print;

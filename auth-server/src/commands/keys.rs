@@ -7,9 +7,9 @@ use std::sync::Arc;
 use contract::explanation::moment;
 use contract::keys::KeyId;
 use contract::signing_type::SigningType;
-use process::clock::unix_now;
-use process::command_line::seconds::Seconds;
-use process::exit::Failure;
+use runtime::clock::unix_now;
+use runtime::command_line::seconds::Seconds;
+use runtime::exit::Failure;
 
 use self::listing::Listing;
 use super::{print, remark};

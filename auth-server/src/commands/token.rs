@@ -11,9 +11,9 @@ use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use process::clock::unix_now;
-use process::exit::Failure;
-use process::file_read;
+use runtime::clock::unix_now;
+use runtime::exit::Failure;
+use runtime::file_read;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use process::exit::Failure;
-use process::{lock_file, private_file};
+use runtime::exit::Failure;
+use runtime::{lock_file, private_file};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use contract::signing_type::SigningType;
-use process::command_line::seconds::{Seconds, at_least_one};
-use process::exit::Failure;
+use runtime::command_line::seconds::{Seconds, at_least_one};
+use runtime::exit::Failure;
 
 use crate::cli::ServeArgs;
 use crate::http::jwks::MAX_AGE_SECONDS;

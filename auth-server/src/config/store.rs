@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use process::exit::Failure;
-use process::secret_file;
+use runtime::exit::Failure;
+use runtime::secret_file;
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};

@@ -1,7 +1,7 @@
 //! What works but deserves a second thought: `serve` logs it, `check` prints it.
 
-use process::clock::unix_now;
-use process::command_line::exposed_secrets;
+use runtime::clock::unix_now;
+use runtime::command_line::exposed_secrets;
 
 use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Once;
 
 use http::{Extensions, HeaderMap};
-use process::client_address::TrustedProxies;
+use runtime::client_address::TrustedProxies;
 use tracing::warn;
 
 /// Anybody can write the header field: one line says it, and no flood of them.

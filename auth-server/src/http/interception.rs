@@ -15,8 +15,8 @@ use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::{HeaderValue, Version, header};
-use process::access_log::LoggedPath;
-use process::clock::unix_now;
+use runtime::access_log::LoggedPath;
+use runtime::clock::unix_now;
 use tracing::debug;
 
 use super::answer;

@@ -11,8 +11,8 @@ use contract::keys::KeyId;
 use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
-use process::client_address::TrustedProxies;
-use process::clock::unix_now;
+use runtime::client_address::TrustedProxies;
+use runtime::clock::unix_now;
 use tracing::error;
 
 use super::answer::Refusal;

@@ -10,8 +10,8 @@ use contract::cors::AllowedOrigins;
 use contract::rejection::Rejection;
 use contract::trace::{REQUEST_ID, RequestId, TraceId};
 use http::{HeaderMap, Method, Uri};
-use process::access_log::{AccessLog, Entry, LoggedPath, short};
-use process::client_address::TrustedProxies;
+use runtime::access_log::{AccessLog, Entry, LoggedPath, short};
+use runtime::client_address::TrustedProxies;
 
 use super::client_address::client_of;
 use crate::metrics::Metrics;

@@ -11,7 +11,7 @@ use axum::response::Response;
 use contract::rejection::Rejection;
 use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
-use process::client_address::TrustedProxies;
+use runtime::client_address::TrustedProxies;
 
 use super::answer;
 use super::answer::Refusal;

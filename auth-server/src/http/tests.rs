@@ -12,7 +12,7 @@ use contract::verifier::VerificationPolicy;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use process::client_address::TrustedProxies;
+use runtime::client_address::TrustedProxies;
 use serde_json::Value;
 use tower::ServiceExt;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use process::clock::unix_now;
+use runtime::clock::unix_now;
 
 use super::bounds::TOLERANCE;
 use super::store::{KeyStore, StoreError, within_timeout};

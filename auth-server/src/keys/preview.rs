@@ -1,7 +1,7 @@
 //! The first look into the store as a server takes it, without a change to anything.
 
 use contract::signing_type::SigningType;
-use process::clock::unix_now;
+use runtime::clock::unix_now;
 
 use super::reconciliation::Reconciliation;
 use super::rotation::RotationPolicy;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use contract::explanation::moment;
 use contract::signing_type::SigningType;
-use process::clock::{unix_now, until};
-use process::health::{Condition, Health};
+use runtime::clock::{unix_now, until};
+use runtime::health::{Condition, Health};
 use tracing::{debug, error, info, warn};
 
 use super::clock::ClockSkew;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use contract::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
-use process::listener::CLIENT_IDLE;
+use runtime::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 

@@ -13,7 +13,7 @@ use contract::rejection::Rejection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use process::write_deadline::WriteDeadline;
+use runtime::write_deadline::WriteDeadline;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use process::descriptors;
+use runtime::descriptors;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::login::LoginRequest;
-use process::private_file;
-use process::secret_file::SecretFileError;
+use runtime::private_file;
+use runtime::secret_file::SecretFileError;
 
 use super::changes::{UserChange, changes};
 use super::users_file::{self, InvalidUsersFile, Users};

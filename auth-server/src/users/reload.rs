@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use process::looks::{Looks, News, Told, aside};
+use runtime::looks::{Looks, News, Told, aside};
 use tracing::{error, info, warn};
 
 use super::file::FileUsers;

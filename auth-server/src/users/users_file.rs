@@ -5,8 +5,8 @@ use std::path::Path;
 
 use argon2::Params;
 use contract::claims::ExtraInfo;
-use process::secret_file::{self, SecretFileError};
-use process::toml_fault::TomlFault;
+use runtime::secret_file::{self, SecretFileError};
+use runtime::toml_fault::TomlFault;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;

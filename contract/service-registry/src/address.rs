@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::uri::Authority;
 use percent_encoding::percent_decode_str;
-use process::loopback::is_loopback_host;
+use runtime::loopback::is_loopback_host;
 use zeroize::Zeroizing;
 
 /// Nacos's own; its gRPC port is a thousand above.

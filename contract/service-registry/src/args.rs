@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use process::command_line::not_empty;
+use runtime::command_line::not_empty;
 use serde::Serialize;
 
 /// Nacos's own.

@@ -1,6 +1,6 @@
 //! What is configured about the registry, and what can go wrong there.
 
-use process::exit::Failure;
+use runtime::exit::Failure;
 
 use crate::address::RegistryAddress;
 use crate::args::{DEFAULT_GROUP, DEFAULT_SERVICE, RegistryArgs};
@@ -59,7 +59,7 @@ impl RegistrySettings {
         let password =
             match &args.registry_password_file {
                 None => None,
-                Some(file) => Some(process::secret_file::read(file).map_err(|error| {
+                Some(file) => Some(runtime::secret_file::read(file).map_err(|error| {
                     Failure::Config(format!("--registry-password-file: {error}"))
                 })?),
             };

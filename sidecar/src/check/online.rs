@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
-use process::exit::Failure;
+use runtime::exit::Failure;
 
 use crate::bypass;
 use crate::config::Config;

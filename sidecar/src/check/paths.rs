@@ -6,7 +6,7 @@
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::path_patterns::PassList;
 use contract::rejection::Rejection;
-use process::exit::Failure;
+use runtime::exit::Failure;
 
 use super::Outcome;
 use super::judge::Request;

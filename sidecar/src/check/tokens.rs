@@ -2,16 +2,18 @@
 
 use std::time::Instant;
 
-use attacks::keys::{Algorithm, SigningKey};
-use attacks::token_forge::Forge;
-use attacks::token_rows::{Attack, KeySetShape, Policy, Setting, Subject, TokenRow, TokenTable};
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
 use contract::signing_type::SigningType;
-use process::exit::Failure;
+use runtime::exit::Failure;
 use serde_json::{Map, Value, json};
+use token_corpus::keys::{Algorithm, SigningKey};
+use token_corpus::token_forge::Forge;
+use token_corpus::token_rows::{
+    Attack, KeySetShape, Policy, Setting, Subject, TokenRow, TokenTable,
+};
 
 use super::judge::Request;
 use super::{Outcome, paths};

@@ -1,7 +1,7 @@
 //! Times, numbers and memory; and the times of a stop.
 
 use clap::{ArgAction, Args};
-use process::command_line::seconds::{Seconds, at_least_one, within};
+use runtime::command_line::seconds::{Seconds, at_least_one, within};
 use serde::Serialize;
 
 /// Bounds on times, numbers and memory.

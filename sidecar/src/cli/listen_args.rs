@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use process::listener::ip_address_and_port;
-use process::tls::TlsArgs;
+use runtime::listener::ip_address_and_port;
+use runtime::tls::TlsArgs;
 use serde::Serialize;
 
 /// The port for clients with its certificates, and the admin port.

@@ -1,8 +1,8 @@
 //! The access log, and the marks by which the lines of a request are found.
 
 use clap::Args;
-use process::client_address::{IpNet, parse_network};
-use process::command_line::shown::{each_displayed, word};
+use runtime::client_address::{IpNet, parse_network};
+use runtime::command_line::shown::{each_displayed, word};
 use serde::Serialize;
 
 use crate::access_log::AccessLog;

@@ -4,8 +4,8 @@
 use clap::Args;
 use clap::builder::ArgPredicate;
 use contract::algorithms::AsymmetricAlgorithm;
-use process::command_line::seconds::{Seconds, within};
-use process::command_line::shown::each_displayed;
+use runtime::command_line::seconds::{Seconds, within};
+use runtime::command_line::shown::each_displayed;
 use serde::Serialize;
 
 use super::service_args::ServiceHeadArgs;

@@ -2,7 +2,7 @@
 //! configuration file. The help has a heading for each group.
 
 use clap::Args;
-use process::telemetry::LogArgs;
+use runtime::telemetry::LogArgs;
 use serde::Serialize;
 
 use super::key_args::KeyArgs;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use contract::signing_type::SigningType;
 use http::uri::Scheme;
-use process::exit::Failure;
-use process::secret_file;
+use runtime::exit::Failure;
+use runtime::secret_file;
 use zeroize::Zeroizing;
 
 use super::refused;

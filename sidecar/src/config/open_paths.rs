@@ -3,7 +3,7 @@
 
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::path_patterns::PassList;
-use process::exit::Failure;
+use runtime::exit::Failure;
 
 use super::rules::{pass_list, patterns};
 use crate::cli::rules_args::RulesArgs;

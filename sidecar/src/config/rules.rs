@@ -5,7 +5,7 @@ use contract::cors::{AllowedOrigins, Origin};
 use contract::interceptor::{Interceptor, TokenSources};
 use contract::path_patterns::{ContextPath, PassList};
 use contract::verifier::VerificationPolicy;
-use process::exit::Failure;
+use runtime::exit::Failure;
 
 use super::{given, parsed, refused};
 use crate::admission::AdmissionRules;

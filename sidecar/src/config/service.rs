@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use process::exit::Failure;
+use runtime::exit::Failure;
 
 use super::{given, refused};
 use crate::address_text::without_credentials;

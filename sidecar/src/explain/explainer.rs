@@ -15,7 +15,7 @@ use contract::rejection::Rejection;
 use http::{HeaderMap, StatusCode, Version, header};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
-use process::clock::unix_seconds;
+use runtime::clock::unix_seconds;
 
 use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};

@@ -10,8 +10,8 @@ use contract::explanation::{Explanation, KeyFacts};
 use contract::keys::{KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 use http::StatusCode;
-use process::exit::Failure;
-use process::file_read;
+use runtime::exit::Failure;
+use runtime::file_read;
 use zeroize::Zeroizing;
 
 use super::Explainer;
@@ -114,8 +114,8 @@ fn issuer(
 
 #[cfg(test)]
 mod tests {
-    use attacks::keys::{Algorithm, SigningKey};
     use serde_json::json;
+    use token_corpus::keys::{Algorithm, SigningKey};
 
     use super::*;
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use contract::keys::{Algorithm, KeyError, KeySet};
-use process::clock::{unix_now, unix_seconds};
-use process::private_file::{self, PrivateFileError};
+use runtime::clock::{unix_now, unix_seconds};
+use runtime::private_file::{self, PrivateFileError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

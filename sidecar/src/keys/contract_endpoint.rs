@@ -4,7 +4,7 @@
 
 use contract::keys::{KeySet, VerificationKey};
 use contract::signing_type::SigningType;
-use process::exit::Failure;
+use runtime::exit::Failure;
 use zeroize::Zeroizing;
 
 use super::answer::{AnswerError, key_string};

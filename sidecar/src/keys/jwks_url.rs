@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use contract::algorithms::AsymmetricAlgorithm;
 use http::uri::Scheme;
 use http::{HeaderMap, Uri, header};
-use process::exit::Failure;
-use process::loopback::is_loopback_host;
+use runtime::exit::Failure;
+use runtime::loopback::is_loopback_host;
 
 use super::jwks::{self, KnownSet, jws};
 use super::source::{FetchError, Fetched, Purpose};

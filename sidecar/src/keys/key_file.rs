@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
-use process::file_read::{self, Unread};
+use runtime::file_read::{self, Unread};
 
 use super::jwks::jws;
 use super::transport::MAX_BODY_BYTES;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use contract::keys::KeySet;
 use contract::rejection::Rejection;
-use process::health::Condition;
+use runtime::health::Condition;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::{Algorithm, KeyError, KeySet};
 use contract::signing_type::SigningType;
-use process::exit::Failure;
-use process::looks::aside;
+use runtime::exit::Failure;
+use runtime::looks::aside;
 
 use super::answer::AnswerError;
 use super::cache::{KeyCacheSettings, Origin};

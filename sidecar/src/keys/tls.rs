@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use process::tls::{CertificateFault, CertificateFiles, expired, read_bounded};
 use reqwest::{Certificate, ClientBuilder, Identity, tls};
+use runtime::tls::{CertificateFault, CertificateFiles, expired, read_bounded};
 use zeroize::Zeroizing;
 
 /// Where the certificates are.

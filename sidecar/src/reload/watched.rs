@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use process::file_read;
+use runtime::file_read;
 use tokio::task::spawn_blocking;
 
 /// What changes with a file: also where a link on the way to it leads elsewhere, as Kubernetes does it.

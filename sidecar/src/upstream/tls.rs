@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use process::tls::{CertificateFault, CertificateFiles, expired, trusted};
+use runtime::tls::{CertificateFault, CertificateFiles, expired, trusted};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

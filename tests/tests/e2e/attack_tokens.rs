@@ -1,4 +1,4 @@
-//! `contract/attacks/data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
+//! `tests/corpus/data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
 
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::bearer;

@@ -35,7 +35,7 @@ fn every_test_that_the_table_of_the_contract_names_exists_and_every_contract_tes
 #[test]
 fn the_threat_model_names_only_tests_that_exist() {
     let document = fs::read_to_string(repository().join("docs/security.md")).unwrap();
-    let sources = test_sources() + &sources_below(&["auth-server/src", "contract/process/src"]);
+    let sources = test_sources() + &sources_below(&["auth-server/src", "contract/runtime/src"]);
     let existing: Vec<&str> = test_names(&sources);
     let named = names_of_tests(&document);
     assert!(named.len() > 40, "the document has lost its tests");

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use process::client_address::{TrustedProxies, parse_network};
+use runtime::client_address::{TrustedProxies, parse_network};
 
 use super::super::client_address::Peer;
 use super::*;

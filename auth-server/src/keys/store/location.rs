@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use process::tls;
+use runtime::tls;
 
 use super::encrypted::EncryptedStore;
 use super::encryption::KeyEncryption;

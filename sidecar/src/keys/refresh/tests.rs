@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use contract::signing_type::SigningType;
-use process::health::Health;
+use runtime::health::Health;
 use zeroize::Zeroizing;
 
 use super::super::contract_endpoint::EndpointSettings;

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use process::secret_file;
-use process::tls::{CertificateFiles, trusted};
+use runtime::secret_file;
+use runtime::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 
 /// The flag of the certificate that the store is shown.

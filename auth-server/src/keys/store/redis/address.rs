@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use process::loopback::is_loopback_host;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
 };
+use runtime::loopback::is_loopback_host;
 
 use super::access::StoreAccess;
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use process::clock::unix_now;
-use process::looks::{News, Told, aside};
+use runtime::clock::unix_now;
+use runtime::looks::{News, Told, aside};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 use zeroize::Zeroizing;

@@ -330,7 +330,7 @@ mod tests {
             "sidecar::proxy",
             "auth_server",
             "hyperion",
-            "process::admin",
+            "runtime::admin",
         ] {
             assert!(!is_capped(target), "{target}");
         }

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// cargo sets `CARGO_PKG_NAME` to `process` for every test: the one variable a test can rely on
+/// cargo sets `CARGO_PKG_NAME` to `runtime` for every test: the one variable a test can rely on
 /// without changing the environment of its neighbours.
 #[derive(Debug, Parser, PartialEq)]
 #[command(name = "prog")]
@@ -97,7 +97,7 @@ fn flag_before_variable_before_file_before_default() {
     assert_eq!(serve(&["--name", "flag"], file).name, "flag");
     assert_eq!(
         serve(&[], file).from_env,
-        "process",
+        "runtime",
         "the variable outranks the file"
     );
     assert_eq!(serve(&["--from-env", "flag"], file).from_env, "flag");

@@ -1,8 +1,6 @@
 //! What holds for whatever arrives. The values are made up by `proptest`, which shows the smallest that fails.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use attacks::keys::{Algorithm, SigningType};
-use attacks::token_forge::Forge;
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::bearer;
 use contract::claims::Claims;
@@ -16,6 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
+use token_corpus::keys::{Algorithm, SigningType};
+use token_corpus::token_forge::Forge;
 
 const NOW: i64 = 1_800_000_000;
 /// The alphabet of `token68` (RFC 9110 §11.2).
@@ -70,7 +70,7 @@ proptest! {
     ) {
         let forge = Forge::new(SigningType::Hmac);
         let keys = key_set(&forge);
-        let unsigned = attacks::token_forge::signing_input(&header, payload.as_bytes());
+        let unsigned = token_corpus::token_forge::signing_input(&header, payload.as_bytes());
         let unsigned = format!("{unsigned}.{}", String::from_utf8_lossy(&token));
         for value in [bytes.clone(), bearing(&bytes), bearing(&token), bearing(unsigned.as_bytes())] {
             prop_assert!(verify(&keys, &value).is_err());
