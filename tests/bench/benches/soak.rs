@@ -64,7 +64,7 @@ const SHORT_TIMEOUTS: [&str; 8] = [
     "--upstream-read-timeout",
     "3",
 ];
-/// Mebibytes, as docs/operations.md promises: the process with its tables, a request, a connection.
+/// Mebibytes, as docs/operations/limits.md promises: the process with its tables, a request, a connection.
 const PROCESS: f64 = 30.0;
 const FOR_EACH_REQUEST: f64 = 0.75;
 const FOR_EACH_REQUEST_OF_HTTP_2: f64 = 1.25;

@@ -178,7 +178,7 @@ fn both_bodies_flow_at_once_and_trailers_arrive() {
     );
 }
 
-/// Within what the sidecar holds of an answer that is not read yet: see docs/operations.md.
+/// Within what the sidecar holds of an answer that is not read yet: see docs/operations/limits.md.
 #[test]
 fn a_large_body_passes_whole_in_both_directions_and_so_do_many_at_once() {
     let stack = stack();

@@ -86,7 +86,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    // As docs/operations.md gives it.
+    // As docs/operations/redis.md gives it.
     redis.command(&[
         "ACL",
         "SETUSER",
