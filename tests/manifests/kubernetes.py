@@ -11,6 +11,8 @@ K8S = REPOSITORY / "k8s"
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
 # A workload for components to be laid over.
 SERVICE = REPOSITORY / "tests/manifests/service.yaml"
+PAGES = [REPOSITORY / "docs/kubernetes.md", *sorted((REPOSITORY / "docs/kubernetes").glob("*.md"))]
+DOCUMENT = "\n".join(page.read_text() for page in PAGES)
 # What has been rendered so far: a name with the hash of its content means the same everywhere.
 CONFIG_MAPS = {}
 

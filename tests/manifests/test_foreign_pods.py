@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes import CONFIG_MAPS, K8S, SERVICE, containers, kustomize, named, reads, render, settings, write_overlay
+from kubernetes import CONFIG_MAPS, DOCUMENT, K8S, SERVICE, containers, kustomize, named, reads, render, settings, write_overlay
 from programs import Mounts, path, run
 
 VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
@@ -221,9 +221,8 @@ def test_a_service_of_one_port_is_moved_however_it_named_its_target(variant, tar
 
 
 def examples(member):
-    """The YAML blocks of docs/kubernetes.md that hold this member."""
-    text = (K8S.parent / "docs/kubernetes.md").read_text()
-    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)]
+    """The YAML blocks of docs/kubernetes that hold this member."""
+    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", DOCUMENT, re.M | re.S)]
     return [block[member] for block in blocks if member in block]
 
 
@@ -261,9 +260,8 @@ def test_the_variables_of_the_document_are_those_of_the_sidecar_then(tmp_path):
 
 
 def test_every_refusal_is_in_the_document():
-    document = (K8S.parent / "docs/kubernetes.md").read_text()
     for _, said in REFUSED.values():
-        assert f"| `{said}` |" in document, said
+        assert f"| `{said}` |" in DOCUMENT, said
 
 
 def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
@@ -276,8 +274,7 @@ def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
     found = sidecar_of(named(objects, "Deployment", "orders")["spec"]["template"]["spec"], "sidecar")
     assert all("valueFrom" in variable for variable in found["env"] if variable["name"] in ("POSTERN_APP_NAME", "POSTERN_APP_ID"))
     assert {"configMapRef": {"name": "own"}} not in found["envFrom"]
-    document = (K8S.parent / "docs/kubernetes.md").read_text()
-    assert "| `POSTERN_APP_NAME` without `postern/app-name: own`, `POSTERN_APP_ID` or `envFrom` in the Deployment |" in document
+    assert "| `POSTERN_APP_NAME` without `postern/app-name: own`, `POSTERN_APP_ID` or `envFrom` in the Deployment |" in DOCUMENT
 
 
 def test_a_container_called_sidecar_becomes_ours_in_the_plain_variant(tmp_path):
@@ -285,4 +282,4 @@ def test_a_container_called_sidecar_becomes_ours_in_the_plain_variant(tmp_path):
     deployment["spec"]["template"]["spec"]["containers"][0]["name"] = "sidecar"
     pod = named(laid_over("sidecar-plain", tmp_path, [deployment, its_service]), "Deployment", "orders")["spec"]["template"]["spec"]
     assert len(pod["containers"]) == 1
-    assert "| a container of your own called `sidecar` |" in (K8S.parent / "docs/kubernetes.md").read_text()
+    assert "| a container of your own called `sidecar` |" in DOCUMENT

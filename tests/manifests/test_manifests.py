@@ -7,6 +7,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubernetes import (
+    DOCUMENT,
     K8S,
     containers,
     directories,
@@ -282,7 +283,6 @@ def test_both_variants_of_the_sidecar_differ_only_where_they_have_to():
 
 
 def test_where_prometheus_is_expected_is_in_the_document(rendered):
-    document = (K8S.parent / "docs/kubernetes.md").read_text()
     namespaces = {
         source["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
         for objects in rendered.values()
@@ -291,7 +291,7 @@ def test_where_prometheus_is_expected_is_in_the_document(rendered):
         for source in rule.get("from", [])
         if source.get("namespaceSelector", {}).get("matchLabels")
     }
-    assert namespaces and all(f"`{namespace}`" in document for namespace in namespaces), namespaces
+    assert namespaces and all(f"`{namespace}`" in DOCUMENT for namespace in namespaces), namespaces
 
 
 def test_the_service_is_reached_through_the_sidecar_only(rendered):
@@ -364,8 +364,7 @@ def test_what_is_not_fit_for_production_is_found(rendered, change, fault):
 
 
 def test_every_secret_that_production_needs_is_in_the_document(rendered):
-    document = (K8S.parent / "docs/kubernetes.md").read_text()
     for _, pod in pods(rendered["overlays/prod"]):
         for volume in pod["volumes"]:
             name = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
-            assert not name or f"`{name}`" in document, f"docs/kubernetes.md does not mention {name}"
+            assert not name or f"`{name}`" in DOCUMENT, f"{name} is not in docs/kubernetes"

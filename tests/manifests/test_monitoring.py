@@ -5,7 +5,7 @@ import re
 
 import pytest
 import yaml
-from kubernetes import K8S, REPOSITORY, containers, named, of_kind, render, write_overlay
+from kubernetes import DOCUMENT, K8S, REPOSITORY, containers, named, of_kind, render, write_overlay
 
 RULES = (REPOSITORY / "deploy/prometheus/postern.rules.yml").read_text()
 RULES_OBJECT = K8S / "components/prometheusrule/prometheusrule.yaml"
@@ -55,8 +55,7 @@ def test_each_alert_leads_to_a_part_of_a_document(alert):
 
 
 def test_the_runbooks_are_moved_by_the_example_of_the_document(tmp_path):
-    text = (REPOSITORY / "docs/kubernetes.md").read_text()
-    blocks = [yaml.safe_load(each) for each in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)]
+    blocks = [yaml.safe_load(each) for each in re.findall(r"^```yaml\n(.*?)^```", DOCUMENT, re.M | re.S)]
     (block,) = [each for each in blocks if "replacements" in each]
     objects = rendered(tmp_path, more=block)
     rule = named(objects, "PrometheusRule", "postern")

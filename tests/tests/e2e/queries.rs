@@ -100,8 +100,7 @@ fn described() -> BTreeMap<String, BTreeSet<String>> {
 
 /// The tables of the document: `name{label,label}` in the first column, below the prefix of the program.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let text = fs::read_to_string(repository().join("docs/observe.md")).unwrap();
-    let (_, metrics) = text.split_once("\n## Metrics\n").unwrap();
+    let metrics = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
     let mut prefix = "";
     let mut documented = BTreeMap::new();
     for row in metrics.lines().filter(|line| line.starts_with("| ")) {
