@@ -34,7 +34,9 @@ fn every_test_that_the_table_of_the_contract_names_exists_and_every_contract_tes
 
 #[test]
 fn the_threat_model_names_only_tests_that_exist() {
-    let document = fs::read_to_string(repository().join("docs/security.md")).unwrap();
+    let pages = ["docs/security.md", "docs/attacks.md"];
+    let document = pages.map(|page| fs::read_to_string(repository().join(page)).unwrap());
+    let document = document.concat();
     let sources = test_sources() + &sources_below(&["auth-server/src", "contract/runtime/src"]);
     let existing: Vec<&str> = test_names(&sources);
     let named = names_of_tests(&document);
@@ -42,7 +44,7 @@ fn the_threat_model_names_only_tests_that_exist() {
     for name in named {
         assert!(
             existing.contains(&name),
-            "docs/security.md names {name}, which does not exist"
+            "the threat model names {name}, which does not exist"
         );
     }
 }
