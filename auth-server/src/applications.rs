@@ -6,10 +6,10 @@
 //! A removed application leaves a record without secrets behind. So a record that is gone was lost
 //! with the store, not removed, and servers put it back.
 
-pub(crate) mod change;
+pub(crate) mod command;
 pub(crate) mod directory;
 mod failure_limit;
-pub(crate) mod registrations;
+pub(crate) mod registry;
 pub(crate) mod secret_hash;
 
 use std::borrow::Borrow;

@@ -12,9 +12,9 @@ use tracing::field::display;
 use tracing::info;
 
 use crate::applications::AppId;
-use crate::applications::registrations::Event;
-use crate::http::reports::RequestIds;
-use crate::keys::events::KeyEvent;
+use crate::applications::registry::Event;
+use crate::http::middleware::access_log::RequestIds;
+use crate::keys::ring::events::KeyEvent;
 use crate::log_text::LogText;
 use crate::users::changes::{UserChange, UserChangeKind};
 
@@ -182,7 +182,7 @@ mod tests {
     use std::iter::successors;
 
     use super::*;
-    use crate::keys::events::KeyEventKind;
+    use crate::keys::ring::events::KeyEventKind;
 
     /// Each variant leads to the next one, so that a new one does not compile until it is in here.
     fn names() -> BTreeSet<String> {

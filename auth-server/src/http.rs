@@ -1,18 +1,11 @@
 //! The HTTP surface: one route, one file. What is common to all stands here: which paths there are
 //! and in which order a request meets interception, routing and the envelope.
 
-mod answer;
 mod body;
-pub(crate) mod client_address;
-pub(crate) mod console;
-pub(crate) mod current_user;
-pub(crate) mod interception;
-pub(crate) mod jwks;
-pub(crate) mod login;
-pub(crate) mod reports;
-pub(crate) mod secret_key;
-mod security_headers;
-pub(crate) mod static_files;
+pub(crate) mod middleware;
+mod response;
+pub(crate) mod routes;
+pub(crate) mod unfinished;
 
 use std::sync::Arc;
 
@@ -24,15 +17,15 @@ use contract::interceptor::USER_DETAILS_PATH;
 use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 
-pub(crate) use self::answer::rejection_on_the_wire;
-use self::current_user::current_user;
-use self::interception::{Interception, intercept};
-use self::jwks::{JWKS_PATH, Jwks, jwks};
-use self::login::{LOGIN_PATH, Login, login};
-use self::reports::{Reports, report};
-use self::secret_key::{SECRET_KEY_PATH, SecretKey, secret_key};
-use self::security_headers::security_headers;
-use self::static_files::{StaticFiles, static_file};
+use self::middleware::access_log::{Reports, report};
+use self::middleware::authenticate::{Interception, intercept};
+use self::middleware::security_headers::security_headers;
+pub(crate) use self::response::rejection_on_the_wire;
+use self::routes::current_user::current_user;
+use self::routes::jwks::{JWKS_PATH, Jwks, jwks};
+use self::routes::login::{LOGIN_PATH, Login, login};
+use self::routes::static_files::{self, StaticFiles, static_file};
+use self::routes::verification_key::{SECRET_KEY_PATH, SecretKey, secret_key};
 
 /// What the routes are made of.
 pub(crate) struct Routes {
@@ -74,8 +67,8 @@ impl Routes {
             }
         }
         router
-            .fallback(async || answer::rejection(Rejection::NotFound))
-            .method_not_allowed_fallback(async || answer::rejection(Rejection::MethodNotAllowed))
+            .fallback(async || response::rejection(Rejection::NotFound))
+            .method_not_allowed_fallback(async || response::rejection(Rejection::MethodNotAllowed))
             .layer(from_fn_with_state(Arc::new(self.interception), intercept))
             .layer(map_response(security_headers))
             .layer(from_fn_with_state(self.reports, report))
@@ -83,7 +76,7 @@ impl Routes {
 }
 
 async fn only_get() -> Response {
-    answer::method_not_allowed("GET")
+    response::method_not_allowed("GET")
 }
 
 #[cfg(test)]

@@ -4,23 +4,13 @@
 //! public one out unchanged (contract §4.3) and a lost store gets back what it had. Nothing here
 //! signs.
 
-pub(crate) mod bounds;
 pub(crate) mod clock;
-pub(crate) mod current;
-pub(crate) mod events;
-mod generation;
-pub(crate) mod key_pair;
-mod pem;
-pub(crate) mod preview;
+pub(crate) mod live;
+pub(crate) mod pair;
 pub(crate) mod published;
-pub(crate) mod reconciliation;
 pub(crate) mod ring;
-pub(crate) mod rotation;
-mod schedule;
-mod signing_key;
 pub(crate) mod store;
-pub(crate) mod update;
-pub(crate) mod upkeep;
+pub(crate) mod sync;
 
 use std::fmt;
 

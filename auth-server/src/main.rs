@@ -1,9 +1,7 @@
 //! `auth-server`: issues signed access tokens, keeps the key pair they are signed with, and hands
 //! out the half that verifies them. See `ARCHITECTURE.md` for the map.
 
-mod app;
 mod applications;
-mod attempts;
 mod audit;
 mod cli;
 mod commands;
@@ -12,11 +10,12 @@ mod http;
 mod keys;
 mod log_text;
 mod metrics;
+mod nacos;
 mod random;
-mod registry;
+mod rate_limit;
+mod serve;
 mod server;
-mod token_issuer;
-mod unfinished;
+mod tokens;
 mod users;
 
 use std::process::ExitCode;
@@ -76,7 +75,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), Failure> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    block_on(app::serve(args))
+    block_on(serve::serve(args))
 }
 
 /// What is asked for comes last, so that it can ask for the library's lines too.

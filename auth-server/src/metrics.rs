@@ -16,9 +16,9 @@ use runtime::histogram::DurationHistogram;
 use runtime::telemetry;
 use runtime::tls::{CertificateMetrics, Seen};
 
-use crate::keys::events::{KeyEvent, KeyEventKind};
 use crate::keys::ring::KeyRing;
-use crate::keys::rotation::Role;
+use crate::keys::ring::events::{KeyEvent, KeyEventKind};
+use crate::keys::ring::rotation::Role;
 
 /// `ok`, or the reason code of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -328,7 +328,7 @@ mod tests {
     use contract::signing_type::SigningType;
 
     use super::*;
-    use crate::keys::key_pair::tests::pair;
+    use crate::keys::pair::tests::pair;
 
     #[test]
     fn each_metric_stands_under_its_name() {

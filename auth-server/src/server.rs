@@ -1,9 +1,9 @@
 //! Accepts connections and ends them gracefully. What happens on one of them is `connection`'s.
 
-mod automatic_answers;
 mod connection;
 mod connection_limit;
 mod draining;
+mod http1_guard;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use tracing::warn;
 use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
 pub(crate) use self::draining::Draining;
-use crate::http::reports::Reports;
-use crate::unfinished::Unfinished;
+use crate::http::middleware::access_log::Reports;
+use crate::http::unfinished::Unfinished;
 
 /// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
 /// grant 10 to 30 seconds in all.

@@ -3,15 +3,15 @@
 //! A store says who somebody is; how often one may try, and how much of it happens at once, is
 //! `authenticator`'s business.
 
-pub(crate) mod authenticator;
+pub(crate) mod authenticate;
 pub(crate) mod builtin;
 pub(crate) mod changes;
-pub(crate) mod document;
 pub(crate) mod edit;
 pub(crate) mod file;
+mod hash_pool;
 pub(crate) mod password;
-mod password_work;
 pub(crate) mod reload;
+pub(crate) mod toml_schema;
 mod unknown_names;
 pub(crate) mod users_file;
 

@@ -10,7 +10,7 @@ use runtime::looks::{Looks, aside};
 use runtime::secret_file;
 use tracing::{error, info};
 
-use super::registrations::Registrations;
+use super::registry::Registrations;
 use super::secret_hash::{SHORTEST_SECRET, SecretHash, SecretHashes};
 use super::{AppId, Applications};
 use crate::audit;

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::attempts::{Rate, TokenBucket, TooSoon};
+use crate::rate_limit::{Rate, TokenBucket, TooSoon};
 
 /// A misconfigured sidecar asks once a minute; a few dozen of one application are still told why.
 const RATE: Rate = Rate {

@@ -5,7 +5,7 @@ use runtime::{output, secret_file};
 use serde_json::{Value, json};
 
 use super::{print, remark};
-use crate::applications::change::{Change, Refused};
+use crate::applications::command::{Change, Refused};
 use crate::applications::secret_hash::SHORTEST_SECRET;
 use crate::applications::{AppId, Applications};
 use crate::cli::application::{
@@ -148,8 +148,8 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::keys::store::encryption::KeyEncryption;
-    use crate::keys::store::redis::access::StoreAccess;
+    use crate::keys::store::envelope_encryption::KeyEncryption;
+    use crate::keys::store::redis::credentials::StoreAccess;
 
     /// `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);

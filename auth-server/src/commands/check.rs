@@ -7,9 +7,9 @@ use toml::Table;
 use super::print;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::{Config, warnings};
-use crate::keys::preview::preview;
 use crate::keys::store::StoreError;
-use crate::registry;
+use crate::keys::sync::preview::preview;
+use crate::nacos;
 
 pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
     let config = Config::from_args(&args.settings)?;
@@ -54,7 +54,7 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
     let shown = [
         // Without a password that stands in the address.
         ("store", config.store.to_string().into()),
-        ("registry", registry::shown(config.registry.as_ref()).into()),
+        ("registry", nacos::shown(config.registry.as_ref()).into()),
         // The default depends on who may log in.
         ("login-rate", config.login_rate.into()),
     ];

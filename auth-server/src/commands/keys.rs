@@ -20,12 +20,12 @@ use crate::cli::{
 use crate::config::store_location;
 use crate::keys::StoredKeys;
 use crate::keys::clock::ClockSkew;
-use crate::keys::key_pair::SigningKeyPair;
-use crate::keys::reconciliation::Plan;
+use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
-use crate::keys::update::{unusable_keys, update};
+use crate::keys::sync::compare_and_swap::{unusable_keys, update};
+use crate::keys::sync::reconcile::Plan;
 
 pub(crate) async fn run(command: &KeysCommand) -> Result<(), Failure> {
     match command {

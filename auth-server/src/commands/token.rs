@@ -112,10 +112,10 @@ mod tests {
     use jsonwebtoken::signature::Signer;
 
     use super::*;
-    use crate::keys::key_pair::SigningKeyPair;
-    use crate::keys::key_pair::tests::pair;
+    use crate::keys::pair::SigningKeyPair;
+    use crate::keys::pair::tests::pair;
     use crate::keys::ring::KeyRing;
-    use crate::token_issuer::TokenIssuer;
+    use crate::tokens::issuer::TokenIssuer;
     use crate::users::builtin::tests::builtin_user;
 
     #[test]

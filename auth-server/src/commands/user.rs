@@ -17,8 +17,8 @@ use crate::cli::user::{
     UsersFileArgs,
 };
 use crate::random;
-use crate::users::document::{UserEntry, UsersDocument};
 use crate::users::edit::{EditError, with_disabled, with_password, with_user, without_user};
+use crate::users::toml_schema::{UserEntry, UsersDocument};
 use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
 
@@ -291,7 +291,7 @@ fn asked_twice() -> Result<Zeroizing<String>, Failure> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::users::document::tests::entry;
+    use crate::users::toml_schema::tests::entry;
 
     fn args(path: &Path) -> UsersFileArgs {
         UsersFileArgs {

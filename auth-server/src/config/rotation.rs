@@ -8,8 +8,8 @@ use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::exit::Failure;
 
 use crate::cli::ServeArgs;
-use crate::http::jwks::MAX_AGE_SECONDS;
-use crate::keys::rotation::RotationPolicy;
+use crate::http::routes::jwks::MAX_AGE_SECONDS;
+use crate::keys::ring::rotation::RotationPolicy;
 
 /// A sidecar asks for the keys at second 0 of every minute (contract §8).
 const POLL_SECONDS: i64 = 60;

@@ -7,9 +7,9 @@ use runtime::secret_file;
 use zeroize::Zeroizing;
 
 use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};
-use crate::keys::store::encryption::{KeyEncryption, KeyEncryptionKey};
+use crate::keys::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::redis::access::{AccessFiles, StoreAccess};
+use crate::keys::store::redis::credentials::{AccessFiles, StoreAccess};
 
 /// The store of any command.
 ///

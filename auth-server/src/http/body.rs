@@ -9,10 +9,10 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use crate::unfinished::{Exhausted, Held};
+use super::unfinished::{Exhausted, Held};
 
 /// A login is a few hundred bytes.
-pub(super) const MAX_BODY_BYTES: usize = 8 * 1024;
+pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
 
 /// Returns the whole body. `held` takes what of it waits for the rest.
 ///
@@ -20,7 +20,11 @@ pub(super) const MAX_BODY_BYTES: usize = 8 * 1024;
 /// [`Rejection::BodyTooLarge`], before a byte is read where the length is declared;
 /// [`Rejection::RequestTimeout`]; [`Rejection::ServerBusy`] where other requests wait for their rest
 /// with too many bytes; [`Rejection::BodyMalformed`] where its framing breaks.
-pub(super) async fn read(body: Body, limit: Duration, held: Held) -> Result<BytesMut, Rejection> {
+pub(in crate::http) async fn read(
+    body: Body,
+    limit: Duration,
+    held: Held,
+) -> Result<BytesMut, Rejection> {
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(Rejection::BodyTooLarge);
     }
@@ -58,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    use crate::unfinished::Unfinished;
+    use crate::http::unfinished::Unfinished;
 
     const SOON: Duration = Duration::from_secs(5);
 

@@ -16,17 +16,17 @@ use runtime::client_address::TrustedProxies;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::console::Console;
+use super::routes::console::Console;
+use super::unfinished::Unfinished;
 use super::*;
 use crate::applications::Applications;
-use crate::applications::registrations::Registrations;
+use crate::applications::registry::Registrations;
 use crate::applications::secret_hash::SecretHashes;
-use crate::keys::current::CurrentKey;
-use crate::keys::key_pair::tests::pair;
+use crate::keys::live::CurrentKey;
+use crate::keys::pair::tests::pair;
 use crate::metrics::Metrics;
-use crate::token_issuer::TokenIssuer;
-use crate::unfinished::Unfinished;
-use crate::users::authenticator::Authenticator;
+use crate::tokens::issuer::TokenIssuer;
+use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 
 mod jwks;
@@ -79,7 +79,7 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
             current: Arc::clone(&current),
         },
         secret_key: SecretKey {
-            jwks_link: super::jwks::link(&context).unwrap(),
+            jwks_link: routes::jwks::link(&context).unwrap(),
             current,
             registrations: Arc::new(registrations),
             trusted_proxies: TrustedProxies::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use runtime::clock::unix_now;
 
-use super::bounds::TOLERANCE;
+use super::ring::bounds::TOLERANCE;
 use super::store::{KeyStore, StoreError, within_timeout};
 
 /// Below this a clock is as right as a look over the network can say, and no token notices.

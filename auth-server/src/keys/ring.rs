@@ -1,7 +1,10 @@
 //! The keys of one installation: *current* signs, *next* is announced and will sign, *retired* ones
 //! only verify what they signed before. How they move from one place to the next is `rotation`'s.
 
+pub(crate) mod bounds;
+pub(crate) mod events;
 pub(crate) mod record;
+pub(crate) mod rotation;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 
 use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
-use super::key_pair::{KeyPairFault, SigningKeyPair};
+use super::pair::{KeyPairFault, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
 
 /// Every key that counts. Two rings are equal where they would be stored alike.

@@ -5,12 +5,10 @@
 
 #[cfg(test)]
 mod conformance;
-mod encrypted;
-pub(crate) mod encryption;
+mod encrypting;
+pub(crate) mod envelope_encryption;
 mod file;
-mod key_files;
 pub(crate) mod location;
-mod private_directory;
 mod record_mac;
 pub(crate) mod redis;
 

@@ -22,12 +22,12 @@ use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use tracing::debug;
 
-use super::automatic_answers::AutomaticAnswers;
 use super::draining::Draining;
-use crate::http::client_address::Peer;
+use super::http1_guard::AutomaticAnswers;
+use crate::http::middleware::access_log::Reports;
+use crate::http::middleware::client_ip::Peer;
 use crate::http::rejection_on_the_wire;
-use crate::http::reports::Reports;
-use crate::unfinished::Unfinished;
+use crate::http::unfinished::Unfinished;
 
 /// As in most servers: 100 fields, 16 KiB. A token has its own, lower limit.
 const MAX_HEADER_FIELDS: usize = 100;

@@ -2,7 +2,7 @@
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 
-use super::document::{UserEntry, UsersDocument};
+use super::toml_schema::{UserEntry, UsersDocument};
 use super::users_file::{InvalidUsersFile, Users};
 
 /// What keeps a file without users from looking like one that was cut off.
@@ -140,10 +140,10 @@ fn position(text: &str, account: &str) -> Result<Option<usize>, EditError> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::super::document::tests::entry;
     use super::super::password::tests::cheap;
     use super::super::users_file::tests::entry as table;
     use super::*;
+    use crate::users::toml_schema::tests::entry;
 
     fn accounts(text: &str) -> Vec<String> {
         let users = UsersDocument::parse(text).unwrap().users;

@@ -10,8 +10,8 @@ use runtime::toml_fault::TomlFault;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;
-use super::document::{UserEntry, UsersDocument};
 use super::password::{HashedPassword, InvalidPassword};
+use super::toml_schema::{UserEntry, UsersDocument};
 use super::{MEMBER, User};
 
 /// Ten thousand users are 2 MiB.
@@ -268,8 +268,8 @@ pub(crate) mod tests {
     use super::super::password::tests::cheap;
     use super::*;
     use crate::config::MAX_AUTHORIZATION_BYTES;
-    use crate::keys::key_pair::tests::pair;
-    use crate::token_issuer::TokenIssuer;
+    use crate::keys::pair::tests::pair;
+    use crate::tokens::issuer::TokenIssuer;
 
     pub(crate) fn entry(account: &str, password: &str) -> String {
         let hash = cheap(password);

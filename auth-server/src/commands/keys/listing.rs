@@ -7,7 +7,7 @@ use contract::signing_type::SigningType;
 use serde::Serialize;
 
 use crate::keys::ring::KeyRing;
-use crate::keys::rotation::Role;
+use crate::keys::ring::rotation::Role;
 use crate::keys::store::location::StoreLocation;
 
 #[derive(Debug, Serialize)]

@@ -11,7 +11,7 @@ use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::cli::{Cli, Command};
 use crate::keys::StoredKeys;
-use crate::keys::key_pair::tests::pair;
+use crate::keys::pair::tests::pair;
 use crate::keys::store::Entry;
 
 const TYPE: SigningType = SigningType::Ecdsa;
@@ -226,7 +226,7 @@ async fn what_is_shown_names_every_key_and_no_half() {
     let ring = installation.ring().await;
     let ring = ring.advance(
         i64::from(u32::MAX),
-        &crate::keys::rotation::RotationPolicy {
+        &crate::keys::ring::rotation::RotationPolicy {
             lead: 150,
             keep: 1,
             every: None,

@@ -5,9 +5,9 @@ use http::header::{ETAG, IF_NONE_MATCH, LINK};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::*;
-use crate::keys::key_pair::SigningKeyPair;
+use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
-use crate::keys::rotation::RotationPolicy;
+use crate::keys::ring::rotation::RotationPolicy;
 
 const JWKS: &str = "/auth/.well-known/jwks.json";
 const KEY: &str = "/auth/client/user/secret/key?appId=a&appSecret=b";

@@ -6,9 +6,9 @@ use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use runtime::client_address::{TrustedProxies, parse_network};
 
-use super::super::client_address::Peer;
 use super::*;
-use crate::attempts::AddressLimit;
+use crate::http::middleware::client_ip::Peer;
+use crate::rate_limit::AddressLimit;
 use crate::users::file::FileUsers;
 use crate::users::file::tests::file_with;
 

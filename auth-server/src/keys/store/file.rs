@@ -5,6 +5,9 @@
 //! applications. A server holds `serving.lock` for its lifetime;
 //! `write.lock` is held for moments, so that commands work beside a running server.
 
+mod directory;
+mod journal;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +16,8 @@ use async_trait::async_trait;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-use super::key_files::{self, PRIVATE, PUBLIC, RING};
-use super::private_directory::{Locked, PrivateDirectory};
+use self::directory::{Locked, PrivateDirectory};
+use self::journal::{PRIVATE, PUBLIC, RING};
 use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
@@ -118,14 +121,14 @@ impl FileStore {
     }
 
     fn read_keys(&self) -> Result<StoredKeys, StoreError> {
-        let held = key_files::read(&self.directory)?;
+        let held = journal::read(&self.directory)?;
         self.note_unfinished(held.unfinished);
         Ok(held.keys)
     }
 
     /// A server would have to write the pair that is missing.
     fn preview_keys(&self) -> Result<StoredKeys, StoreError> {
-        let keys = key_files::preview(&self.directory)?;
+        let keys = journal::preview(&self.directory)?;
         if keys.pair.is_none() {
             self.directory.allows_new_files()?;
         }
@@ -188,7 +191,7 @@ impl KeyStore for FileStore {
             if held != expected {
                 return Ok(held);
             }
-            store.note_unfinished(key_files::write(&store.directory, &new)?);
+            store.note_unfinished(journal::write(&store.directory, &new)?);
             Ok(new)
         })
         .await

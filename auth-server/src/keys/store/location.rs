@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use runtime::tls;
 
-use super::encrypted::EncryptedStore;
-use super::encryption::KeyEncryption;
+use super::encrypting::EncryptedStore;
+use super::envelope_encryption::KeyEncryption;
 use super::file::FileStore;
 use super::redis::RedisStore;
-use super::redis::access::{CLIENT_CERTIFICATE, StoreAccess};
+use super::redis::credentials::{CLIENT_CERTIFICATE, StoreAccess};
 use super::{KeyStore, StoreError};
 
 /// A store that was named but not touched yet.
@@ -164,8 +164,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use zeroize::Zeroizing;
 
-    use super::super::redis::access::AccessFiles;
     use super::*;
+    use crate::keys::store::redis::credentials::AccessFiles;
 
     fn parse(text: &str) -> Result<StoreLocation, InvalidLocation> {
         parse_with(text, StoreAccess::default())

@@ -11,7 +11,7 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-use super::encryption::{KeyEncryption, KeyEncryptionKey};
+use super::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::applications::AppId;
 use crate::applications::secret_hash::SecretHashes;
 
@@ -65,8 +65,8 @@ fn message(id: &AppId, record: &SecretHashes) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::super::encryption::tests::{key, with};
     use super::*;
+    use crate::keys::store::envelope_encryption::tests::{key, with};
 
     #[test]
     fn a_record_is_authentic_as_it_was_written_and_under_its_own_id_alone() {

@@ -4,10 +4,10 @@
 //! of them at once. Every call makes its own connection: calls are rare (one per re-read),
 //! and so there is no connection state that a failover, a restart or a stalled peer could spoil.
 
-pub(crate) mod access;
 mod address;
+mod client;
 mod connection;
-mod route;
+pub(crate) mod credentials;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use self::access::StoreAccess;
 use self::address::Address;
+use self::client::Route;
 use self::connection::Connection;
-use self::route::Route;
+use self::credentials::StoreAccess;
 use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};

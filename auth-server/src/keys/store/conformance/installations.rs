@@ -14,12 +14,12 @@ use tests::redis_server::RedisServer;
 use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
-use super::super::encryption::KeyEncryption;
-use super::super::encryption::tests::with;
 use super::super::location::StoreLocation;
-use super::super::redis::access::{AccessFiles, StoreAccess};
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
+use crate::keys::store::envelope_encryption::KeyEncryption;
+use crate::keys::store::envelope_encryption::tests::with;
+use crate::keys::store::redis::credentials::{AccessFiles, StoreAccess};
 
 fn encryption(is_encrypted: bool) -> KeyEncryption {
     if is_encrypted {

@@ -13,7 +13,7 @@ use redis::{
 };
 use runtime::loopback::is_loopback_host;
 
-use super::access::StoreAccess;
+use super::credentials::StoreAccess;
 
 const SENTINEL_PORT: u16 = 26_379;
 const REDIS_PORT: u16 = 6379;

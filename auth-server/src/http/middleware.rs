@@ -1,0 +1,6 @@
+//! The layers around the routes.
+
+pub(crate) mod access_log;
+pub(crate) mod authenticate;
+pub(crate) mod client_ip;
+pub(crate) mod security_headers;

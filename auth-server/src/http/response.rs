@@ -1,0 +1,144 @@
+//! Envelopes as HTTP answers. Tokens, keys and users are in them: nothing may be kept by a cache.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use contract::cors::Endpoint;
+use contract::envelope::Envelope;
+use contract::rejection::Rejection;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+use tracing::error;
+
+use super::middleware::security_headers;
+use crate::rate_limit::TooSoon;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Whatever a browser takes an envelope for, it runs and loads nothing.
+const NO_CONTENT: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+
+/// A successful operation.
+pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Response {
+    match Envelope::ok(message, data).to_json() {
+        Ok(json) => json_answer(StatusCode::OK, json),
+        Err(error) => {
+            error!(%error, "an answer cannot be written as JSON");
+            rejection(Rejection::Internal)
+        }
+    }
+}
+
+/// A successful operation whose envelope was written before.
+pub(in crate::http) fn prepared(json: Bytes) -> Response {
+    json_answer(StatusCode::OK, json)
+}
+
+/// A refusal that knows better than its row when to come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) struct Refusal {
+    pub(in crate::http) rejection: Rejection,
+    retry_after: Option<u32>,
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self {
+            rejection,
+            retry_after: rejection.retry_after(),
+        }
+    }
+}
+
+impl From<TooSoon> for Refusal {
+    fn from(too_soon: TooSoon) -> Self {
+        Self {
+            rejection: Rejection::TooManyAttempts,
+            retry_after: Some(too_soon.retry_after()),
+        }
+    }
+}
+
+/// To a browser that asks whether it may (Fetch standard §3.2.2).
+pub(in crate::http) fn preflight(endpoint: Endpoint) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().extend(endpoint.preflight_fields());
+    response
+}
+
+/// A refused request.
+pub(in crate::http) fn refusal(refusal: Refusal) -> Response {
+    let mut response = rejection(refusal.rejection);
+    if let Some(seconds) = refusal.retry_after {
+        let seconds = HeaderValue::from(seconds);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// A refused request, where its row says everything.
+pub(in crate::http) fn rejection(rejection: Rejection) -> Response {
+    // An envelope of constants: it cannot fail, and an empty body would still be an answer.
+    let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
+    let mut response = json_answer(rejection.status(), json);
+    add_fields(response.headers_mut(), rejection);
+    // For whoever reports it.
+    response.extensions_mut().insert(rejection);
+    response
+}
+
+/// A refusal with the methods that are allowed instead (RFC 9110 §15.5.6).
+pub(in crate::http) fn method_not_allowed(allowed: &'static str) -> Response {
+    let mut response = rejection(Rejection::MethodNotAllowed);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+fn json_answer(status: StatusCode, json: impl Into<Body>) -> Response {
+    let mut response = Response::new(json.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, NO_CONTENT);
+    response
+}
+
+fn add_fields(headers: &mut HeaderMap, rejection: Rejection) {
+    if let Some(challenge) = rejection.www_authenticate() {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if let Some(seconds) = rejection.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+}
+
+/// A refusal as bytes, for requests that never became one; the connection closes after it.
+pub(crate) fn rejection_on_the_wire(rejection: Rejection) -> Vec<u8> {
+    let mut response = self::rejection(rejection);
+    security_headers::add(response.headers_mut());
+    let status = response.status();
+    let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
+    let mut wire = format!(
+        "HTTP/1.1 {} {}\r\n{CONTENT_LENGTH}: {}\r\nconnection: close\r\n",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or_default(),
+        json.len()
+    )
+    .into_bytes();
+    for (name, value) in response.headers() {
+        wire.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    wire.extend(b"\r\n");
+    wire.extend(json);
+    wire
+}

@@ -1,0 +1,19 @@
+//! `GET {ctx}/current/user/details` (contract §4.2): the user whom interception found in the token.
+
+use axum::extract::Request;
+use axum::response::Response;
+use contract::envelope::MSG_OPERATION_SUCCEEDED;
+use contract::rejection::Rejection;
+
+use crate::http::middleware::authenticate::CurrentUser;
+use crate::http::response;
+
+pub(crate) async fn current_user(mut request: Request) -> Response {
+    match request.extensions_mut().remove() {
+        Some(CurrentUser(claims)) => {
+            response::ok(MSG_OPERATION_SUCCEEDED, claims.into_user_details())
+        }
+        // Only reachable past an interception that let the path through without a token.
+        None => response::rejection(Rejection::TokenMissing),
+    }
+}

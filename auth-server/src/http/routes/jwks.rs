@@ -1,0 +1,106 @@
+//! `GET {ctx}/.well-known/jwks.json`: every key that a token may be signed with now or soon, as a
+//! JWK Set (RFC 7517) without an envelope. Public keys only; in hmac mode there is none.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use contract::path_patterns::ContextPath;
+use contract::rejection::Rejection;
+use http::header::InvalidHeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::http::response;
+use crate::keys::live::CurrentKey;
+use crate::keys::published::JwkSet;
+
+pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
+
+/// RFC 7517 §8.5.2.
+const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
+
+/// How long a cache on the way may answer in our place: that much later a revoked key is gone and a
+/// new one known. Short for the former, and counted in the rotation lead for the latter.
+pub(crate) const MAX_AGE_SECONDS: i64 = 15;
+const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=15, must-revalidate");
+
+pub(crate) struct Jwks {
+    pub(crate) current: Arc<CurrentKey>,
+}
+
+pub(crate) async fn jwks(State(state): State<Arc<Jwks>>, request: Request) -> Response {
+    let Some(keys) = state.current.published() else {
+        return response::rejection(Rejection::StoreUnavailable);
+    };
+    match keys.jwk_set() {
+        Some(set) => answer_with(set, request.headers()),
+        None => response::rejection(Rejection::NotFound),
+    }
+}
+
+fn answer_with(set: &JwkSet, headers: &HeaderMap) -> Response {
+    let mut response = if is_known(headers, &set.etag) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let mut response = Response::new(Body::from(set.json.clone()));
+        response.headers_mut().insert(CONTENT_TYPE, JWK_SET);
+        response
+    };
+    let fields = response.headers_mut();
+    fields.insert(ETAG, set.etag.clone());
+    fields.insert(CACHE_CONTROL, CACHEABLE);
+    response
+}
+
+/// Whether the caller has this version (RFC 9110 §13.1.2: compared weakly, `*` is any).
+fn is_known(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    let tags = headers.get_all(IF_NONE_MATCH).iter();
+    tags.flat_map(|field| field.as_bytes().split(|&b| b == b','))
+        .map(<[u8]>::trim_ascii)
+        .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes())
+}
+
+/// The `Link` field (RFC 8288) with which the contract's key answer leads to the whole set.
+///
+/// # Errors
+/// A context path that fits into no header field.
+pub(crate) fn link(context: &ContextPath) -> Result<HeaderValue, InvalidHeaderValue> {
+    HeaderValue::try_from(format!("<{}{JWKS_PATH}>; rel=\"jwks\"", context.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_known_by_its_tag_in_any_list() {
+        let etag = HeaderValue::from_static("\"abc\"");
+        for (fields, known) in [
+            (&[][..], false),
+            (&["\"abc\""], true),
+            (&["W/\"abc\""], true),
+            (&["*"], true),
+            (&["\"x\", \"abc\" ,\"y\""], true),
+            (&["\"x\"", "\"abc\""], true),
+            (&["abc"], false),
+            (&["\"x\""], false),
+            (&[""], false),
+        ] {
+            let headers = fields
+                .iter()
+                .map(|field| (IF_NONE_MATCH, HeaderValue::from_static(field)))
+                .collect();
+            assert_eq!(is_known(&headers, &etag), known, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn the_freshness_that_is_counted_with_is_the_one_that_is_sent() {
+        let sent = format!("public, max-age={MAX_AGE_SECONDS}, must-revalidate");
+        assert_eq!(CACHEABLE, sent);
+    }
+}

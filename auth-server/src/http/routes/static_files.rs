@@ -1,0 +1,210 @@
+//! `GET {ctx}/static/**` and `{ctx}/assets/**` (contract §4.4), from the directories `static` and
+//! `assets` below `--static-dir`. No listings, no hidden files, nothing outside of the two.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::path_patterns::ContextPath;
+use contract::rejection::Rejection;
+use contract::request_path::RequestPath;
+use http::StatusCode;
+use tower::ServiceExt;
+use tower_http::services::ServeFile;
+use tracing::debug;
+
+use super::console::Console;
+use crate::http::response;
+
+/// Directories of the file system and segments of the URL at once.
+pub(crate) const TREES: [&str; 2] = ["static", "assets"];
+const INDEX: &str = "index.html";
+
+/// What is served from where.
+#[derive(Debug, Clone)]
+pub(crate) struct StaticFiles {
+    context: String,
+    /// With every symbolic link resolved; `None` where no files are served.
+    root: Option<PathBuf>,
+    /// Where the configured files have none of their own.
+    console: Option<Console>,
+}
+
+impl StaticFiles {
+    pub(crate) fn new(
+        context: &ContextPath,
+        root: Option<PathBuf>,
+        console: Option<Console>,
+    ) -> Self {
+        Self {
+            context: context.as_str().to_owned(),
+            root,
+            console,
+        }
+    }
+
+    /// The directory of `--static-dir`, proved to be one that can be served.
+    pub(crate) fn root(directory: &Path) -> io::Result<PathBuf> {
+        let root = directory.canonicalize()?;
+        if TREES.iter().any(|tree| root.join(tree).is_dir()) {
+            Ok(root)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it holds neither a directory static nor assets",
+            ))
+        }
+    }
+
+    /// The file that stands for a path below the context.
+    async fn find(&self, relative: &str) -> Option<PathBuf> {
+        let root = self.root.as_deref()?;
+        let relative = relative.strip_prefix('/')?;
+        if relative.split('/').any(|segment| segment.starts_with('.')) {
+            return None;
+        }
+        let tree = TREES
+            .iter()
+            .find(|tree| relative.split('/').next() == Some(tree))?;
+        // A tree itself may be a link, to the release of the day: it is the operator's to lead elsewhere.
+        let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
+        let index = if relative.ends_with('/') { INDEX } else { "" };
+        // Resolved first and compared then: a link inside may lead outside.
+        let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
+            .await
+            .ok()?;
+        let is_file = tokio::fs::metadata(&file)
+            .await
+            .is_ok_and(|metadata| metadata.is_file());
+        (is_file && file.starts_with(tree)).then_some(file)
+    }
+}
+
+pub(crate) async fn static_file(
+    State(files): State<Arc<StaticFiles>>,
+    request: Request,
+) -> Response {
+    let canonical =
+        RequestPath::parse(request.uri().path().as_bytes()).map(|path| path.canonical().cloned());
+    let Ok(Some(path)) = canonical else {
+        return response::rejection(Rejection::NotFound);
+    };
+    let Some(relative) = path.as_str().strip_prefix(&files.context) else {
+        return response::rejection(Rejection::NotFound);
+    };
+    if TREES
+        .iter()
+        .any(|tree| relative.strip_prefix('/') == Some(tree))
+    {
+        // Relative links of an index page need the slash.
+        return Redirect::permanent(&format!("{}/", request.uri().path())).into_response();
+    }
+    match files.find(relative).await {
+        Some(file) => send(&file, request).await,
+        None => {
+            let console = files.console.as_ref();
+            let built_in = console.and_then(|console| console.file(relative));
+            built_in.unwrap_or_else(|| response::rejection(Rejection::NotFound))
+        }
+    }
+}
+
+/// `ServeFile` knows media types, ranges and conditional requests.
+async fn send(file: &Path, request: Request) -> Response {
+    let Ok(response) = ServeFile::new(file).oneshot(request).await;
+    let status = response.status();
+    if status == StatusCode::NOT_FOUND || status.is_server_error() {
+        debug!(file = %file.display(), %status, "static file cannot be sent");
+        return response::rejection(Rejection::NotFound);
+    }
+    response.map(Body::new)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// `static/{a.css, ä b.txt, sub/index.html, .hidden, escape -> ../secret}`, `secret`
+    fn directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        fs::create_dir_all(at("static/sub")).unwrap();
+        for file in [
+            "static/a.css",
+            "static/ä b.txt",
+            "static/sub/index.html",
+            "static/.hidden",
+            "secret",
+        ] {
+            fs::write(at(file), "x").unwrap();
+        }
+        symlink(at("secret"), at("static/escape")).unwrap();
+        symlink(at("static/a.css"), at("static/inside.css")).unwrap();
+        directory
+    }
+
+    #[tokio::test]
+    async fn only_files_inside_the_two_trees_are_found() {
+        let directory = directory();
+        let root = StaticFiles::root(directory.path()).unwrap();
+        let files = {
+            let context = "/auth".parse().unwrap();
+            StaticFiles::new(&context, Some(root), None)
+        };
+        for (path, found) in [
+            ("/static/a.css", true),
+            ("/static/inside.css", true),
+            ("/static/ä b.txt", true),
+            ("/static/sub/", true),
+            ("/static/sub", false),
+            ("/static/", false),
+            ("/static/missing", false),
+            ("/static/.hidden", false),
+            ("/static/escape", false),
+            ("/static/../secret", false),
+            ("/secret", false),
+            ("/static/a.css/", false),
+            ("/assets/a.css", false),
+        ] {
+            assert_eq!(files.find(path).await.is_some(), found, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tree_that_is_a_link_is_served_wherever_it_leads_to_at_the_moment() {
+        let releases = directory();
+        let one = releases.path().join("static");
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("static");
+        symlink(&one, &link).unwrap();
+        let root = StaticFiles::root(directory.path()).unwrap();
+        let files = StaticFiles::new(&"/auth".parse().unwrap(), Some(root), None);
+        for (path, found) in [
+            ("/static/a.css", true),
+            ("/static/inside.css", true),
+            ("/static/sub/", true),
+            ("/static/escape", false),
+            ("/static/.hidden", false),
+        ] {
+            assert_eq!(files.find(path).await.is_some(), found, "{path}");
+        }
+        fs::remove_file(&link).unwrap();
+        symlink(one.join("sub"), &link).unwrap();
+        assert!(files.find("/static/index.html").await.is_some());
+        assert!(files.find("/static/a.css").await.is_none());
+    }
+
+    #[test]
+    fn a_directory_without_either_tree_is_refused() {
+        let empty = tempfile::tempdir().unwrap();
+        assert!(StaticFiles::root(empty.path()).is_err());
+        assert!(StaticFiles::root(&empty.path().join("missing")).is_err());
+    }
+}

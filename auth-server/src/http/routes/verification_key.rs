@@ -1,0 +1,172 @@
+//! `GET {ctx}/client/user/secret/key` (contract §4.3): the verification key, for applications.
+//!
+//! The answer has no `ETag`: a 304 would spare no work, because the application is checked either way, and
+//! it has no place for the `success` that the contract's clients look for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Query, Request, State};
+use axum::response::Response;
+use contract::rejection::Rejection;
+use http::header::LINK;
+use http::{HeaderMap, HeaderValue, Uri};
+use runtime::client_address::TrustedProxies;
+
+use crate::applications::registry::{Denied, Registrations};
+use crate::audit;
+use crate::http::middleware::client_ip::client_of;
+use crate::http::response;
+use crate::http::response::Refusal;
+use crate::keys::live::CurrentKey;
+use crate::keys::published::PublishedKeys;
+use crate::metrics::{Metrics, OK};
+
+pub(crate) const SECRET_KEY_PATH: &str = "/client/user/secret/key";
+
+/// As the contract has them, in the query, or in header fields, which no proxy logs.
+const APP_ID: (&str, &str) = ("appId", "x-app-id");
+const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
+
+pub(crate) struct SecretKey {
+    pub(crate) current: Arc<CurrentKey>,
+    pub(crate) registrations: Arc<Registrations>,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) metrics: Metrics,
+    /// Leads to all keys, where they may be listed.
+    pub(crate) jwks_link: HeaderValue,
+}
+
+pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Request) -> Response {
+    let query = query_pairs(request.uri());
+    let app_id = parameter(APP_ID, &query, request.headers());
+    let app_secret = parameter(APP_SECRET, &query, request.headers());
+    let outcome = state.key_for(app_id, app_secret);
+
+    let code = outcome
+        .as_ref()
+        .map_or_else(|refusal| refusal.rejection.reason(), |_| OK);
+    let client = client_of(
+        &state.trusted_proxies,
+        request.extensions(),
+        request.headers(),
+    );
+    let shown = state
+        .registrations
+        .shown_id(app_id.unwrap_or_default(), app_secret.unwrap_or_default());
+    audit::key_retrieval(shown, client, code, code == OK);
+    state.count(app_id.unwrap_or_default(), code);
+    match outcome {
+        Ok(keys) => state.answer_with(&keys),
+        Err(refusal) => response::refusal(refusal),
+    }
+}
+
+impl SecretKey {
+    fn count(&self, app_id: &str, code: &'static str) {
+        let registered = self.registrations.registered_id(app_id);
+        self.metrics
+            .key_retrieval(registered.map(|id| id.to_string()), code);
+    }
+
+    fn answer_with(&self, keys: &PublishedKeys) -> Response {
+        let mut response = response::prepared(keys.key_answer());
+        if keys.jwk_set().is_some() {
+            let link = self.jwks_link.clone();
+            response.headers_mut().insert(LINK, link);
+        }
+        response
+    }
+
+    fn key_for(
+        &self,
+        app_id: Option<&str>,
+        app_secret: Option<&str>,
+    ) -> Result<Arc<PublishedKeys>, Refusal> {
+        let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
+            return Err(Rejection::ParameterMissing.into());
+        };
+        self.registrations
+            .authorize(app_id, app_secret, Instant::now())?;
+        let keys = self.current.published();
+        Ok(keys.ok_or(Rejection::StoreUnavailable)?)
+    }
+}
+
+/// An application that is not registered and one whose secret is wrong: told apart nowhere.
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Undecided => Rejection::StoreUnavailable.into(),
+            Denied::Unknown => Rejection::ApplicationUnknown.into(),
+            Denied::TooOften(too_soon) => too_soon.into(),
+        }
+    }
+}
+
+/// The query as a browser's form would have written it.
+fn query_pairs(uri: &Uri) -> Vec<(String, String)> {
+    Query::try_from_uri(uri)
+        .map(|Query(pairs)| pairs)
+        .unwrap_or_default()
+}
+
+/// A parameter's value from the query or else from its header field; `None` where it is absent,
+/// empty, not ASCII in a field, or given twice in one of them.
+fn parameter<'r>(
+    (name, field): (&str, &str),
+    query: &'r [(String, String)],
+    headers: &'r HeaderMap,
+) -> Option<&'r str> {
+    let in_query: Vec<_> = query.iter().filter(|(key, _)| key == name).collect();
+    let in_fields: Vec<_> = headers.get_all(field).iter().collect();
+    let value = match (in_query.as_slice(), in_fields.as_slice()) {
+        ([(_, value)], _) => value,
+        ([], [value]) => value.to_str().ok()?,
+        _ => return None,
+    };
+    Some(value).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::HeaderName;
+
+    use super::*;
+
+    fn value(query: &str, fields: &[&'static str]) -> Option<String> {
+        let name = HeaderName::from_static("x-app-id");
+        let headers = fields
+            .iter()
+            .map(|value| (name.clone(), HeaderValue::from_static(value)))
+            .collect();
+        let query = query_pairs(&format!("/?{query}").parse().unwrap());
+        parameter(APP_ID, &query, &headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn contract_4_3_parameters_stand_in_the_query() {
+        for (query, expected) in [
+            ("appId=orders", Some("orders")),
+            ("x=1&appId=a%20b%26c&y", Some("a b&c")),
+            ("appId=gr%C3%B6%C3%9Fe", Some("größe")),
+            ("", None),
+            ("appId", None),
+            ("appId=", None),
+            ("appid=orders", None),
+            ("appId=a&appId=a", None),
+        ] {
+            assert_eq!(value(query, &[]).as_deref(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn header_fields_stand_in_where_the_query_is_silent() {
+        assert_eq!(value("", &["orders"]).as_deref(), Some("orders"));
+        assert_eq!(value("appId=query", &["field"]).as_deref(), Some("query"));
+        assert_eq!(value("", &["a", "a"]), None);
+        assert_eq!(value("", &[""]), None);
+        assert_eq!(value("appId=", &["field"]), None);
+    }
+}

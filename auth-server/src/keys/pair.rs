@@ -1,0 +1,249 @@
+//! A key pair that was read from its two strings and proved to be one.
+
+pub(crate) mod generation;
+mod pem;
+mod signing_key;
+
+use std::fmt;
+
+use contract::keys::{KeyError, KeyId, VerificationKey};
+use contract::signing_type::SigningType;
+
+use self::signing_key::SigningKey;
+use super::{Half, StoredKeyPair};
+
+/// Why two stored strings are not a pair to sign with. The texts hold neither string.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyPairFault {
+    #[error("no {0} private key: expected {expected}", expected = expected_private(*.0))]
+    PrivateHalf(SigningType),
+    #[error("no usable public half: {0}")]
+    PublicHalf(KeyError),
+    #[error("a key pair of type {found}, but --signing-type is {expected}")]
+    OtherType {
+        found: SigningType,
+        expected: SigningType,
+    },
+    #[error("the private and the public half do not belong together")]
+    Mismatch,
+}
+
+fn expected_private(signing_type: SigningType) -> &'static str {
+    match signing_type {
+        SigningType::Hmac => "a random string of at least 32 bytes",
+        SigningType::Rsa | SigningType::Ecdsa => {
+            "PKCS#8, as PEM \"PRIVATE KEY\" or the base64 of its DER"
+        }
+    }
+}
+
+impl KeyPairFault {
+    /// The half at fault; `None` where it takes both to say so.
+    pub(crate) fn half(&self) -> Option<Half> {
+        match self {
+            Self::PrivateHalf(_) => Some(Half::Private),
+            Self::PublicHalf(_) => Some(Half::Public),
+            Self::OtherType { .. } | Self::Mismatch => None,
+        }
+    }
+}
+
+/// A parsed pair whose halves are proved to belong together.
+pub(crate) struct SigningKeyPair {
+    stored: StoredKeyPair,
+    signing_key: SigningKey,
+    verification_key: VerificationKey,
+}
+
+/// Two are equal where they are stored alike; everything else follows from that.
+impl PartialEq for SigningKeyPair {
+    fn eq(&self, other: &Self) -> bool {
+        self.stored == other.stored
+    }
+}
+
+impl Eq for SigningKeyPair {}
+
+impl fmt::Debug for SigningKeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKeyPair")
+            .field("id", self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SigningKeyPair {
+    /// Parses both halves and proves that they match.
+    pub(crate) fn parse(
+        signing_type: SigningType,
+        stored: StoredKeyPair,
+    ) -> Result<Self, KeyPairFault> {
+        parse_as(signing_type, &stored)
+            .map(|(signing_key, verification_key)| Self {
+                stored: stored.clone(),
+                signing_key,
+                verification_key,
+            })
+            .map_err(|fault| other_type(signing_type, &stored).unwrap_or(fault))
+    }
+
+    /// RFC 7638 thumbprint of the public half: the `kid` of every token signed with this pair.
+    pub(crate) fn id(&self) -> &KeyId {
+        self.verification_key.id()
+    }
+
+    pub(crate) fn stored(&self) -> &StoredKeyPair {
+        &self.stored
+    }
+
+    /// The string that the key endpoint hands out.
+    pub(crate) fn public_key_string(&self) -> &str {
+        &self.stored.public
+    }
+
+    pub(crate) fn verification_key(&self) -> &VerificationKey {
+        &self.verification_key
+    }
+
+    /// For the token issuer only: nothing else signs.
+    pub(crate) fn signing_key(&self) -> &SigningKey {
+        &self.signing_key
+    }
+}
+
+fn parse_as(
+    signing_type: SigningType,
+    stored: &StoredKeyPair,
+) -> Result<(SigningKey, VerificationKey), KeyPairFault> {
+    let (signing_key, own_public) = SigningKey::parse(signing_type, &stored.private)
+        .ok_or(KeyPairFault::PrivateHalf(signing_type))?;
+    let verification_key =
+        VerificationKey::parse(signing_type, &stored.public).map_err(KeyPairFault::PublicHalf)?;
+    // Compared by thumbprint, so that the two spellings of one key (PEM, bare base64) are equal.
+    match VerificationKey::parse(signing_type, &own_public) {
+        Ok(own) if own.id() == verification_key.id() => Ok((signing_key, verification_key)),
+        _ => Err(KeyPairFault::Mismatch),
+    }
+}
+
+/// A whole pair of another type is the likeliest mistake of all and gets its own sentence.
+fn other_type(expected: SigningType, stored: &StoredKeyPair) -> Option<KeyPairFault> {
+    SigningType::ALL
+        .into_iter()
+        .filter(|found| *found != expected)
+        .find(|found| parse_as(*found, stored).is_ok())
+        .map(|found| KeyPairFault::OtherType { found, expected })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use zeroize::Zeroizing;
+
+    use super::generation::generate;
+    use super::*;
+
+    /// A fresh, parsed pair.
+    pub(crate) fn pair(signing_type: SigningType) -> SigningKeyPair {
+        SigningKeyPair::parse(signing_type, generate(signing_type).unwrap()).unwrap()
+    }
+
+    fn halves(private: &str, public: &str) -> StoredKeyPair {
+        StoredKeyPair {
+            private: Zeroizing::new(private.to_owned()),
+            public: Zeroizing::new(public.to_owned()),
+        }
+    }
+
+    fn bare(pem: &str) -> String {
+        pem.lines()
+            .filter(|line| !line.starts_with("-----"))
+            .collect()
+    }
+
+    #[test]
+    fn a_generated_pair_of_each_type_is_parsed_and_keeps_its_strings() {
+        for signing_type in SigningType::ALL {
+            let stored = generate(signing_type).unwrap();
+            let pair = SigningKeyPair::parse(signing_type, stored.clone()).unwrap();
+            assert_eq!(pair.stored(), &stored);
+            assert_eq!(pair.id().as_str().len(), 43, "{signing_type}");
+        }
+    }
+
+    #[test]
+    fn key_strings_are_written_as_pkcs8_and_spki_pem() {
+        for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
+            let stored = generate(signing_type).unwrap();
+            assert!(stored.private.starts_with("-----BEGIN PRIVATE KEY-----\n"));
+            assert!(stored.private.ends_with("\n-----END PRIVATE KEY-----\n"));
+            assert!(stored.public.starts_with("-----BEGIN PUBLIC KEY-----\n"));
+            assert!(stored.public.lines().all(|line| line.len() <= 64));
+        }
+    }
+
+    #[test]
+    fn the_bare_base64_of_other_implementations_is_read_and_served_as_it_stands() {
+        for signing_type in [SigningType::Rsa, SigningType::Ecdsa] {
+            let written = pair(signing_type);
+            let stored = halves(
+                &bare(&written.stored().private),
+                &bare(&written.stored().public),
+            );
+            let read = SigningKeyPair::parse(signing_type, stored.clone()).unwrap();
+            assert_eq!(read.id(), written.id());
+            assert_eq!(read.public_key_string(), &*stored.public);
+        }
+    }
+
+    #[test]
+    fn halves_of_two_pairs_do_not_match() {
+        for signing_type in SigningType::ALL {
+            let (one, other) = (pair(signing_type), pair(signing_type));
+            let mixed = halves(&one.stored().private, &other.stored().public);
+            assert_eq!(
+                SigningKeyPair::parse(signing_type, mixed).unwrap_err(),
+                KeyPairFault::Mismatch
+            );
+        }
+    }
+
+    #[test]
+    fn a_pair_of_another_type_is_named_as_such() {
+        for found in SigningType::ALL {
+            for expected in SigningType::ALL
+                .into_iter()
+                .filter(|expected| *expected != found)
+            {
+                let fault =
+                    SigningKeyPair::parse(expected, pair(found).stored().clone()).unwrap_err();
+                assert_eq!(fault, KeyPairFault::OtherType { found, expected });
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_truncated_or_swapped_is_refused_and_the_half_is_named() {
+        let whole = pair(SigningType::Rsa);
+        let (private, public) = (&*whole.stored().private, &*whole.stored().public);
+        let cut = |text: &str| text.chars().take(text.len() / 2).collect::<String>();
+        for (stored, half) in [
+            (halves(&cut(private), public), Half::Private),
+            (halves("", public), Half::Private),
+            (halves(public, public), Half::Private),
+            (halves(private, &cut(public)), Half::Public),
+            (halves(private, ""), Half::Public),
+            (halves(private, private), Half::Public),
+        ] {
+            let fault = SigningKeyPair::parse(SigningType::Rsa, stored).unwrap_err();
+            assert_eq!(fault.half(), Some(half), "{fault}");
+        }
+    }
+
+    #[test]
+    fn debug_prints_no_key() {
+        let pair = pair(SigningType::Hmac);
+        let text = format!("{pair:?} {:?}", pair.stored());
+        assert!(!text.contains(&*pair.stored().private), "{text}");
+    }
+}

@@ -1,0 +1,179 @@
+//! What happened to the keys between two states of the ring, for whoever audits: every server says
+//! what it saw, whoever did it.
+
+use std::fmt;
+
+use contract::keys::KeyId;
+
+use super::KeyRing;
+
+/// One thing that happened to one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyEvent {
+    pub(crate) kind: KeyEventKind,
+    pub(crate) kid: KeyId,
+    /// When the key signs or is dropped, in seconds since the epoch, where that is still to come.
+    pub(crate) at: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyEventKind {
+    /// Made here, and taken by the store.
+    Generated,
+    /// Found in the store.
+    Adopted,
+    /// Announced as the next key.
+    Published,
+    /// Signs from now on.
+    Promoted,
+    /// Only verifies from now on.
+    Retired,
+    /// Its last token has expired.
+    Dropped,
+    Revoked,
+}
+
+impl fmt::Display for KeyEventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generated => "key_generated",
+            Self::Adopted => "key_adopted",
+            Self::Published => "key_published",
+            Self::Promoted => "key_promoted",
+            Self::Retired => "key_retired",
+            Self::Dropped => "key_dropped",
+            Self::Revoked => "key_revoked",
+        })
+    }
+}
+
+/// What led from `before` to `after`. `generated` is the pair made on the way, if any.
+pub(crate) fn events(
+    before: Option<&KeyRing>,
+    after: &KeyRing,
+    generated: Option<&KeyId>,
+) -> Vec<KeyEvent> {
+    let mut events = Vec::new();
+    let mut add = |kind, kid: &KeyId, at| {
+        events.push(KeyEvent {
+            kind,
+            kid: kid.clone(),
+            at,
+        });
+    };
+    let current = after.current().id();
+    let Some(before) = before else {
+        add(found(current, generated), current, None);
+        return events;
+    };
+    let next = before.next().map(|next| next.pair.id());
+    if before.current().id() != current {
+        let kind = if next == Some(current) {
+            KeyEventKind::Promoted
+        } else {
+            found(current, generated)
+        };
+        add(kind, current, None);
+    }
+    if let Some(published) = after.next()
+        && next != Some(published.pair.id())
+    {
+        let at = Some(published.signs_from);
+        add(KeyEventKind::Published, published.pair.id(), at);
+    }
+    for retired in newly_retired(before, after) {
+        add(KeyEventKind::Retired, retired.key.id(), Some(retired.until));
+    }
+    for retired in before.retired() {
+        let id = retired.key.id();
+        if !after.is_listed(id) && !after.revoked().contains(id) {
+            add(KeyEventKind::Dropped, id, None);
+        }
+    }
+    for revoked in after.revoked().difference(before.revoked()) {
+        add(KeyEventKind::Revoked, revoked, None);
+    }
+    events
+}
+
+fn newly_retired<'a>(
+    before: &'a KeyRing,
+    after: &'a KeyRing,
+) -> impl Iterator<Item = &'a super::RetiredKey> {
+    let knew = |id: &KeyId| before.retired().iter().any(|key| key.key.id() == id);
+    let retired = after.retired().iter();
+    retired.filter(move |key| !knew(key.key.id()))
+}
+
+fn found(kid: &KeyId, generated: Option<&KeyId>) -> KeyEventKind {
+    if generated == Some(kid) {
+        KeyEventKind::Generated
+    } else {
+        KeyEventKind::Adopted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Arc;
+
+    use contract::signing_type::SigningType;
+
+    use super::*;
+    use crate::keys::pair::SigningKeyPair;
+    use crate::keys::pair::tests::pair;
+    use crate::keys::ring::rotation::RotationPolicy;
+
+    const POLICY: RotationPolicy = RotationPolicy {
+        lead: 150,
+        keep: 1_000,
+        every: None,
+    };
+
+    fn fresh() -> Arc<SigningKeyPair> {
+        Arc::new(pair(SigningType::Ecdsa))
+    }
+
+    fn names(before: &KeyRing, after: &KeyRing) -> Vec<String> {
+        let events = events(Some(before), after, None);
+        events.iter().map(|event| event.kind.to_string()).collect()
+    }
+
+    #[test]
+    fn a_start_tells_what_it_found() {
+        let ring = KeyRing::of(fresh());
+        let id = ring.current().id();
+        let kind = |generated| events(None, &ring, generated)[0].kind;
+        assert_eq!(kind(Some(id)), KeyEventKind::Generated);
+        assert_eq!(kind(None), KeyEventKind::Adopted);
+    }
+
+    #[test]
+    fn a_rotation_is_told_step_by_step() {
+        let start = KeyRing::of(fresh());
+        let published = start.clone().publish(fresh(), 0, 150);
+        let promoted = published.clone().advance(150, &POLICY);
+        let dropped = promoted.clone().advance(1_150, &POLICY);
+        assert_eq!(names(&start, &start), [""; 0]);
+        assert_eq!(names(&start, &published), ["key_published"]);
+        assert_eq!(
+            names(&published, &promoted),
+            ["key_promoted", "key_retired"]
+        );
+        assert_eq!(names(&promoted, &dropped), ["key_dropped"]);
+    }
+
+    #[test]
+    fn a_revocation_is_told_with_what_took_the_key_s_place() {
+        let start = KeyRing::of(fresh());
+        let id = start.current().id().clone();
+        let replaced = start.clone().revoke(&id, Some(&fresh()), 0).unwrap();
+        assert_eq!(names(&start, &replaced), ["key_adopted", "key_revoked"]);
+        let mut retired = start.clone();
+        let old = fresh();
+        retired.retire(&old, 9);
+        let revoked = retired.clone().revoke(old.id(), None, 0).unwrap();
+        assert_eq!(names(&retired, &revoked), ["key_revoked"]);
+    }
+}

@@ -1,0 +1,145 @@
+//! A key's life, by the clock.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use contract::signing_type::SigningType;
+
+use super::*;
+use crate::keys::pair::tests::pair;
+
+const NOW: i64 = 1_000_000;
+const BY_HAND: RotationPolicy = RotationPolicy {
+    lead: 150,
+    keep: 18_030,
+    every: None,
+};
+const DAILY: RotationPolicy = RotationPolicy {
+    every: Some(86_400),
+    ..BY_HAND
+};
+
+fn fresh() -> Arc<SigningKeyPair> {
+    Arc::new(pair(SigningType::Ecdsa))
+}
+
+fn ring() -> KeyRing {
+    KeyRing::of(fresh())
+}
+
+fn ids(ring: &KeyRing) -> Vec<KeyId> {
+    ring.verification_keys()
+        .map(|key| key.id().clone())
+        .collect()
+}
+
+#[test]
+fn without_a_schedule_a_lone_pair_stays_for_ever() {
+    assert_eq!(ring().next_step(i64::MAX, &BY_HAND), None);
+    assert_eq!(ring().next_due(&BY_HAND), None);
+}
+
+#[test]
+fn a_key_is_published_then_signs_then_retires_then_is_dropped() {
+    let (old, new) = (fresh(), fresh());
+    let ring = KeyRing::of(Arc::clone(&old)).publish(Arc::clone(&new), NOW, BY_HAND.lead);
+    assert_eq!(ring.current().id(), old.id());
+    assert_eq!(ids(&ring), [old.id().clone(), new.id().clone()]);
+
+    let signs_from = NOW + 150;
+    assert_eq!(ring.next_due(&BY_HAND), Some(signs_from));
+    assert_eq!(ring.next_step(signs_from - 1, &BY_HAND), None);
+    let promote = Some(RotationStep::Promote);
+    assert_eq!(ring.next_step(signs_from, &BY_HAND), promote);
+
+    let ring = ring.advance(signs_from, &BY_HAND);
+    assert_eq!(ring.current().id(), new.id());
+    assert_eq!(ring.current_since(), Some(signs_from));
+    assert_eq!(ids(&ring), [new.id().clone(), old.id().clone()]);
+
+    let until = signs_from + 18_030;
+    assert_eq!(ring.next_due(&BY_HAND), Some(until));
+    assert_eq!(ring.clone().advance(until - 1, &BY_HAND), ring);
+    assert_eq!(ids(&ring.advance(until, &BY_HAND)), [new.id().clone()]);
+}
+
+#[test]
+fn a_late_promotion_keeps_the_former_key_for_as_long_as_a_timely_one() {
+    let ring = ring()
+        .publish(fresh(), NOW, 150)
+        .advance(NOW + 9_000, &BY_HAND);
+    assert_eq!(ring.retired()[0].until, NOW + 9_000 + 18_030);
+}
+
+#[test]
+fn a_schedule_counts_from_when_it_is_first_seen_and_publishes_a_lead_early() {
+    let ring = ring();
+    let start = Some(RotationStep::StartSchedule);
+    assert_eq!(ring.next_step(NOW, &DAILY), start);
+    let ring = ring.start_schedule(NOW);
+    let due = NOW + 86_400 - 150;
+    assert_eq!(ring.next_due(&DAILY), Some(due));
+    assert_eq!(ring.next_step(due - 1, &DAILY), None);
+    assert_eq!(ring.next_step(due, &DAILY), Some(RotationStep::Publish));
+
+    let ring = ring.publish(fresh(), due, DAILY.lead);
+    assert_eq!(ring.next_step(due, &DAILY), None);
+    let ring = ring.advance(NOW + 86_400, &DAILY);
+    assert_eq!(ring.current_since(), Some(NOW + 86_400));
+    assert_eq!(ring.next_due(&DAILY), Some(NOW + 86_400 + 18_030));
+}
+
+#[test]
+fn another_pair_in_the_store_starts_the_schedule_anew() {
+    let mut ring = ring().start_schedule(NOW);
+    ring.current = fresh();
+    assert_eq!(ring.current_since(), None);
+    let start = Some(RotationStep::StartSchedule);
+    assert_eq!(ring.next_step(NOW, &DAILY), start);
+}
+
+#[test]
+fn a_revoked_key_is_gone_and_never_comes_back() {
+    let retired = fresh();
+    let mut ring = ring().publish(fresh(), NOW, 150);
+    ring.retire(&retired, NOW + 9);
+    let next = ring.next().unwrap().pair.id().clone();
+    let current = ring.current().id().clone();
+    for id in [retired.id(), &next] {
+        let without = ring.clone().revoke(id, None, NOW).unwrap();
+        assert!(!without.is_listed(id));
+        assert_eq!(without.role_of(id.as_str()), None);
+        assert_eq!(without.current().id(), &current);
+    }
+    let mut without = ring.revoke(retired.id(), None, NOW).unwrap();
+    without.retire(&retired, NOW + 9);
+    assert!(!without.is_listed(retired.id()));
+}
+
+#[test]
+fn a_revoked_current_key_gives_way_at_once_to_the_next_one_or_a_fresh_one() {
+    let (old, next, fresh) = (fresh(), fresh(), fresh());
+    let alone = KeyRing::of(Arc::clone(&old));
+    assert_eq!(alone.clone().revoke(old.id(), None, NOW), None);
+    let replaced = alone.clone().revoke(old.id(), Some(&fresh), NOW).unwrap();
+    assert_eq!(ids(&replaced), [fresh.id().clone()]);
+    assert_eq!(replaced.current_since(), Some(NOW));
+
+    let announced = alone.publish(Arc::clone(&next), NOW, 150);
+    let replaced = announced.revoke(old.id(), Some(&fresh), NOW).unwrap();
+    assert_eq!(ids(&replaced), [next.id().clone()]);
+    assert!(replaced.next().is_none());
+}
+
+#[test]
+fn every_key_has_one_role() {
+    let retired = fresh();
+    let mut ring = ring().publish(fresh(), NOW, 150);
+    ring.retire(&retired, NOW);
+    ring.retire(&retired, NOW + 1);
+    ring.retire(&Arc::clone(ring.current()), NOW);
+    let roles: Vec<_> = ids(&ring)
+        .iter()
+        .map(|id| ring.role_of(id.as_str()).unwrap())
+        .collect();
+    assert_eq!(roles, [Role::Current, Role::Next, Role::Retired]);
+    assert_eq!(ring.role_of("unknown"), None);
+}

@@ -1,0 +1,313 @@
+//! A store whose private values are encrypted on their way in and decrypted on their way out. Above it
+//! everything sees plain keys, below it every store sees strings.
+//!
+//! No two encryptions are alike, so what is compared is decided here: plain keys by us, and then,
+//! in the store's one indivisible step, the very strings that were read.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use contract::keys::{KeyId, VerificationKey};
+use contract::signing_type::SigningType;
+use tracing::{info, warn};
+
+use super::envelope_encryption::{AtRest, EncryptionFault, KeyEncryption, Slot};
+use super::{Entry, KeyStore, StoreError, unusable_applications};
+use crate::applications::secret_hash::SecretHashes;
+use crate::applications::{AppId, Applications};
+use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
+
+/// Each further one is a server that wrote the same keys anew in between.
+const ATTEMPTS: usize = 8;
+/// A ring holds several keys.
+const NO_KID: &str = "-";
+
+pub(super) struct EncryptedStore {
+    store: Arc<dyn KeyStore>,
+    encryption: Arc<KeyEncryption>,
+    /// Said already, as [`state`] numbers it: once for each change.
+    told: AtomicU8,
+    /// Records of applications that were logged as not authentic.
+    logged: Mutex<Vec<AppId>>,
+}
+
+impl fmt::Debug for EncryptedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+impl EncryptedStore {
+    pub(super) fn new(store: Arc<dyn KeyStore>, encryption: Arc<KeyEncryption>) -> Self {
+        Self {
+            store,
+            encryption,
+            told: AtomicU8::new(0),
+            logged: Mutex::default(),
+        }
+    }
+
+    fn seal(&self, keys: &StoredKeys) -> Result<StoredKeys, StoreError> {
+        let pair = keys.pair.as_ref().map(|pair| self.seal_pair(pair));
+        let ring = keys.ring.as_ref().map(|StoredRing(ring)| {
+            let sealed = self.encryption.seal(Slot::Ring, NO_KID, ring);
+            sealed
+                .map(|sealed| StoredRing(sealed.unwrap_or_else(|| ring.clone())))
+                .map_err(|fault| self.unusable(Entry::Ring, &fault))
+        });
+        Ok(StoredKeys {
+            pair: pair.transpose()?,
+            ring: ring.transpose()?,
+        })
+    }
+
+    fn seal_pair(&self, pair: &StoredKeyPair) -> Result<StoredKeyPair, StoreError> {
+        let id = kid_of(pair);
+        let kid = id.as_ref().map_or(NO_KID, KeyId::as_str);
+        let seal = |slot, text| {
+            let sealed = self.encryption.seal(slot, kid, text);
+            sealed.map_err(|fault| self.unusable(Entry::KeyPair, &fault))
+        };
+        let private = seal(Slot::Private, &pair.private)?;
+        // What is not surely public is a shared secret.
+        let public = if is_public(&pair.public) {
+            None
+        } else {
+            seal(Slot::Public, &pair.public)?
+        };
+        Ok(StoredKeyPair {
+            private: private.unwrap_or_else(|| pair.private.clone()),
+            public: public.unwrap_or_else(|| pair.public.clone()),
+        })
+    }
+
+    fn open(&self, held: &StoredKeys) -> Result<StoredKeys, StoreError> {
+        let pair = held.pair.as_ref().map(|pair| self.open_pair(pair));
+        let pair = pair.transpose()?;
+        let ring = held.ring.as_ref().map(|StoredRing(ring)| {
+            self.encryption
+                .open(Slot::Ring, ring)
+                .map(|opened| StoredRing(opened.text))
+                .map_err(|fault| self.unusable(Entry::Ring, &fault))
+        });
+        Ok(StoredKeys {
+            pair,
+            ring: ring.transpose()?,
+        })
+    }
+
+    fn open_pair(&self, pair: &StoredKeyPair) -> Result<StoredKeyPair, StoreError> {
+        let open = |half, slot, text: &str| {
+            let opened = self.encryption.open(slot, text);
+            opened.map_err(|fault| self.unusable(Entry::Half(half), &fault))
+        };
+        let private = open(Half::Private, Slot::Private, &pair.private)?;
+        let public = if is_public(&pair.public) {
+            pair.public.clone()
+        } else {
+            let public = open(Half::Public, Slot::Public, &pair.public)?;
+            if public.kid != private.kid {
+                return Err(self.unusable(Entry::KeyPair, &EncryptionFault::Forged));
+            }
+            public.text
+        };
+        let opened = StoredKeyPair {
+            private: private.text,
+            public,
+        };
+        let kid = kid_of(&opened);
+        let expected = kid.as_ref().map_or(NO_KID, KeyId::as_str);
+        if private.kid.is_some_and(|kid| kid != expected) {
+            return Err(self.unusable(Entry::KeyPair, &EncryptionFault::Forged));
+        }
+        self.tell(private.at_rest);
+        Ok(opened)
+    }
+
+    /// The record as everything above sees it; `None` for one that must not count.
+    fn plain(&self, id: &AppId, record: &SecretHashes) -> Option<SecretHashes> {
+        let counts = !self.encryption.required || self.encryption.is_authentic(id, record);
+        counts.then(|| record.with_mac(None))
+    }
+
+    /// Without the key that the others use, a record would be written that they do not accept.
+    fn may_write(&self, held: &Applications) -> Result<(), StoreError> {
+        let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
+        if has_key || held.records().all(|(_, record)| record.mac().is_none()) {
+            return Ok(());
+        }
+        let cause = "authenticated with a key-encryption key, and none is configured \
+                     (--key-encryption-key-file)";
+        Err(unusable_applications(self, &cause))
+    }
+
+    fn forged(&self, id: &AppId) -> StoreError {
+        let cause = format!(
+            "the record of {id} is not authenticated with the key-encryption key; auth-server keys \
+             reencrypt --accept-application {id}, without --require-encrypted-keys, does that, if you know \
+             who wrote it"
+        );
+        unusable_applications(self, &cause)
+    }
+
+    /// Returns nothing without a key-encryption key, as with keys in clear.
+    fn unauthenticated(&self, held: &Applications) -> Vec<AppId> {
+        let forged = |(id, record): &(&AppId, &SecretHashes)| {
+            self.encryption.current.is_some() && !self.encryption.is_authentic(id, record)
+        };
+        let forged = held.records().filter(forged);
+        forged.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn log_unauthenticated(&self, now: Vec<AppId>) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged == now {
+            return;
+        }
+        if let Some(first) = now.first() {
+            let (count, required) = (now.len(), self.encryption.required);
+            warn!(
+                count, %first, refused = required,
+                "records of applications are not authenticated with the key-encryption key; \
+                 auth-server application list names them, keys reencrypt authenticates those you know"
+            );
+        }
+        *logged = now;
+    }
+
+    fn unusable(&self, entry: Entry, fault: &EncryptionFault) -> StoreError {
+        StoreError::Unusable(format!("{}: {fault}", self.store.whereabouts(entry)))
+    }
+
+    /// Nothing without a key-encryption key: then keys in clear are what was asked for.
+    fn tell(&self, at_rest: AtRest) {
+        let told = self.told.swap(number(at_rest), Ordering::Relaxed);
+        let Some(current) = &self.encryption.current else {
+            return;
+        };
+        let key = current.id();
+        match at_rest {
+            _ if told == number(at_rest) => {}
+            AtRest::InClear => warn!(
+                "the private key is stored in clear; auth-server keys reencrypt encrypts it, once \
+                 every server has the key-encryption key"
+            ),
+            AtRest::Outdated => warn!(
+                "the private key is encrypted with the previous key-encryption key; auth-server \
+                 keys reencrypt encrypts it with {key}, once every server has that one"
+            ),
+            AtRest::Encrypted => info!(key, "the private key is stored encrypted"),
+        }
+    }
+}
+
+fn number(at_rest: AtRest) -> u8 {
+    match at_rest {
+        AtRest::Encrypted => 1,
+        AtRest::Outdated => 2,
+        AtRest::InClear => 3,
+    }
+}
+
+fn is_public(text: &str) -> bool {
+    [SigningType::Rsa, SigningType::Ecdsa]
+        .into_iter()
+        .any(|asymmetric| VerificationKey::parse(asymmetric, text).is_ok())
+}
+
+/// `None` for what is no key, such as a test's.
+fn kid_of(pair: &StoredKeyPair) -> Option<KeyId> {
+    [SigningType::Rsa, SigningType::Ecdsa, SigningType::Hmac]
+        .into_iter()
+        .find_map(|signing_type| VerificationKey::parse(signing_type, &pair.public).ok())
+        .map(|key| key.id().clone())
+}
+
+#[async_trait]
+impl KeyStore for EncryptedStore {
+    async fn load(&self) -> Result<StoredKeys, StoreError> {
+        self.open(&self.store.load().await?)
+    }
+
+    async fn compare_and_swap(
+        &self,
+        expected: &StoredKeys,
+        new: &StoredKeys,
+    ) -> Result<StoredKeys, StoreError> {
+        for _ in 0..ATTEMPTS {
+            let read = self.store.load().await?;
+            let held = self.open(&read)?;
+            if held != *expected {
+                return Ok(held);
+            }
+            let sealed = self.seal(new)?;
+            let after = self.store.compare_and_swap(&read, &sealed).await?;
+            if after == sealed {
+                return Ok(new.clone());
+            }
+            let held = self.open(&after)?;
+            if held != *expected {
+                return Ok(held);
+            }
+        }
+        Err(StoreError::Unavailable(
+            "the stored keys are written anew by others all the time".to_owned(),
+        ))
+    }
+
+    async fn applications(&self) -> Result<Applications, StoreError> {
+        let held = self.store.applications().await?;
+        let unauthenticated = self.unauthenticated(&held);
+        let mut plain = held.changed_by(|id, record| self.plain(id, record));
+        unauthenticated.iter().for_each(|id| plain.mark(id, false));
+        self.log_unauthenticated(unauthenticated);
+        Ok(plain)
+    }
+
+    async fn swap_application(
+        &self,
+        id: &AppId,
+        expected: Option<&SecretHashes>,
+        record: &SecretHashes,
+        beside: Option<(&AppId, &SecretHashes)>,
+    ) -> Result<bool, StoreError> {
+        let held = self.store.applications().await?;
+        self.may_write(&held)?;
+        let same = |id: &AppId, expected: Option<&SecretHashes>| -> Result<bool, StoreError> {
+            let held = held.record(id.as_str());
+            let plain = held.map(|held| self.plain(id, held).ok_or_else(|| self.forged(id)));
+            Ok(plain.transpose()?.as_ref() == expected)
+        };
+        if !same(id, expected)? {
+            return Ok(false);
+        }
+        if let Some((other, record)) = beside
+            && !same(other, Some(record))?
+        {
+            return Ok(false);
+        }
+        let beside = beside.and_then(|(other, _)| Some((other, held.record(other.as_str())?)));
+        let record = self.encryption.authenticate(id, record);
+        let there = held.record(id.as_str());
+        self.store
+            .swap_application(id, there, &record, beside)
+            .await
+    }
+
+    fn unfinished(&self) -> Option<StoreError> {
+        self.store.unfinished()
+    }
+
+    async fn now(&self) -> Result<Option<i64>, StoreError> {
+        self.store.now().await
+    }
+
+    fn whereabouts(&self, entry: Entry) -> String {
+        self.store.whereabouts(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use zeroize::Zeroizing;
+
+use super::super::conformance::installations::{Files, Installation};
+use super::super::file::FileStore;
+use super::*;
+use crate::keys::pair::generation::generate;
+use crate::keys::store::envelope_encryption::tests::{key, with};
+
+/// One store that servers with different key-encryption keys open.
+struct Place(Files);
+
+impl Place {
+    fn new() -> Self {
+        Self(Files::new())
+    }
+
+    fn open(&self, encryption: KeyEncryption) -> EncryptedStore {
+        EncryptedStore::new(self.files(), Arc::new(encryption))
+    }
+
+    fn files(&self) -> Arc<dyn KeyStore> {
+        Arc::new(FileStore::new(self.0.directory()))
+    }
+
+    /// What lies there.
+    async fn raw(&self) -> StoredKeys {
+        self.files().load().await.unwrap()
+    }
+
+    async fn raw_pair(&self) -> StoredKeyPair {
+        self.raw().await.pair.unwrap()
+    }
+}
+
+fn fresh(signing_type: SigningType) -> StoredKeys {
+    StoredKeys {
+        pair: Some(generate(signing_type).unwrap()),
+        ring: Some(StoredRing(Zeroizing::new(
+            r#"{"next": "private"}"#.to_owned(),
+        ))),
+    }
+}
+
+async fn install(store: &EncryptedStore, keys: &StoredKeys) {
+    let swapped = store.compare_and_swap(&StoredKeys::default(), keys).await;
+    assert_eq!(swapped.as_ref(), Ok(keys));
+}
+
+fn is_encrypted(text: &str) -> bool {
+    text.starts_with("postern-encrypted:1:")
+}
+
+#[tokio::test]
+async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
+    for signing_type in SigningType::ALL {
+        let place = Place::new();
+        let keys = fresh(signing_type);
+        install(&place.open(with(1)), &keys).await;
+        let raw = place.raw().await;
+        let pair = raw.pair.unwrap();
+        assert!(is_encrypted(&pair.private), "{signing_type}");
+        // In hmac mode the same secret stands under both names.
+        let is_secret = signing_type == SigningType::Hmac;
+        assert_eq!(is_encrypted(&pair.public), is_secret, "{signing_type}");
+        assert!(is_encrypted(&raw.ring.unwrap().0), "{signing_type}");
+        assert_eq!(place.open(with(1)).load().await, Ok(keys));
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_or_with_another_one_nothing_is_read_and_nothing_overwritten() {
+    let place = Place::new();
+    install(&place.open(with(1)), &fresh(SigningType::Ecdsa)).await;
+    let before = place.raw().await;
+    for encryption in [KeyEncryption::default(), with(2)] {
+        let store = place.open(encryption);
+        let swap = store
+            .compare_and_swap(&StoredKeys::default(), &fresh(SigningType::Ecdsa))
+            .await;
+        for error in [store.load().await.unwrap_err(), swap.unwrap_err()] {
+            assert!(matches!(&error, StoreError::Unusable(_)), "{error}");
+            assert!(error.to_string().contains("key-encryption key"), "{error}");
+        }
+    }
+    assert_eq!(place.raw().await, before);
+}
+
+#[tokio::test]
+async fn plain_keys_of_others_are_read_and_encrypted_at_the_next_write() {
+    for signing_type in SigningType::ALL {
+        let place = Place::new();
+        let keys = fresh(signing_type);
+        install(&place.open(KeyEncryption::default()), &keys).await;
+        assert_eq!(place.raw().await, keys);
+
+        let store = place.open(with(1));
+        assert_eq!(store.load().await, Ok(keys.clone()));
+        assert_eq!(place.raw().await, keys, "a look changes nothing");
+        let rewritten = store.compare_and_swap(&keys, &keys).await;
+        assert_eq!(rewritten, Ok(keys.clone()));
+        assert!(is_encrypted(&place.raw_pair().await.private));
+        assert_eq!(store.load().await, Ok(keys));
+    }
+}
+
+#[tokio::test]
+async fn the_key_encryption_key_rotates_with_the_previous_one_at_hand() {
+    let place = Place::new();
+    let keys = fresh(SigningType::Ecdsa);
+    install(&place.open(with(1)), &keys).await;
+    // Servers that read both, whichever of the two they write with.
+    let prepared = KeyEncryption {
+        previous: Some(key(2)),
+        ..with(1)
+    };
+    let rotated = KeyEncryption {
+        previous: Some(key(1)),
+        ..with(2)
+    };
+    let (prepared, rotated) = (place.open(prepared), place.open(rotated));
+    assert_eq!(rotated.load().await, Ok(keys.clone()));
+    assert_eq!(
+        rotated.compare_and_swap(&keys, &keys).await,
+        Ok(keys.clone())
+    );
+    assert_eq!(prepared.load().await, Ok(keys.clone()));
+    assert_eq!(place.open(with(2)).load().await, Ok(keys));
+    assert!(place.open(with(1)).load().await.is_err());
+}
+
+#[tokio::test]
+async fn a_value_that_was_moved_to_another_slot_or_key_is_refused() {
+    let (place, other) = (Place::new(), Place::new());
+    install(&place.open(with(1)), &fresh(SigningType::Ecdsa)).await;
+    install(&other.open(with(1)), &fresh(SigningType::Ecdsa)).await;
+    let (mine, theirs) = (place.raw_pair().await, other.raw_pair().await);
+    let ring = place.raw().await.ring.unwrap().0;
+    for (private, public) in [
+        // Another key's private half, which is well encrypted.
+        (&theirs.private, &mine.public),
+        (&mine.private, &theirs.public),
+        (&mine.private, &mine.private),
+        (&ring, &mine.public),
+    ] {
+        place.0.plant(Entry::Half(Half::Private), private).await;
+        place.0.plant(Entry::Half(Half::Public), public).await;
+        let error = place.open(with(1)).load().await.unwrap_err();
+        assert!(
+            error.to_string().contains("another place or key"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn where_encryption_is_required_nobody_plants_a_key_in_clear() {
+    let place = Place::new();
+    let keys = fresh(SigningType::Ecdsa);
+    let strict = || KeyEncryption {
+        required: true,
+        ..with(1)
+    };
+    install(&place.open(strict()), &keys).await;
+    assert_eq!(place.open(strict()).load().await, Ok(keys));
+
+    place.0.plant(Entry::Ring, "{}").await;
+    let ring = place.open(strict()).load().await.unwrap_err();
+    assert!(
+        ring.to_string().contains("--require-encrypted-keys"),
+        "{ring}"
+    );
+    place.0.lose(Entry::Ring).await;
+    let planted = generate(SigningType::Ecdsa).unwrap();
+    place
+        .0
+        .plant(Entry::Half(Half::Private), &planted.private)
+        .await;
+    place
+        .0
+        .plant(Entry::Half(Half::Public), &planted.public)
+        .await;
+    assert!(place.open(strict()).load().await.is_err());
+    assert!(place.open(with(1)).load().await.is_ok());
+}
+
+#[tokio::test]
+async fn servers_with_and_without_the_new_key_agree_on_one_winner() {
+    let place = Place::new();
+    let (a, b) = (fresh(SigningType::Ecdsa), fresh(SigningType::Ecdsa));
+    let (one, two) = (place.open(with(1)), place.open(with(1)));
+    install(&one, &a).await;
+    let adopted = two.compare_and_swap(&StoredKeys::default(), &b).await;
+    assert_eq!(adopted, Ok(a.clone()), "adopts the winner");
+    // Written anew by one between a look and a swap of the other: the same keys all the same.
+    assert_eq!(two.load().await, Ok(a.clone()));
+    assert_eq!(one.compare_and_swap(&a, &a).await, Ok(a.clone()));
+    assert_eq!(two.compare_and_swap(&a, &b).await, Ok(b.clone()));
+    assert_eq!(one.load().await, Ok(b));
+}

@@ -1,0 +1,212 @@
+//! A directory of small files that only their owner may touch: 0700 and 0600, replaced whole, never
+//! half written.
+//!
+//! What others could have read or changed is refused, not repaired: somebody has to look at it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runtime::lock_file;
+use runtime::private_file::{self, PrivateFileError, describe};
+use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use zeroize::Zeroizing;
+
+use crate::keys::store::StoreError;
+
+const DIRECTORY_MODE: u32 = 0o700;
+/// A key pair is under 2 KiB, a thousand applications under 100 KiB.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Writers hold the lock for a few file operations; longer means that one of them hangs.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+
+const NO_DIRECTORY: &str = "a file, where a directory is asked for";
+
+/// The directory, which need not exist yet.
+#[derive(Debug)]
+pub(super) struct PrivateDirectory(PathBuf);
+
+/// Held until dropped.
+pub(super) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl PrivateDirectory {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
+    /// Makes the directory where it is missing, and refuses one that others may write to: they
+    /// could put their own key in the place of ours.
+    pub(super) fn create(&self) -> Result<(), StoreError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&self.0)
+            .map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => unusable(&self.0, NO_DIRECTORY),
+                _ => refused(&self.0, &error),
+            })?;
+        self.inspect()
+    }
+
+    /// Finds what [`create`](Self::create) and opening the lock files `locks` would fail with, and
+    /// changes nothing.
+    pub(super) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
+        for place in self.0.ancestors() {
+            let place = if place.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                place
+            };
+            match fs::metadata(place) {
+                Err(error) if error.kind() == ErrorKind::NotFound && !place.is_symlink() => {}
+                Err(error) => return Err(refused(place, &error)),
+                Ok(metadata) if !metadata.is_dir() => return Err(unusable(place, NO_DIRECTORY)),
+                Ok(_) if place == self.0 => {
+                    self.inspect()?;
+                    return locks.iter().try_for_each(|name| self.preview_lock(name));
+                }
+                Ok(_) => return allows_new_entries(place),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds what creating a file would fail with, without creating one.
+    pub(super) fn allows_new_files(&self) -> Result<(), StoreError> {
+        allows_new_entries(&self.0)
+    }
+
+    fn preview_lock(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.allows_new_files(),
+            Err(error) => Err(refused(&path, &error)),
+            Ok(metadata) if !metadata.is_file() => Err(unusable(&path, "not a regular file")),
+            Ok(_) => access(&path, Access::WRITE_OK).map_err(|error| refused(&path, &error.into())),
+        }
+    }
+
+    fn inspect(&self) -> Result<(), StoreError> {
+        let metadata = fs::metadata(&self.0).map_err(|error| refused(&self.0, &error))?;
+        if metadata.mode() & 0o022 != 0 {
+            return Err(unusable(
+                &self.0,
+                "others may write to this directory; chmod 700 it, or name a subdirectory",
+            ));
+        }
+        // Its owner can remove what is in it; root can anyway.
+        if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
+            return Err(unusable(&self.0, "this directory belongs to somebody else"));
+        }
+        Ok(())
+    }
+
+    /// The text of a file; `None` where there is none.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
+        let path = self.0.join(name);
+        private_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
+            PrivateFileError::System(error) => refused(&path, &error),
+            PrivateFileError::NotPrivate(why) => unusable(&path, why),
+        })
+    }
+
+    /// Puts a whole file in place of whatever is there: after a crash it is the old or the new one.
+    pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        private_file::replace(&path, content).map_err(|error| refused(&path, &error))
+    }
+
+    /// Removes what a crash left of a [`replace`](Self::replace).
+    pub(super) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        private_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
+    }
+
+    /// Removes a file if it is there.
+    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        match fs::remove_file(&path).and_then(|()| self.sync()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(refused(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the lock file `name`, a moment only.
+    pub(super) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
+        let file = self.open_lock(name)?;
+        match lock_file::lock(&file, LOCK_PATIENCE) {
+            Ok(()) => Ok(Locked(file)),
+            Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
+                "{} stays locked by another process",
+                self.0.join(name).display()
+            ))),
+            Err(error) => Err(refused(&self.0.join(name), &error)),
+        }
+    }
+
+    /// The lock file `name`, locked at once; `None` where another process holds it.
+    pub(super) fn try_lock(&self, name: &str) -> Result<Option<File>, StoreError> {
+        let file = self.open_lock(name)?;
+        match lock_file::try_lock(&file) {
+            Ok(()) => Ok(Some(file)),
+            Err(error) if lock_file::is_busy(&error) => Ok(None),
+            Err(error) => Err(refused(&self.0.join(name), &error)),
+        }
+    }
+
+    /// Returns whether `held` is still the file that others would try to lock under `name`.
+    pub(super) fn is_in_place(&self, name: &str, held: &File) -> bool {
+        lock_file::is_in_place(held, &self.0.join(name))
+    }
+
+    /// Path, owner and mode of a file, and who asks: what an operator needs to see.
+    pub(super) fn describe(&self, name: &str) -> String {
+        describe(&self.0.join(name))
+    }
+
+    fn open_lock(&self, name: &str) -> Result<File, StoreError> {
+        let path = self.0.join(name);
+        lock_file::open(&path).map_err(|error| refused(&path, &error))
+    }
+
+    /// A rename is durable only with its directory.
+    fn sync(&self) -> std::io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+/// Decides by access rights; those of `/proc` grant root what it then refuses to everybody.
+fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
+    let of_directory = |error: Errno| refused(directory, &error.into());
+    access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(of_directory)?;
+    if statfs(directory).map_err(of_directory)?.f_type == PROC_SUPER_MAGIC {
+        return Err(unusable(directory, "nothing can be created here"));
+    }
+    Ok(())
+}
+
+/// What may be over at the next look is no reason to give up a store that was good until now.
+fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    let line = format!("{}: {error}", describe(path));
+    if private_file::is_passing(error) {
+        StoreError::Unavailable(line)
+    } else {
+        StoreError::Unusable(line)
+    }
+}
+
+fn unusable(path: &Path, why: &str) -> StoreError {
+    StoreError::Unusable(format!("{}: {why}", describe(path)))
+}

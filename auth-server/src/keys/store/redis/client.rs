@@ -1,0 +1,185 @@
+//! The way to the store: what its address leads to, with the passwords and certificates of this moment.
+//!
+//! Their files are read for each call, which is rare: whoever replaces one need not tell anybody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runtime::clock::unix_now;
+use runtime::looks::{News, Told, aside};
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+use zeroize::Zeroizing;
+
+use super::address::{Address, Endpoint};
+use super::credentials::StoreAccess;
+
+/// Locked while the files are read, too: of two calls the later one must not end with what the earlier
+/// one read.
+pub(super) struct Route(Mutex<Known>);
+
+struct Known {
+    /// It may hold a password.
+    address: Zeroizing<String>,
+    timeout: Duration,
+    access: StoreAccess,
+    endpoint: Arc<Endpoint>,
+    told: Told,
+}
+
+impl Route {
+    /// To `endpoint`, which is what `address` leads to with `access`.
+    pub(super) fn new(
+        address: &str,
+        access: StoreAccess,
+        endpoint: Endpoint,
+        timeout: Duration,
+    ) -> Self {
+        Self(Mutex::new(Known {
+            address: Zeroizing::new(address.to_owned()),
+            timeout,
+            access,
+            endpoint: Arc::new(endpoint),
+            told: Told::default(),
+        }))
+    }
+
+    /// Where to connect to now. Files that cannot be used, or not together because they are just being
+    /// replaced, change nothing.
+    pub(super) async fn endpoint(&self) -> Arc<Endpoint> {
+        let mut known = self.0.lock().await;
+        known.follow_files().await;
+        Arc::clone(&known.endpoint)
+    }
+}
+
+impl Known {
+    async fn follow_files(&mut self) {
+        if self.access.files.are_none() {
+            return;
+        }
+        let files = self.access.files.clone();
+        let read = aside(move || StoreAccess::read(files)).await;
+        let looked = read.and_then(|access| self.replace(access, unix_now()));
+        match self.told.news(looked) {
+            Some(News::Replaced) => {
+                info!("the store is reached with other passwords or certificates from now on");
+            }
+            Some(News::Recovered) => info!("the files for the store can be used again"),
+            Some(News::Unusable(failure)) => {
+                warn!(%failure, "a file for the store cannot be used: what it held before stays");
+            }
+            None => {}
+        }
+    }
+
+    fn replace(&mut self, access: StoreAccess, now: i64) -> Result<bool, String> {
+        if access == self.access {
+            return Ok(false);
+        }
+        if access.client != self.access.client
+            && access
+                .client
+                .as_ref()
+                .is_some_and(|new| new.not_after < now)
+        {
+            return Err("--store-client-cert: the certificate has expired".to_owned());
+        }
+        let address = Address::parse(&self.address, &access, self.timeout)?;
+        self.endpoint = Arc::new(address.endpoint);
+        self.access = access;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use ::tests::certificates::{Authority, write_private};
+
+    use super::super::super::within_timeout;
+    use super::*;
+    use crate::keys::store::redis::credentials::{AccessFiles, ClientCertificate};
+
+    const ADDRESS: &str = "redis://127.0.0.1:1";
+
+    fn to_a_store_with_the_password_in(file: &Path) -> Route {
+        let files = AccessFiles {
+            password: Some(file.to_owned()),
+            ..AccessFiles::default()
+        };
+        let access = StoreAccess::read(files).unwrap();
+        let endpoint = Address::parse(ADDRESS, &access, Duration::ZERO)
+            .unwrap()
+            .endpoint;
+        Route::new(ADDRESS, access, endpoint, Duration::ZERO)
+    }
+
+    /// Of a call that is not given up.
+    async fn password(route: &Route) -> String {
+        let endpoint = within_timeout(async { Ok(route.endpoint().await) }).await;
+        let Endpoint::One(client) = &*endpoint.unwrap() else {
+            unreachable!("the address of one server")
+        };
+        let settings = client.get_connection_info().redis_settings();
+        settings.password().unwrap().to_owned()
+    }
+
+    /// Puts a pipe that nobody writes to in the place of `file`.
+    fn hung(file: &Path) {
+        std::fs::remove_file(file).unwrap();
+        let made = Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(file)
+            .status();
+        assert!(made.unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn a_share_that_hangs_leaves_the_way_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        write_private(&file, "first");
+        let route = to_a_store_with_the_password_in(&file);
+        write_private(&file, "second");
+        assert_eq!(password(&route).await, "second");
+        hung(&file);
+        for _ in 0..2 {
+            assert_eq!(password(&route).await, "second");
+        }
+        std::fs::remove_file(&file).unwrap();
+        write_private(&file, "third");
+        while password(&route).await != "third" {}
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_that_has_ended_does_not_take_the_place_of_another() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let address = "rediss://127.0.0.1:1";
+        let endpoint = Address::parse(address, &StoreAccess::default(), Duration::ZERO);
+        let endpoint = endpoint.unwrap().endpoint;
+        let route = Route::new(address, StoreAccess::default(), endpoint, Duration::ZERO);
+        let authority = Authority::new();
+        let certificate = authority.issue("client");
+        let showing = |not_after| StoreAccess {
+            client: Some(ClientCertificate {
+                chain: std::fs::read(&certificate.cert).unwrap(),
+                key: Zeroizing::new(std::fs::read_to_string(&certificate.key).unwrap()),
+                not_after,
+            }),
+            ..StoreAccess::default()
+        };
+        let mut known = route.0.lock().await;
+        assert!(known.replace(showing(99), 100).is_err());
+        assert_eq!(known.replace(showing(100), 100), Ok(true));
+        let other_password = StoreAccess {
+            password: Some(Zeroizing::new("other".to_owned())),
+            ..showing(100)
+        };
+        let later = known.replace(other_password, 200);
+        assert_eq!(later, Ok(true), "it was shown before");
+    }
+}

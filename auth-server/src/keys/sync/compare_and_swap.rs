@@ -1,0 +1,104 @@
+//! Changing stored keys: read, decide, compare and swap. Who loses a race decides again on what the
+//! winner stored, so that of many who want the same change one makes it and the others find it made.
+
+use std::sync::Arc;
+
+use contract::signing_type::SigningType;
+
+use super::reconcile::Plan;
+use crate::keys::StoredKeys;
+use crate::keys::pair::SigningKeyPair;
+use crate::keys::pair::generation::generate;
+use crate::keys::ring::{KeyRing, KeysFault};
+use crate::keys::store::{Entry, KeyStore, StoreError, within_timeout};
+
+/// Each lost race is somebody else's change; only a store full of them gets this far.
+const ATTEMPTS: usize = 64;
+
+/// The keys that the store holds now.
+#[derive(Debug)]
+pub(crate) struct Updated {
+    pub(crate) ring: KeyRing,
+    /// A pair that was made on the way, whether or not the store took it.
+    pub(crate) generated: Option<Arc<SigningKeyPair>>,
+    /// Whether the store held something else before.
+    pub(crate) written: bool,
+}
+
+/// Makes the stored keys what `decide` wants them to be, given what is stored and a fresh pair once
+/// it asked for one.
+///
+/// # Errors
+/// Those of the store and of `decide`.
+pub(crate) async fn update(
+    store: &dyn KeyStore,
+    signing_type: SigningType,
+    decide: impl Fn(&StoredKeys, Option<&Arc<SigningKeyPair>>) -> Result<Plan, StoreError>,
+) -> Result<Updated, StoreError> {
+    let mut stored = within_timeout(store.load()).await?;
+    let mut generated = None;
+    for _ in 0..ATTEMPTS {
+        let ring = match decide(&stored, generated.as_ref())? {
+            Plan::Keep(ring) => {
+                let written = false;
+                return Ok(Updated {
+                    ring,
+                    generated,
+                    written,
+                });
+            }
+            Plan::Write(ring) => ring,
+            Plan::Generate => {
+                generated = Some(fresh_pair(signing_type).await?);
+                continue;
+            }
+        };
+        let new = ring.to_stored().map_err(|error| not_written(&error))?;
+        let held = within_timeout(store.compare_and_swap(&stored, &new)).await?;
+        if held == new {
+            let written = true;
+            return Ok(Updated {
+                ring,
+                generated,
+                written,
+            });
+        }
+        stored = held;
+    }
+    Err(StoreError::Unavailable(
+        "the stored keys are changed by others all the time".to_owned(),
+    ))
+}
+
+async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, StoreError> {
+    let generated = tokio::task::spawn_blocking(move || {
+        let stored = generate(signing_type).ok()?;
+        SigningKeyPair::parse(signing_type, stored).ok()
+    });
+    match generated.await {
+        Ok(Some(pair)) => Ok(Arc::new(pair)),
+        _ => Err(StoreError::Unavailable(
+            "no key pair could be generated".to_owned(),
+        )),
+    }
+}
+
+/// The error's text may quote a key.
+pub(super) fn not_written(error: &serde_json::Error) -> StoreError {
+    StoreError::Unavailable(format!(
+        "the keys cannot be written as JSON: {:?}",
+        error.classify()
+    ))
+}
+
+/// Stored keys that cannot be used, said with the place of the value at fault.
+pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeysFault) -> StoreError {
+    let entry = match fault {
+        KeysFault::Pair(fault) => fault.half().map_or(Entry::KeyPair, Entry::Half),
+        KeysFault::NoRing { .. }
+        | KeysFault::NewerRing(_)
+        | KeysFault::Next(_)
+        | KeysFault::Retired(_) => Entry::Ring,
+    };
+    StoreError::Unusable(format!("{}: {fault}", store.whereabouts(entry)))
+}

@@ -1,0 +1,38 @@
+//! The first look into the store as a server takes it, without a change to anything.
+
+use contract::signing_type::SigningType;
+use runtime::clock::unix_now;
+
+use super::compare_and_swap::unusable_keys;
+use super::missing_applications;
+use super::reconcile::Reconciliation;
+use crate::applications::registry::Registrations;
+use crate::keys::ring::rotation::RotationPolicy;
+use crate::keys::store::{KeyStore, StoreError, within_timeout};
+
+/// Looks at the applications and the keys of `store`, in the order of a start.
+///
+/// # Errors
+/// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it would
+/// wait.
+pub(crate) async fn preview(
+    store: &dyn KeyStore,
+    signing_type: SigningType,
+    policy: &RotationPolicy,
+    registrations: &Registrations,
+) -> Result<(), StoreError> {
+    registrations.reconcile(within_timeout(store.applications()).await?);
+    if registrations.are_missing() {
+        return Err(missing_applications(signing_type, store));
+    }
+    let stored = within_timeout(store.load()).await?;
+    let reconciliation = Reconciliation {
+        signing_type,
+        policy,
+        memory: None,
+        time: unix_now().into(),
+        is_settled: false,
+    };
+    let plan = reconciliation.plan(&stored, None);
+    plan.map(drop).map_err(|fault| unusable_keys(store, &fault))
+}

@@ -1,0 +1,186 @@
+//! Keeps this server listed in the registry while it serves, and takes it off the list first of all when
+//! it stops.
+//!
+//! The registry is looked at, rather than believed to hold what it was told: one that has restarted
+//! has forgotten it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runtime::background::Background;
+use service_registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
+use tokio::sync::{OnceCell, oneshot};
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::audit;
+use crate::keys::live::CurrentKey;
+use crate::metrics::Metrics;
+
+/// Between two looks at the list that we are on.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// After a failure; twice as long after each further one, up to `LOOK_EVERY`.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Nobody is told when the first key is there, and it mostly is.
+const KEY_PAUSE: Duration = Duration::from_millis(100);
+/// Orchestrators grant 10 to 30 seconds for the whole stop, and the end of the process takes us off the
+/// list as well.
+const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(2);
+
+/// A registration that is kept up in the background, or none.
+#[derive(Debug)]
+pub(crate) struct Registration(Option<Running>);
+
+#[derive(Debug)]
+struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Registration {
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Registers `own` as soon as there is a key to serve, and again whenever the registry does not
+    /// list it.
+    pub(crate) fn start(
+        settings: RegistrySettings,
+        own: Instance,
+        current: Arc<CurrentKey>,
+        metrics: Metrics,
+        background: &Background,
+    ) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let worker = Worker {
+            settings,
+            own,
+            current,
+            state: State {
+                metrics,
+                listed: None,
+            },
+        };
+        let task = background.until_told("the registration", async {
+            worker.run(stopped).await;
+            Ok(())
+        });
+        Self(Some(Running { stop, task }))
+    }
+
+    /// Takes this server off the list, in bounded time.
+    pub(crate) async fn end(self) {
+        let Some(Running { stop, task }) = self.0 else {
+            return;
+        };
+        let _ = stop.send(());
+        if tokio::time::timeout(WITHDRAWAL_LIMIT, task).await.is_err() {
+            warn!("the registry did not confirm in time that this server is off its list");
+        }
+    }
+}
+
+struct Worker {
+    settings: RegistrySettings,
+    own: Instance,
+    current: Arc<CurrentKey>,
+    state: State,
+}
+
+/// What is known of the list, told when it changes.
+struct State {
+    metrics: Metrics,
+    /// `None` until the first attempt has ended.
+    listed: Option<bool>,
+}
+
+impl Worker {
+    async fn run(mut self, stopped: oneshot::Receiver<()>) {
+        let client = OnceCell::new();
+        let registry = self.settings.address().to_string();
+        tokio::select! {
+            biased;
+            _ = stopped => {}
+            () = self.keep_listed(&client, &registry) => {}
+        }
+        // Where no attempt has ended one may be under way: asked for, it is undone.
+        if let Some(client) = client.get() {
+            self.withdraw(client, &registry).await;
+        }
+    }
+
+    async fn keep_listed(&mut self, client: &OnceCell<RegistryClient>, registry: &str) {
+        while self.current.load().is_none() {
+            tokio::time::sleep(KEY_PAUSE).await;
+        }
+        let client = client.get_or_init(|| connected(&self.settings)).await;
+        let mut after_failure = FIRST_PAUSE;
+        loop {
+            let found = match self.state.listed {
+                // An entry of this address may be a former process's, and go with its connection.
+                None => client.register(&self.own).await,
+                Some(_) => self.look(client).await,
+            };
+            let pause = if found.is_ok() {
+                after_failure = FIRST_PAUSE;
+                LOOK_EVERY
+            } else {
+                let longer = LOOK_EVERY.min(after_failure * 2);
+                std::mem::replace(&mut after_failure, longer)
+            };
+            self.state.saw(&found, &self.own, registry);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn look(&self, client: &RegistryClient) -> Result<(), RegistryError> {
+        let listed = client.instances().await?;
+        // One that an operator has switched off is listed, and stays off.
+        if listed.iter().any(|listed| listed.is_at(&self.own)) {
+            return Ok(());
+        }
+        client.register(&self.own).await
+    }
+
+    async fn withdraw(&mut self, client: &RegistryClient, registry: &str) {
+        let instance = self.own.authority();
+        match client.deregister(&self.own).await {
+            Ok(()) => {
+                self.state.metrics.registered(false);
+                audit::registration(audit::Registration::Withdrawn, &instance, registry);
+            }
+            Err(error) => warn!(instance, registry, %error, "not taken off the registry's list"),
+        }
+    }
+}
+
+impl State {
+    fn saw(&mut self, found: &Result<(), RegistryError>, own: &Instance, registry: &str) {
+        let listed = found.is_ok();
+        self.metrics.registered(listed);
+        if self.listed.replace(listed) == Some(listed) {
+            return;
+        }
+        let instance = own.authority();
+        match found {
+            Ok(()) => audit::registration(audit::Registration::Listed, &instance, registry),
+            Err(error) => warn!(
+                instance, registry, %error,
+                "not listed in the registry; this server serves, and goes on trying"
+            ),
+        }
+    }
+}
+
+/// The client fails to be made for want of a thread or a descriptor, not of a registry.
+async fn connected(settings: &RegistrySettings) -> RegistryClient {
+    loop {
+        match RegistryClient::start(settings).await {
+            Ok(client) => return client,
+            Err(error) => {
+                warn!(%error, "the registry client does not start; trying again");
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+}

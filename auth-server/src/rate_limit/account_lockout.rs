@@ -1,0 +1,444 @@
+//! How often the password of an account may be guessed, whether or not there is such an account.
+//!
+//! - **One address guessing one account** waits longer after each failure, up to a minute: some 1440
+//!   guesses a day. Only that client waits.
+//! - **Many addresses guessing one account**: a network has three failures free. From then on all such
+//!   networks together have one attempt a second: 86 400 a day, and three for each network.
+//! - **A user who is attacked** is not refused for failures elsewhere, however many there are: as long as
+//!   nobody failed in his name three times from his own network, he shares nothing with those who did.
+//!   From a client where he has logged in before, he does not even then. Whoever guesses from the user's
+//!   very address shares its waits with him.
+//!
+//! One address guessing many accounts is what [`super::AddressLimit`] is for. All of this is known to
+//! one process alone, until it ends.
+
+use std::fmt;
+use std::hash::RandomState;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use lru::LruCache;
+
+use super::backoff::Failures;
+use super::client_prefix::Source;
+use super::{MAX_ENTRIES, Rate, TokenBucket, TooSoon};
+
+/// What a user may mistype at a place of his own while others guess elsewhere.
+const FREE_IN_A_NETWORK: usize = 3;
+/// For all networks with more failures than that. An address has one attempt a minute of its own: it
+/// takes sixty to use this up.
+const PACE: Rate = Rate {
+    burst: 60,
+    every: Duration::from_secs(1),
+};
+
+/// A digest in the place of the name: it is as short as every other, and nobody finds in memory what
+/// somebody typed into the wrong field.
+type Name = [u8; SHA256_OUTPUT_LEN];
+type Table<V> = LruCache<Name, V, RandomState>;
+
+/// Under what an attempt counts: the account, from anywhere or from somewhere.
+#[derive(Debug, Clone, Copy)]
+struct Names {
+    account: Name,
+    at_network: Name,
+    at_client: Name,
+}
+
+/// An attempt that was let through and has not ended yet.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    names: Names,
+    /// Whether it stands among the failures of its client already.
+    is_counted: bool,
+}
+
+/// The failures of all accounts.
+pub(crate) struct AccountLocks(Mutex<Tables>);
+
+struct Tables {
+    by_client: Table<Failures>,
+    by_network: Table<Failures>,
+    /// By account, for the networks that failed too often.
+    paces: Table<TokenBucket>,
+    /// Clients from which the account has logged in.
+    known: Table<()>,
+}
+
+impl fmt::Debug for AccountLocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccountLocks")
+    }
+}
+
+impl AccountLocks {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Tables {
+            by_client: table(),
+            by_network: table(),
+            paces: table(),
+            known: table(),
+        }))
+    }
+
+    /// # Errors
+    /// [`TooSoon`] within the wait after a failure. That an attempt was refused does not count as
+    /// another failure: nobody waits longer for knocking.
+    pub(crate) fn check(&self, account: &str, client: IpAddr, now: Instant) -> Result<(), TooSoon> {
+        let names = Names::of(account, client);
+        self.tables().admit(&names, now).map(drop)
+    }
+
+    /// Tells a client from which the account has logged in.
+    pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
+        let at_client = Names::of(account, client).at_client;
+        self.tables().known.contains(&at_client)
+    }
+
+    /// Begins an attempt. After a failure of its client it counts as another one until it turns out
+    /// right: however many begin at once, one of them is judged. Before the first failure nobody has to
+    /// wait for anybody, so that an account may log in many times at the same moment.
+    ///
+    /// # Errors
+    /// As [`AccountLocks::check`].
+    pub(crate) fn begin(
+        &self,
+        account: &str,
+        client: IpAddr,
+        now: Instant,
+    ) -> Result<Attempt, TooSoon> {
+        let names = Names::of(account, client);
+        let mut tables = self.tables();
+        if let Some(pace) = tables.admit(&names, now)? {
+            tables.paces.put(names.account, pace);
+        }
+        let is_counted = tables.by_client.contains(&names.at_client);
+        if is_counted {
+            count(&mut tables.by_client, names.at_client, now);
+        }
+        Ok(Attempt { names, is_counted })
+    }
+
+    pub(crate) fn failed(&self, attempt: &Attempt, now: Instant) {
+        let mut tables = self.tables();
+        if !attempt.is_counted {
+            count(&mut tables.by_client, attempt.names.at_client, now);
+        }
+        count(&mut tables.by_network, attempt.names.at_network, now);
+    }
+
+    /// The network's failures stay: others in it may be guessing.
+    pub(crate) fn succeeded(&self, attempt: &Attempt) {
+        let mut tables = self.tables();
+        tables.by_client.pop(&attempt.names.at_client);
+        tables.known.put(attempt.names.at_client, ());
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every step leaves valid tables: a panic elsewhere is no reason to refuse all logins.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn table<V>() -> Table<V> {
+    LruCache::with_hasher(MAX_ENTRIES, RandomState::new())
+}
+
+fn count(failures: &mut Table<Failures>, name: Name, now: Instant) {
+    let former = failures.peek(&name).copied();
+    failures.put(name, Failures::after(former, now));
+}
+
+impl Tables {
+    /// Whether there may be an attempt now, and the account's pace after it, if it has to keep to one.
+    fn admit(&mut self, names: &Names, now: Instant) -> Result<Option<TokenBucket>, TooSoon> {
+        if let Some(failures) = self.by_client.peek(&names.at_client) {
+            failures.check(now)?;
+        }
+        if !self.is_paced(names, now) {
+            return Ok(None);
+        }
+        let former = self.paces.peek(&names.account).copied();
+        let mut pace = former.unwrap_or_else(|| TokenBucket::full(now));
+        pace.take(PACE, now)?;
+        Ok(Some(pace))
+    }
+
+    fn is_paced(&mut self, names: &Names, now: Instant) -> bool {
+        let of_network = self.by_network.peek(&names.at_network);
+        let failed_here = of_network.map_or(0, |failures| failures.in_a_row(now));
+        failed_here >= FREE_IN_A_NETWORK && self.known.get(&names.at_client).is_none()
+    }
+}
+
+impl Names {
+    fn of(account: &str, client: IpAddr) -> Self {
+        Self {
+            account: name_of(account, 0, None),
+            at_network: name_of(account, 1, Some(Source::network(client))),
+            at_client: name_of(account, 2, Some(Source::client(client))),
+        }
+    }
+}
+
+fn name_of(account: &str, kind: u8, source: Option<Source>) -> Name {
+    let mut digest = Context::new(&SHA256);
+    // In front and of a fixed length: no account can be written so that it looks like it.
+    digest.update(&[kind]);
+    if let Some(source) = source {
+        digest.update(&source.to_bytes());
+    }
+    digest.update(account.as_bytes());
+    let mut name = [0; SHA256_OUTPUT_LEN];
+    name.copy_from_slice(digest.finish().as_ref());
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const HOUR: u32 = 60 * 60;
+    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const NEXT_DOOR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+
+    impl AccountLocks {
+        /// A wrong password; whether it was judged.
+        fn guess(&self, account: &str, client: IpAddr, now: Instant) -> bool {
+            let attempt = self.begin(account, client, now);
+            attempt.is_ok_and(|attempt| {
+                self.failed(&attempt, now);
+                true
+            })
+        }
+
+        /// The right password.
+        fn log_in(&self, account: &str, client: IpAddr, now: Instant) -> Result<(), TooSoon> {
+            self.check(account, client, now)?;
+            let attempt = self.begin(account, client, now)?;
+            self.succeeded(&attempt);
+            Ok(())
+        }
+
+        /// Guesses at `ada` from all of them, each knocking every second; how many are judged.
+        fn attack(&self, clients: &[IpAddr], start: Instant, seconds: u32) -> usize {
+            let knocks = (0..seconds).flat_map(|second| {
+                clients
+                    .iter()
+                    .map(move |client| (client, start + second * SECOND))
+            });
+            knocks
+                .filter(|(client, now)| self.guess("ada", **client, *now))
+                .count()
+        }
+    }
+
+    /// So many addresses, 256 to a network.
+    fn neighbours(count: u32) -> Vec<IpAddr> {
+        let first = Ipv4Addr::new(10, 0, 0, 0).to_bits();
+        (0..count)
+            .map(|n| Ipv4Addr::from_bits(first + n).into())
+            .collect()
+    }
+
+    /// So many addresses, each in a network of its own.
+    fn scattered(count: u32) -> Vec<IpAddr> {
+        let first = Ipv4Addr::new(10, 0, 0, 0).to_bits();
+        (0..count)
+            .map(|n| Ipv4Addr::from_bits(first + (n << 8)).into())
+            .collect()
+    }
+
+    #[test]
+    fn one_address_waits_longer_after_each_failure_and_then_a_minute() {
+        let (locks, mut now) = (AccountLocks::new(), Instant::now());
+        for seconds in [1, 3, 5, 10, 20, 30, 60, 60, 60] {
+            assert!(locks.guess("ada", ELSEWHERE, now));
+            let wait = seconds * SECOND;
+            let locked = locks.check("ada", ELSEWHERE, now);
+            assert_eq!(locked, Err(TooSoon(wait)));
+            let just_before = now + wait - SECOND / 1000;
+            let locked = locks.check("ada", ELSEWHERE, just_before);
+            assert_eq!(locked, Err(TooSoon(SECOND / 1000)));
+            assert_eq!(locks.check("bob", ELSEWHERE, now), Ok(()));
+            now += wait;
+        }
+    }
+
+    #[test]
+    fn one_address_gets_one_guess_a_minute_however_hard_it_knocks() {
+        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let judged = locks.attack(&[ELSEWHERE], start, 2 * HOUR);
+        // At 0, 1, 4, 9, 19, 39, 69 and 129 s, then every minute.
+        assert_eq!(judged, 7 + (2 * 60 - 2));
+    }
+
+    #[test]
+    fn a_user_is_never_refused_for_what_an_address_elsewhere_does() {
+        let (locks, start) = (AccountLocks::new(), Instant::now());
+        for second in 0..HOUR {
+            let now = start + second * SECOND;
+            locks.guess("ada", ELSEWHERE, now);
+            let right = locks.check("ada", HOME, now);
+            assert_eq!(right, Ok(()), "after {second} s");
+        }
+        let end = start + HOUR * SECOND;
+        assert_eq!(locks.log_in("ada", HOME, end), Ok(()));
+    }
+
+    #[test]
+    fn a_user_is_never_refused_for_what_thousands_do_elsewhere() {
+        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let strangers = scattered(3000);
+        for second in 0..60 {
+            let now = start + second * SECOND;
+            locks.attack(&strangers, now, 1);
+            let home = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + second);
+            let right = locks.log_in("ada", home.into(), now);
+            assert_eq!(right, Ok(()), "a new address after {second} s");
+        }
+    }
+
+    #[test]
+    fn who_mistypes_under_attack_waits_for_himself_alone() {
+        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let strangers = scattered(3000);
+        locks.attack(&strangers, start, 60);
+        let mut now = start + 60 * SECOND;
+        for wait in [1, 3] {
+            assert!(locks.guess("ada", HOME, now));
+            assert_eq!(locks.check("ada", HOME, now), Err(TooSoon(wait * SECOND)));
+            now += wait * SECOND;
+            locks.attack(&strangers, now, 1);
+        }
+        assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
+    }
+
+    #[test]
+    fn many_addresses_together_get_one_guess_a_second_and_three_for_each_network() {
+        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let strangers = scattered(500);
+        // At 0, 1 and 4 s all of them; at 9 s their free ones are used up.
+        let judged = locks.attack(&strangers, start, 10);
+        assert_eq!(judged, FREE_IN_A_NETWORK * 500 + 60);
+        let judged = locks.attack(&strangers, start + 10 * SECOND, HOUR / 4);
+        assert_eq!(judged, HOUR as usize / 4);
+    }
+
+    #[test]
+    fn a_network_of_many_addresses_has_no_more_free_guesses_than_one() {
+        let sites = 0x2001_0db8_0000_u128;
+        let hosts = (0..1000_u128)
+            .map(|n| Ipv6Addr::from_bits((sites << 80) | (n << 64) | 1).into())
+            .collect::<Vec<_>>();
+        for strangers in [neighbours(256), hosts] {
+            let (locks, start) = (AccountLocks::new(), Instant::now());
+            let judged = locks.attack(&strangers, start, 1);
+            assert_eq!(judged, FREE_IN_A_NETWORK + 60);
+            let judged = locks.attack(&strangers, start + SECOND, 60);
+            assert_eq!(judged, 60);
+            let next_day = start + (25 * HOUR) * SECOND;
+            let judged = locks.attack(&strangers, next_day, 1);
+            assert_eq!(judged, FREE_IN_A_NETWORK + 60, "forgotten after a day");
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_logged_in_before_keeps_to_no_pace_but_its_own() {
+        let (locks, now) = (AccountLocks::new(), Instant::now());
+        assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
+        let strangers = (3..=255).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
+        locks.attack(&strangers.collect::<Vec<_>>(), now, 1);
+        let paced = locks.check("ada", NEXT_DOOR, now);
+        assert_eq!(paced, Err(TooSoon(SECOND)));
+        assert_eq!(locks.check("ada", HOME, now), Ok(()));
+
+        assert!(locks.guess("ada", HOME, now));
+        assert_eq!(locks.check("ada", HOME, now), Err(TooSoon(SECOND)));
+        let now = now + SECOND;
+        assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
+        assert!(locks.guess("ada", NEXT_DOOR, now), "there is one a second");
+        assert!(
+            locks.check("ada", NEXT_DOOR, now + SECOND / 2).is_err(),
+            "her success is not theirs"
+        );
+    }
+
+    #[test]
+    fn a_few_neighbours_who_guess_keep_nobody_out() {
+        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let strangers = (3..=52).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
+        locks.attack(&strangers.collect::<Vec<_>>(), start, HOUR);
+        let end = start + HOUR * SECOND;
+        assert_eq!(locks.log_in("ada", HOME, end), Ok(()));
+    }
+
+    #[test]
+    fn a_success_forgets_the_failures_of_its_client() {
+        let (locks, now) = (AccountLocks::new(), Instant::now());
+        assert!(locks.guess("ada", HOME, now));
+        let now = now + SECOND;
+        assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
+        assert!(locks.guess("ada", HOME, now));
+        let again = locks.check("ada", HOME, now);
+        assert_eq!(again, Err(TooSoon(SECOND)), "the row began anew");
+    }
+
+    #[test]
+    fn after_a_failure_attempts_at_once_are_one() {
+        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let first = locks.begin("ada", HOME, now).unwrap();
+        let beside = locks.begin("ada", HOME, now).unwrap();
+        locks.failed(&first, now);
+        locks.failed(&beside, now);
+        let now = now + 3 * SECOND;
+        let second = locks.begin("ada", HOME, now).unwrap();
+        let others = locks.begin("ada", HOME, now).err();
+        assert_eq!(others, Some(TooSoon(5 * SECOND)));
+        locks.failed(&second, now);
+        let locked = locks.check("ada", HOME, now);
+        assert_eq!(locked, Err(TooSoon(5 * SECOND)), "it counted once");
+    }
+
+    #[test]
+    fn a_right_one_takes_back_that_it_was_counted() {
+        let (locks, now) = (AccountLocks::new(), Instant::now());
+        assert!(locks.guess("ada", HOME, now));
+        let now = now + SECOND;
+        let right = locks.begin("ada", HOME, now).unwrap();
+        assert!(locks.begin("ada", HOME, now).is_err());
+        locks.succeeded(&right);
+        assert!(locks.begin("ada", HOME, now).is_ok());
+    }
+
+    #[test]
+    fn floods_of_names_and_of_addresses_take_bounded_memory() {
+        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let many = u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000;
+        for client in scattered(many) {
+            let name = client.to_string();
+            let _ = locks.log_in(&name, client, now);
+            // The third is past the free ones: its account has a pace from the fourth on.
+            for address in 1..=4 {
+                let stranger = IpAddr::V4(Ipv4Addr::new(203, 0, 113, address));
+                locks.guess(&name, stranger, now);
+            }
+        }
+        let tables = locks.tables();
+        for held in [
+            tables.by_client.len(),
+            tables.by_network.len(),
+            tables.paces.len(),
+            tables.known.len(),
+        ] {
+            assert_eq!(held, MAX_ENTRIES.get());
+        }
+    }
+}

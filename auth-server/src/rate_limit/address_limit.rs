@@ -1,0 +1,119 @@
+//! How many logins come from one client address, and from all addresses of its network together.
+
+use std::fmt;
+use std::hash::RandomState;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use lru::LruCache;
+
+use super::client_prefix::Source;
+use super::{MAX_ENTRIES, Rate, TokenBucket, TooSoon};
+
+/// As many as so many addresses may make: some offices behind neighbouring addresses get through,
+/// a stranger with a network of addresses does not get much further than with one.
+const ADDRESSES_PER_NETWORK: u32 = 4;
+
+type Buckets = LruCache<Source, TokenBucket, RandomState>;
+
+/// One token bucket per client, and one per network.
+pub(crate) struct AddressLimit {
+    rate: Rate,
+    network_rate: Rate,
+    buckets: Mutex<Tables>,
+}
+
+struct Tables {
+    clients: Buckets,
+    networks: Buckets,
+}
+
+impl fmt::Debug for AddressLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AddressLimit").field(&self.rate).finish()
+    }
+}
+
+impl AddressLimit {
+    /// `None` for 0: no limit.
+    pub(crate) fn per_minute(count: u32) -> Option<Self> {
+        let buckets = || LruCache::with_hasher(MAX_ENTRIES, RandomState::new());
+        (count > 0).then(|| Self {
+            rate: Rate::per_minute(count),
+            network_rate: Rate::per_minute(count.saturating_mul(ADDRESSES_PER_NETWORK)),
+            buckets: Mutex::new(Tables {
+                clients: buckets(),
+                networks: buckets(),
+            }),
+        })
+    }
+
+    /// Counts one login.
+    ///
+    /// # Errors
+    /// [`TooSoon`] where there were too many, from the address or from its network; then it counts for
+    /// neither.
+    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), TooSoon> {
+        let mut tables = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Tables { clients, networks } = &mut *tables;
+        let full = || TokenBucket::full(now);
+        let client = clients.get_or_insert_mut(Source::client(address), full);
+        let network = networks.get_or_insert_mut(Source::network(address), full);
+        let (mut after, mut network_after) = (*client, *network);
+        after.take(self.rate, now)?;
+        network_after.take(self.network_rate, now)?;
+        (*client, *network) = (after, network_after);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_own_limit() {
+        let (limit, now) = (AddressLimit::per_minute(1).unwrap(), Instant::now());
+        for (address, admitted) in [
+            ("192.0.2.1", true),
+            ("192.0.2.1", false),
+            ("::ffff:192.0.2.1", false),
+            ("192.0.2.2", true),
+            ("2001:db8:0:1::1", true),
+            ("2001:db8:0:1:ffff::2", false),
+            ("2001:db8:0:2::1", true),
+        ] {
+            let outcome = limit.admit(address.parse().unwrap(), now);
+            assert_eq!(outcome.is_ok(), admitted, "{address}");
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_one_network_have_a_limit_together() {
+        for (network, addresses) in [("2001:db8:0:", 20), ("192.0.2.", 20)] {
+            let (limit, now) = (AddressLimit::per_minute(5).unwrap(), Instant::now());
+            let address = |n: u32| match network {
+                "192.0.2." => format!("{network}{n}").parse().unwrap(),
+                _ => format!("{network}{n}::1").parse().unwrap(),
+            };
+            let attempts = (0..5).flat_map(|_| 1..=addresses);
+            let admitted = attempts.filter(|n| limit.admit(address(*n), now).is_ok());
+            assert_eq!(admitted.count(), 20, "{network}");
+            let elsewhere = "198.51.100.1".parse().unwrap();
+            assert_eq!(limit.admit(elsewhere, now), Ok(()));
+        }
+    }
+
+    #[test]
+    fn many_addresses_take_bounded_memory() {
+        let (limit, now) = (AddressLimit::per_minute(60).unwrap(), Instant::now());
+        for n in 0..u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000 {
+            let _ = limit.admit(std::net::Ipv4Addr::from_bits(n).into(), now);
+        }
+        let tables = limit.buckets.lock().unwrap();
+        assert_eq!(tables.clients.len(), MAX_ENTRIES.get());
+        assert!(tables.networks.len() <= MAX_ENTRIES.get());
+    }
+}

@@ -1,0 +1,415 @@
+//! `serve`: puts the parts together and runs them until a signal.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use prometheus_client::registry::Registry;
+use runtime::background::{Background, Ends, background};
+use runtime::exit::Failure;
+use runtime::health::{Condition, Health};
+use runtime::listener::{self, Port};
+use runtime::signals::{HangUps, Termination, Terminations};
+use runtime::telemetry::LogFormat;
+use runtime::{admin, tls};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::audit;
+use crate::cli::ServeArgs;
+use crate::config::{Config, warnings};
+use crate::http::Routes;
+use crate::http::middleware::access_log::Reports;
+use crate::http::middleware::authenticate::Interception;
+use crate::http::routes::jwks::Jwks;
+use crate::http::routes::login::Login;
+use crate::http::routes::static_files::StaticFiles;
+use crate::http::routes::verification_key::SecretKey;
+use crate::http::unfinished::Unfinished;
+use crate::keys::store::KeyStore;
+use crate::keys::sync::{Shared, Upkeep};
+use crate::metrics::Metrics;
+use crate::nacos::registration::Registration;
+use crate::rate_limit::AddressLimit;
+use crate::server::{self, ConnectionLimit, Draining, Served};
+use crate::users::authenticate::Authenticator;
+use crate::users::builtin::BuiltinUser;
+use crate::users::reload::UsersReload;
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What stops a start. Once the server listens only a fault of its own does: work that goes on in the
+/// background and has ended.
+pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    let hang_ups = HangUps::install().map_err(no_signals)?;
+    let config = Config::from_args(args)?;
+    let store = config.store.open_for_serving()?;
+    serve_with(args, config, store, hang_ups).await
+}
+
+async fn serve_with(
+    args: &ServeArgs,
+    config: Config,
+    store: Arc<dyn KeyStore>,
+    hang_ups: HangUps,
+) -> Result<(), Failure> {
+    // Before anybody can learn the addresses: who does may end the process the next moment.
+    let terminations = Terminations::install().map_err(no_signals)?;
+    let (background, ends) = background();
+    let shared = Shared {
+        current: Arc::default(),
+        registrations: Arc::new(config.registrations()),
+        metrics: Metrics::default(),
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %args.listening.listen,
+        admin_listen = %args.listening.admin_listen,
+        store = %config.store,
+        users = %args.accounts.users,
+        "starting"
+    );
+    for warning in warnings(args, &config) {
+        warn!("{warning}");
+    }
+    let health = Health::new();
+    let public = listener::bind(Port::Public, args.listening.listen)?;
+    let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
+
+    let mut upkeep = Upkeep::new(
+        store,
+        config.signing_type,
+        config.rotation,
+        shared.clone(),
+        &health,
+    );
+    // First the probes: a store that stalls must not look like a process that hangs.
+    let stop = watch::Sender::new(());
+    let admin_task = serve_admin(
+        admin,
+        &health,
+        metrics_registry(&config, &shared.metrics),
+        args.logs.log_format,
+        &stop,
+        &background,
+    )?;
+    upkeep.start().await?;
+    follow_users(&config, &shared.metrics, &background)?;
+    follow_applications(&config, &shared, &background)?;
+    follow_certificate(&config, &shared.metrics, &background)?;
+    let hang_ups = tell_of_hang_ups(hang_ups, followed(&config));
+    background.forever("listening for SIGHUP", hang_ups);
+    background.forever("the upkeep of the keys", upkeep.run(config.store_reread));
+    let leave = Leave {
+        serving: health.condition("serving", "starting"),
+        draining: Draining::default(),
+        lame_duck: args.stop.lame_duck.duration(),
+    };
+    let draining = leave.draining.clone();
+    let end = end_of_service(
+        terminations,
+        ends,
+        registration(&public, &config, &shared, &background)?,
+        leave,
+    );
+    let format = args.logs.log_format;
+    let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
+
+    stop.send_replace(());
+    let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
+    info!("stopped");
+    outcome
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::Software(format!("signals cannot be received: {error}"))
+}
+
+/// What SIGHUP has this server look at.
+fn followed(config: &Config) -> Vec<&'static str> {
+    let users = config.users.as_ref().map(|_| "users file");
+    let mounted = config.mounted_applications.as_ref();
+    let mounted = mounted.map(|_| "applications directory");
+    let certificate = config.certificate.as_ref().map(|_| "TLS certificate");
+    [users, mounted, certificate]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Whoever sends it to all servers alike gets to know what it did here; those who follow a file look by
+/// themselves.
+async fn tell_of_hang_ups(mut hang_ups: HangUps, followed: Vec<&'static str>) {
+    loop {
+        hang_ups.next().await;
+        if followed.is_empty() {
+            info!("SIGHUP received: there is nothing to read again");
+        } else {
+            info!("SIGHUP received: looking at {}", followed.join(" and "));
+        }
+    }
+}
+
+fn registration(
+    public: &TcpListener,
+    config: &Config,
+    shared: &Shared,
+    background: &Background,
+) -> Result<Registration, Failure> {
+    let Some(registry) = &config.registry else {
+        return Ok(Registration::none());
+    };
+    let listening = public
+        .local_addr()
+        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))?;
+    let (port, secure) = (listening.port(), config.certificate.is_some());
+    let own = registry
+        .advertised
+        .instance(port, &config.context_path, secure);
+    let (current, metrics) = (Arc::clone(&shared.current), shared.metrics.clone());
+    Ok(Registration::start(
+        registry.settings.clone(),
+        own,
+        current,
+        metrics,
+        background,
+    ))
+}
+
+fn follow_users(
+    config: &Config,
+    metrics: &Metrics,
+    background: &Background,
+) -> Result<(), Failure> {
+    let Some(users) = &config.users else {
+        metrics.builtin_users();
+        return Ok(());
+    };
+    users.remove_unfinished();
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone());
+    let following = reload.watch().map_err(no_signals)?;
+    background.forever("following the users file", following);
+    Ok(())
+}
+
+fn follow_applications(
+    config: &Config,
+    shared: &Shared,
+    background: &Background,
+) -> Result<(), Failure> {
+    let Some(mounted) = config.mounted_applications.clone() else {
+        return Ok(());
+    };
+    let (registrations, metrics) = (Arc::clone(&shared.registrations), shared.metrics.clone());
+    let following = mounted.watch(registrations, metrics).map_err(no_signals)?;
+    background.forever("following the applications directory", following);
+    Ok(())
+}
+
+fn follow_certificate(
+    config: &Config,
+    metrics: &Metrics,
+    background: &Background,
+) -> Result<(), Failure> {
+    let Some(certificate) = &config.certificate else {
+        return Ok(());
+    };
+    let metrics = metrics.clone();
+    metrics.tls_certificate(certificate.not_after(), None);
+    let shown = Arc::clone(certificate);
+    let following = tls::follow(Arc::clone(certificate), move |seen| {
+        metrics.tls_certificate(shown.not_after(), Some(seen));
+    });
+    background.forever(
+        "following the TLS certificate",
+        following.map_err(no_signals)?,
+    );
+    Ok(())
+}
+
+/// What the admin port shows.
+fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    if config.users.is_some() {
+        metrics.register_users_file(&mut registry);
+    }
+    if config.mounted_applications.is_some() {
+        metrics.register_applications_dir(&mut registry);
+    }
+    if config.certificate.is_some() {
+        metrics.register_tls(&mut registry);
+    }
+    if config.registry.is_some() {
+        metrics.register_registration(&mut registry);
+    }
+    registry
+}
+
+fn serve_admin(
+    listener: TcpListener,
+    health: &Health,
+    metrics: Registry,
+    format: LogFormat,
+    stop: &watch::Sender<()>,
+    background: &Background,
+) -> Result<tokio::task::JoinHandle<()>, Failure> {
+    listener::announce(Port::Admin, &listener, format)?;
+    let mut stopped = stop.subscribe();
+    let stopped = async move {
+        let _ = stopped.changed().await;
+    };
+    let serving = admin::serve(
+        listener,
+        health.clone(),
+        Arc::new(metrics),
+        Router::new(),
+        stopped,
+    );
+    Ok(background.until_told("serving the admin port", async {
+        serving.await.map_err(|error| error.to_string())
+    }))
+}
+
+/// How this server leaves those who route to it and those who are connected.
+struct Leave {
+    serving: Condition,
+    draining: Draining,
+    lame_duck: Duration,
+}
+
+/// Resolves when no more connections are to be accepted: off the registry's list first, so that nobody
+/// new is sent here, then a while in which whoever routes here notices that this server is not ready any
+/// more. Nobody routes to what is run at a terminal, and a second signal means now. With work in the
+/// background that has ended this server goes the same way, so that no request fails for it.
+async fn end_of_service(
+    mut terminations: Terminations,
+    ends: Ends,
+    registration: Registration,
+    leave: Leave,
+) -> Result<(), Failure> {
+    let Leave {
+        serving,
+        draining,
+        lame_duck,
+    } = leave;
+    serving.met();
+    let (reason, gradually) = tokio::select! {
+        signal = terminations.next() => (Ok(()), signal == Termination::Requested),
+        failure = ends.first() => (Err(failure), true),
+    };
+    if let Err(failure) = &reason {
+        error!(%failure, "this server stops, to be started again");
+    }
+    audit::server_stopping(&cause(&reason, gradually));
+    draining.begin();
+    let gradual = async {
+        registration.end().await;
+        serving.unmet("stopping");
+        if gradually {
+            tokio::time::sleep(lame_duck).await;
+        }
+    };
+    tokio::select! {
+        () = gradual => {}
+        _ = terminations.next() => {}
+    }
+    serving.unmet("stopping");
+    reason
+}
+
+/// Names the signal, or the fault, that ends this server.
+fn cause(reason: &Result<(), Failure>, gradually: bool) -> String {
+    match reason {
+        Err(failure) => failure.to_string(),
+        Ok(()) if gradually => "SIGTERM".to_owned(),
+        Ok(()) => "SIGINT".to_owned(),
+    }
+}
+
+async fn serve_public(
+    listener: TcpListener,
+    format: LogFormat,
+    config: Config,
+    shared: Shared,
+    health: &Health,
+    draining: Draining,
+    end: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let limit = ConnectionLimit::new(config.max_connections);
+    let tls = config.certificate.clone().map(tls::http1).transpose()?;
+    let reports = reports(&config, &shared);
+    let unfinished = Unfinished::for_this_process();
+    let served = Served {
+        tls,
+        reports: reports.clone(),
+        request_timeout: config.request_timeout,
+        draining,
+        unfinished: unfinished.clone(),
+        router: routes(config, shared, reports, unfinished).into_router(),
+    };
+    listener::announce(Port::Public, &listener, format)?;
+    let listener = tokio::net::TcpListener::from_std(listener)
+        .map_err(|error| Failure::Software(format!("the listener cannot be served: {error}")))?;
+    health.set_started();
+    audit::server_started(listener.local_addr().ok());
+    server::serve(listener, served, &limit, end).await
+}
+
+fn reports(config: &Config, shared: &Shared) -> Reports {
+    Reports {
+        access_log: config.access_log,
+        request_ids: config.request_ids,
+        allowed_origins: config.allowed_origins.clone(),
+        trusted_proxies: config.trusted_proxies.clone(),
+        metrics: shared.metrics.clone(),
+    }
+}
+
+fn routes(config: Config, shared: Shared, reports: Reports, unfinished: Unfinished) -> Routes {
+    let Shared {
+        current,
+        registrations,
+        metrics,
+    } = shared;
+    Routes {
+        reports,
+        interception: Interception::new(
+            &config.context_path,
+            config.interceptor,
+            config.policy,
+            Arc::clone(&current),
+        ),
+        login: Login {
+            address_limit: AddressLimit::per_minute(config.login_rate),
+            users: Authenticator::new(match config.users {
+                Some(users) => users,
+                None => Arc::new(BuiltinUser),
+            }),
+            trusted_proxies: config.trusted_proxies.clone(),
+            issuer: config.issuer,
+            current: Arc::clone(&current),
+            metrics: metrics.clone(),
+            body_timeout: config.request_timeout,
+            unfinished,
+            oauth_response: config.oauth_response,
+        },
+        jwks: Jwks {
+            current: Arc::clone(&current),
+        },
+        secret_key: SecretKey {
+            jwks_link: config.jwks_link,
+            current,
+            registrations,
+            trusted_proxies: config.trusted_proxies,
+            metrics,
+        },
+        static_files: StaticFiles::new(&config.context_path, config.static_root, config.console),
+        context_path: config.context_path,
+    }
+}
+
+#[cfg(test)]
+mod tests;

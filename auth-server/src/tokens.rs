@@ -1,0 +1,3 @@
+//! Access tokens.
+
+pub(crate) mod issuer;

@@ -1,0 +1,213 @@
+//! Who may try how often, around the question of who somebody is: the only way to a user store.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use contract::login::LoginRequest;
+use tokio::task::spawn_blocking;
+
+use super::hash_pool::{Busy, PasswordWork};
+use super::unknown_names::UnknownNames;
+use super::{User, UserStore};
+use crate::rate_limit::{AccountLocks, TooSoon};
+
+pub(crate) struct Authenticator {
+    users: Arc<dyn UserStore>,
+    locks: Arc<AccountLocks>,
+    work: PasswordWork,
+    unknown_names: UnknownNames,
+}
+
+/// Why somebody is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotAuthenticated {
+    /// Unknown account, wrong password or disabled.
+    Failed,
+    /// Too soon after failures at this account.
+    Locked(TooSoon),
+    /// Too many others are waiting.
+    Busy,
+    /// The check itself broke.
+    Fault,
+}
+
+impl From<TooSoon> for NotAuthenticated {
+    fn from(too_soon: TooSoon) -> Self {
+        Self::Locked(too_soon)
+    }
+}
+
+impl From<Busy> for NotAuthenticated {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
+
+impl Authenticator {
+    pub(crate) fn new(users: Arc<dyn UserStore>) -> Self {
+        Self {
+            users,
+            locks: Arc::new(AccountLocks::new()),
+            work: PasswordWork::for_this_machine(),
+            unknown_names: UnknownNames::new(),
+        }
+    }
+
+    /// What a log may show of what was typed as an account: a password typed there by mistake is none.
+    pub(crate) fn shown<'t>(&self, typed: &'t str) -> Cow<'t, str> {
+        if typed.is_empty() || self.users.knows(typed) {
+            typed.into()
+        } else {
+            self.unknown_names.digest(typed).into()
+        }
+    }
+
+    pub(crate) async fn authenticate(
+        &self,
+        request: LoginRequest,
+        client: IpAddr,
+    ) -> Result<User, NotAuthenticated> {
+        if !self.users.checks_passwords() {
+            let user = self.users.authenticate(&request);
+            return user.ok_or(NotAuthenticated::Failed);
+        }
+        self.locks
+            .check(&request.username, client, Instant::now())?;
+        let is_known = self.locks.knows(&request.username, client);
+        let turn = self.work.turn(client, is_known).await?;
+        // Others of the same client may have failed while this one waited: many attempts at once are
+        // no way around the wait.
+        let attempt = self
+            .locks
+            .begin(&request.username, client, Instant::now())?;
+
+        let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
+        // Counted in there: a stranger who hangs up before the answer has failed all the same.
+        let checked = spawn_blocking(move || {
+            let _turn = turn;
+            let user = users.authenticate(&request);
+            match user {
+                Some(_) => locks.succeeded(&attempt),
+                None => locks.failed(&attempt, Instant::now()),
+            }
+            user
+        });
+        match checked.await {
+            Ok(user) => user.ok_or(NotAuthenticated::Failed),
+            Err(_) => Err(NotAuthenticated::Fault),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+
+    use super::super::builtin::BuiltinUser;
+    use super::super::file::FileUsers;
+    use super::super::file::tests::file_with;
+    use super::*;
+
+    fn of_a_file(accounts: &[&str]) -> Authenticator {
+        let users = FileUsers::open(file_with(accounts).path().to_owned());
+        Authenticator::new(Arc::new(users.unwrap()))
+    }
+
+    async fn log_in(
+        authenticator: &Authenticator,
+        username: &str,
+        password: &str,
+    ) -> Result<String, NotAuthenticated> {
+        let request = LoginRequest {
+            username: username.into(),
+            password: password.into(),
+        };
+        let user = authenticator
+            .authenticate(request, IpAddr::V4(Ipv4Addr::LOCALHOST))
+            .await?;
+        Ok(user.account)
+    }
+
+    #[tokio::test]
+    async fn the_right_password_is_let_in_and_a_wrong_one_locks_for_a_moment() {
+        let users = of_a_file(&["ada", "bob"]);
+        assert_eq!(log_in(&users, "ada", "ada's").await, Ok("ada".into()));
+        let wrong = log_in(&users, "ada", "bob's").await;
+        assert_eq!(wrong, Err(NotAuthenticated::Failed));
+        let right = log_in(&users, "ada", "ada's").await;
+        assert!(
+            matches!(right, Err(NotAuthenticated::Locked(_))),
+            "{right:?}"
+        );
+        assert_eq!(log_in(&users, "bob", "bob's").await, Ok("bob".into()));
+    }
+
+    #[tokio::test]
+    async fn an_unknown_account_is_locked_like_a_known_one() {
+        let users = of_a_file(&["ada"]);
+        let failed = log_in(&users, "nobody", "x").await;
+        assert_eq!(failed, Err(NotAuthenticated::Failed));
+        let locked = log_in(&users, "nobody", "x").await;
+        assert!(matches!(locked, Err(NotAuthenticated::Locked(_))));
+    }
+
+    #[tokio::test]
+    async fn many_guesses_at_once_are_hardly_more_than_one() {
+        let users = of_a_file(&["ada"]);
+        let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+        let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
+        let judged = |outcome: &&Result<_, _>| **outcome == Err(NotAuthenticated::Failed);
+        let judged = outcomes.iter().filter(judged).count();
+        let at_once = std::thread::available_parallelism().unwrap().get();
+        assert!((1..=at_once).contains(&judged), "{judged} were judged");
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_many_guesses_at_once_are_one() {
+        let users = of_a_file(&["ada"]);
+        let first = log_in(&users, "ada", "x").await;
+        assert_eq!(first, Err(NotAuthenticated::Failed));
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+        let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
+        let judged = |outcome: &&Result<_, _>| **outcome == Err(NotAuthenticated::Failed);
+        assert_eq!(outcomes.iter().filter(judged).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn many_right_ones_at_once_are_all_let_in() {
+        let users = of_a_file(&["ada"]);
+        let logins = (0..100).map(|_| log_in(&users, "ada", "ada's"));
+        assert!(join_all(logins).await.iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn of_what_is_typed_as_an_account_only_accounts_are_shown() {
+        let users = of_a_file(&["ada"]);
+        for (typed, shown) in [("ada", "ada"), ("", "")] {
+            assert_eq!(users.shown(typed), shown);
+        }
+        let unknown = users.shown("hush hush");
+        assert!(unknown.starts_with("[unknown ") && !unknown.contains("hush"));
+        assert_eq!(users.shown("hush hush"), unknown, "the same name");
+        assert_ne!(users.shown("hush"), unknown, "another name");
+        let elsewhere = of_a_file(&["ada"]);
+        assert_ne!(elsewhere.shown("hush hush"), unknown, "another process");
+        let anybody = Authenticator::new(Arc::new(BuiltinUser));
+        assert_eq!(anybody.shown("ada"), "ada");
+    }
+
+    #[tokio::test]
+    async fn the_built_in_user_is_never_locked() {
+        let users = Authenticator::new(Arc::new(BuiltinUser));
+        for password in ["a", "b", "c"] {
+            assert_eq!(log_in(&users, "x", password).await, Ok("admin".into()));
+        }
+    }
+}
