@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use contract::keys::KeyId;
+use runtime::sanitize::LogText;
 use tracing::field::display;
 use tracing::info;
 
@@ -15,7 +16,6 @@ use crate::applications::AppId;
 use crate::applications::registry::Event;
 use crate::http::middleware::access_log::RequestIds;
 use crate::keys::ring::events::KeyEvent;
-use crate::log_text::LogText;
 use crate::users::changes::{UserChange, UserChangeKind};
 
 const TARGET: &str = "audit";

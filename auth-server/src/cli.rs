@@ -14,7 +14,7 @@ use contract::keys::KeyId;
 use contract::signing_type::SigningType;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, within};
-use runtime::command_line::shown::displayed;
+use runtime::command_line::serialize::displayed;
 use runtime::listener::ip_address_and_port;
 use serde::Serialize;
 

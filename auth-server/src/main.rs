@@ -8,7 +8,6 @@ mod commands;
 mod config;
 mod http;
 mod keys;
-mod log_text;
 mod metrics;
 mod nacos;
 mod random;

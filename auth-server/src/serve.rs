@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use axum::Router;
 use prometheus_client::registry::Registry;
-use runtime::background::{Background, Ends, background};
 use runtime::exit::Failure;
 use runtime::health::{Condition, Health};
 use runtime::listener::{self, Port};
 use runtime::signals::{HangUps, Termination, Terminations};
+use runtime::supervisor::{Background, Ends, background};
 use runtime::telemetry::LogFormat;
 use runtime::{admin, tls};
 use tokio::sync::watch;

@@ -11,8 +11,8 @@ use axum::Router;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use prometheus_client::registry::Registry;
-use runtime::background::{BY_ITSELF, Background};
 use runtime::health::Health;
+use runtime::supervisor::{BY_ITSELF, Background};
 use runtime::tls::ServerCertificate;
 use runtime::{admin, tls};
 

@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 use contract::explanation::{Explanation, Verdict};
 use http::HeaderName;
 use runtime::admin_client;
+use runtime::bounded_read;
 use runtime::command_line;
 use runtime::exit::Failure;
-use runtime::file_read;
 use runtime::output;
 
 pub(crate) use self::explainer::Explainer;
@@ -143,7 +143,7 @@ fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
     let mut headers = Vec::new();
     for given in &args.headers {
         if given == "@-" {
-            let lines = file_read::text_of(std::io::stdin().lock(), MAX_BODY_BYTES as u64)
+            let lines = bounded_read::text_of(std::io::stdin().lock(), MAX_BODY_BYTES as u64)
                 .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
             for line in lines.lines().filter(|line| !line.trim().is_empty()) {
                 headers.push(field(line)?);

@@ -13,8 +13,8 @@ use pingora::apps::ServerApp;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
-use runtime::background::{BY_ITSELF, Background};
 use runtime::listener::{Port, announce};
+use runtime::supervisor::{BY_ITSELF, Background};
 use runtime::telemetry::LogFormat;
 
 /// The addresses where the process listens, to be announced once.
@@ -156,7 +156,7 @@ mod tests {
     use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use runtime::background::{Ends, background};
+    use runtime::supervisor::{Ends, background};
     use tokio::sync::watch;
 
     use super::*;

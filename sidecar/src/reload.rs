@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runtime::command_line;
 use runtime::exit::Failure;
-use runtime::looks::{Looks, Occasion};
+use runtime::file_watch::{Looks, Occasion};
 use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 

@@ -10,11 +10,11 @@ use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use prometheus_client::registry::Registry;
-use runtime::background::{Background, Ends, background};
-use runtime::descriptors;
 use runtime::exit::Failure;
+use runtime::fd_limit;
 use runtime::health::Health;
 use runtime::listener::{self, Port};
+use runtime::supervisor::{Background, Ends, background};
 use runtime::telemetry::LogFormat;
 use tokio::sync::watch;
 
@@ -250,7 +250,7 @@ fn client_connections(
     upstream: Arc<Upstream>,
     shared: &Shared,
 ) -> ClientConnections {
-    let descriptors = descriptors::for_clients();
+    let descriptors = fd_limit::for_clients();
     let limit = Limit::new("--max-connections", config.max_connections, descriptors);
     let in_flight = InFlight::new(Limit::new(
         "--max-in-flight",

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
-use runtime::background::Ends;
 use runtime::exit::Failure;
 use runtime::health::Condition;
 use runtime::signals::{Termination, terminated};
+use runtime::supervisor::Ends;
 use tokio::sync::watch;
 
 use crate::listening::Announcement;
@@ -145,8 +145,8 @@ mod tests {
 
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server};
-    use runtime::background::background;
     use runtime::health::Health;
+    use runtime::supervisor::background;
     use runtime::telemetry::LogFormat;
 
     use super::*;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::looks::{Looks, aside};
+use runtime::file_watch::{Looks, aside};
 use runtime::secret_file;
 use tracing::{error, info};
 

@@ -10,7 +10,7 @@ use runtime::access_log::AccessLog;
 use runtime::client_address::{IpNet, parse_network};
 use runtime::command_line::not_empty;
 use runtime::command_line::seconds::{Seconds, within};
-use runtime::command_line::shown::{displayed, each_displayed, word};
+use runtime::command_line::serialize::{displayed, each_displayed, word};
 use runtime::listener::ip_address_and_port;
 use runtime::telemetry::LogArgs;
 use runtime::tls::TlsArgs;

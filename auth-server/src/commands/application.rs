@@ -1,6 +1,7 @@
 //! `application …`: acts on the store while servers run, which take it over at their next look.
 
 use runtime::exit::Failure;
+use runtime::sanitize::LogText;
 use runtime::{output, secret_file};
 use serde_json::{Value, json};
 
@@ -16,7 +17,6 @@ use crate::cli::store::StoreArgs;
 use crate::config::store_location;
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, within_timeout};
-use crate::log_text::LogText;
 use crate::random;
 
 /// Somebody else changed the same application in between; that often it is no coincidence.

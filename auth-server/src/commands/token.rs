@@ -11,9 +11,9 @@ use contract::rejection::Rejection;
 use contract::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use runtime::bounded_read;
 use runtime::clock::unix_now;
 use runtime::exit::Failure;
-use runtime::file_read;
 use zeroize::Zeroizing;
 
 use super::keys::KeysInStore;
@@ -42,7 +42,7 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
 
 /// With or without the word before it.
 fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
-    let text = file_read::text_of(input, MAX_INPUT_BYTES)
+    let text = bounded_read::text_of(input, MAX_INPUT_BYTES)
         .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
     let text = text.trim();
     let text = text.strip_prefix("Authorization:").unwrap_or(text).trim();
@@ -65,7 +65,7 @@ async fn keys(args: &TokenInspectArgs) -> Result<KeySet, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
-    let text = file_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
+    let text = bounded_read::read_text(file, MAX_KEY_FILE_BYTES).map_err(|why| unusable(&why))?;
     let key = VerificationKey::parse(args.keys.signing.signing_type, &text);
     key.map(KeySet::nameless).map_err(|error| unusable(&error))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runtime::exit::Failure;
-use runtime::{lock_file, private_file};
+use runtime::{lock_file, owner_only_file};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -172,13 +172,14 @@ fn edit(
     let failed = |error: std::io::Error| failed(&path, &error);
     let _locked = locked(&path)?;
     let changed = change(&text(&path)?).map_err(|error| refused(&path, &error))?;
-    private_file::replace_prepared(&path, &changed, |new| like_former(new, &path)).map_err(failed)
+    owner_only_file::replace_prepared(&path, &changed, |new| like_former(new, &path))
+        .map_err(failed)
 }
 
 /// A full disk is no fault of the configuration.
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     let line = format!("{}: {error}", path.display());
-    if private_file::is_passing(error) {
+    if owner_only_file::is_passing(error) {
         Failure::Unavailable(line)
     } else {
         Failure::Config(line)

@@ -15,6 +15,7 @@ use contract::explanation::moment;
 use contract::signing_type::SigningType;
 use runtime::clock::{unix_now, until};
 use runtime::health::{Condition, Health};
+use runtime::sanitize::LogText;
 use tracing::{debug, error, info, warn};
 
 use self::backoff::next_look;
@@ -30,7 +31,6 @@ use super::ring::{KeyRing, with_revoked};
 use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use crate::applications::registry::{Registrations, Restored};
 use crate::audit;
-use crate::log_text::LogText;
 use crate::metrics::Metrics;
 
 /// What is kept in step, for whoever serves it.

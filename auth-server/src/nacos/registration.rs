@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::background::Background;
+use runtime::supervisor::Background;
 use service_registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use runtime::descriptors;
+use runtime::fd_limit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
@@ -13,7 +13,7 @@ pub(crate) struct ConnectionLimit(Arc<Semaphore>);
 impl ConnectionLimit {
     pub(crate) fn new(configured: u32) -> Self {
         let configured = configured as usize;
-        let places = configured.min(descriptors::for_clients());
+        let places = configured.min(fd_limit::for_clients());
         if places < configured {
             warn!(
                 configured,

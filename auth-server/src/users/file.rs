@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::login::LoginRequest;
-use runtime::private_file;
+use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 
 use super::changes::{UserChange, changes};
@@ -63,7 +63,7 @@ impl FileUsers {
     /// Removes what a command that was killed left half written, where this server may.
     pub(crate) fn remove_unfinished(&self) {
         if let Ok(path) = self.path.canonicalize() {
-            let _ = private_file::remove_unfinished(&path);
+            let _ = owner_only_file::remove_unfinished(&path);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use runtime::looks::{Looks, News, Told, aside};
+use runtime::file_watch::{Looks, News, Told, aside};
 use tracing::{error, info, warn};
 
 use super::file::FileUsers;

@@ -1,6 +1,6 @@
 //! The file of users as it is written: TOML, one `[[user]]` table each.
 
-use runtime::toml_fault::TomlFault;
+use runtime::toml_error::TomlFault;
 use serde::{Deserialize, Serialize};
 
 use super::users_file::InvalidUsersFile;

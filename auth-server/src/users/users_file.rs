@@ -6,7 +6,7 @@ use std::path::Path;
 use argon2::Params;
 use contract::claims::ExtraInfo;
 use runtime::secret_file::{self, SecretFileError};
-use runtime::toml_fault::TomlFault;
+use runtime::toml_error::TomlFault;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;

@@ -13,22 +13,22 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
+use self::clap_errors::refusal;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
 use self::from_file::FromFile;
-pub use self::origin::traced;
-use self::refusal::refusal;
+pub use self::provenance::traced;
 use self::switch::with_switches;
 use crate::exit::Failure;
 
+mod clap_errors;
 pub mod completions;
 mod config_file;
 mod exposed;
 mod from_file;
-mod origin;
-mod refusal;
+mod provenance;
 pub mod seconds;
-pub mod shown;
+pub mod serialize;
 mod switch;
 
 const CONFIG: &str = "config";

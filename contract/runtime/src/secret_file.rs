@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
+use crate::bounded_read::{self, Unread};
 use crate::exit::Failure;
-use crate::file_read::{self, Unread};
 
 /// No single secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the
 /// memory.
@@ -82,7 +82,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
         cause,
     };
     let content =
-        file_read::read(path, max_bytes).map_err(|cause| unreadable(access_of(path), cause))?;
+        bounded_read::read(path, max_bytes).map_err(|cause| unreadable(access_of(path), cause))?;
     // Of the file that was read, not of the path: nobody can swap the file between check and read.
     let access = describe(&content.metadata);
     if is_exposed(content.metadata.mode(), content.metadata.uid()) {
@@ -109,7 +109,7 @@ fn is_exposed(mode: u32, owner: u32) -> bool {
 }
 
 fn access_of(path: &Path) -> String {
-    file_read::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
+    bounded_read::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
 }
 
 fn describe(metadata: &Metadata) -> String {

@@ -5,8 +5,8 @@
 //! the program's business. [`http1`] is the configuration for a port that speaks HTTP/1.1.
 
 mod certificate;
-mod following;
 mod metrics;
+mod reload;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use serde::Serialize;
 pub use self::certificate::{
     CertificateFault, CertificateFiles, ServerCertificate, expired, read_bounded, trusted,
 };
-pub use self::following::{Seen, follow};
 pub use self::metrics::CertificateMetrics;
+pub use self::reload::{Seen, follow};
 use crate::exit::Failure;
 
 /// The TLS settings of a server, alike in both programs.

@@ -11,7 +11,7 @@ use clap::{ArgAction, ArgGroup, Args};
 use contract::signing_type::SigningType;
 use http::uri::Authority;
 use runtime::command_line::seconds::Seconds;
-use runtime::command_line::shown::displayed_if_any;
+use runtime::command_line::serialize::displayed_if_any;
 use runtime::listener::ip_address_and_port;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use runtime::client_address::{IpNet, parse_network};
-use runtime::command_line::shown::{each_displayed, word};
+use runtime::command_line::serialize::{each_displayed, word};
 use serde::Serialize;
 
 use crate::access_log::AccessLog;

@@ -5,7 +5,7 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use contract::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::seconds::{Seconds, within};
-use runtime::command_line::shown::each_displayed;
+use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 
 use super::service_args::ServiceHeadArgs;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use runtime::command_line::shown::word;
+use runtime::command_line::serialize::word;
 use serde::Serialize;
 
 use crate::forwarded::ForwardedPolicy;

@@ -10,8 +10,8 @@ use contract::explanation::{Explanation, KeyFacts};
 use contract::keys::{KeySet, VerificationKey};
 use contract::signing_type::SigningType;
 use http::StatusCode;
+use runtime::bounded_read;
 use runtime::exit::Failure;
-use runtime::file_read;
 use zeroize::Zeroizing;
 
 use super::Explainer;
@@ -69,7 +69,8 @@ fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failu
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
     };
-    let text = file_read::read_text(file, MAX_BODY_BYTES as u64).map_err(|why| unusable(&why))?;
+    let text =
+        bounded_read::read_text(file, MAX_BODY_BYTES as u64).map_err(|why| unusable(&why))?;
     keys_of(signing_type, &text).map_err(|error| unusable(&error))
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use contract::keys::{Algorithm, KeyError, KeySet};
 use runtime::clock::{unix_now, unix_seconds};
-use runtime::private_file::{self, PrivateFileError};
+use runtime::owner_only_file::{self, PrivateFileError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ impl KeyCache {
     pub(super) fn load(&self, now: SystemTime) -> Option<Found> {
         let settings = self.settings.load();
         let found = settings.read(now).transpose()?;
-        let file = private_file::describe(&settings.file);
+        let file = owner_only_file::describe(&settings.file);
         match found {
             Ok(found) => Some(found),
             Err(error) => {
@@ -182,7 +182,7 @@ impl Written {
             Err(error) => {
                 // Once, however long the disk is full.
                 if !std::mem::replace(&mut self.failing, true) {
-                    let file = private_file::describe(&settings.file);
+                    let file = owner_only_file::describe(&settings.file);
                     tracing::warn!(file, %error, "the key cache cannot be written; serving goes on");
                 }
                 Some(false)
@@ -193,7 +193,7 @@ impl Written {
 
 impl KeyCacheSettings {
     fn read(&self, now: SystemTime) -> Result<Option<Found>, CacheError> {
-        let Some(text) = private_file::read(&self.file, MAX_FILE_BYTES)? else {
+        let Some(text) = owner_only_file::read(&self.file, MAX_FILE_BYTES)? else {
             return Ok(None);
         };
         let content: Content = serde_json::from_str(&text).map_err(|_| CacheError::Malformed)?;
@@ -216,7 +216,7 @@ impl KeyCacheSettings {
     fn write(&self, keys: &KeySet, fetched_at: i64) -> std::io::Result<()> {
         let content = Content::of(self.origin.clone(), keys, fetched_at)?;
         let text = serde_json::to_string_pretty(&content)?;
-        private_file::replace(&self.file, &(text + "\n"))
+        owner_only_file::replace(&self.file, &(text + "\n"))
     }
 }
 

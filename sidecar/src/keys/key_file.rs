@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use contract::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
-use runtime::file_read::{self, Unread};
+use runtime::bounded_read::{self, Unread};
 
 use super::jwks::jws;
 use super::transport::MAX_BODY_BYTES;
@@ -47,7 +47,7 @@ impl KeyFile {
     /// The keys that the file holds now.
     pub(crate) fn read(&self) -> Result<KeySet, KeyFileError> {
         let path = || self.path.clone();
-        let bytes = file_read::read(&self.path, MAX_BODY_BYTES as u64)
+        let bytes = bounded_read::read(&self.path, MAX_BODY_BYTES as u64)
             .map_err(|cause| KeyFileError::Unreadable {
                 path: path(),
                 cause,

@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::{Algorithm, KeyError, KeySet};
 use contract::signing_type::SigningType;
 use runtime::exit::Failure;
-use runtime::looks::aside;
+use runtime::file_watch::aside;
 
 use super::answer::AnswerError;
 use super::cache::{KeyCacheSettings, Origin};

@@ -16,7 +16,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
 use runtime::clock::unix_now;
 use runtime::exit::Failure;
-use runtime::looks::{News, Told, aside};
+use runtime::file_watch::{News, Told, aside};
 use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;

@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use runtime::file_read;
+use runtime::bounded_read;
 use tokio::task::spawn_blocking;
 
 /// What changes with a file: also where a link on the way to it leads elsewhere, as Kubernetes does it.
@@ -82,7 +82,7 @@ async fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
 }
 
 fn stamps_of(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let seen = file_read::metadata_of(files).into_iter();
+    let seen = bounded_read::metadata_of(files).into_iter();
     seen.map(|seen| Some(Stamp::of(&seen.ok()?))).collect()
 }
 

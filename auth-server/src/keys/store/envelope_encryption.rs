@@ -12,10 +12,10 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
 use base64::engine::{DecodePaddingMode, Engine};
+use runtime::sanitize::LogText;
 use zeroize::Zeroizing;
 
 use super::record_mac::RecordKey;
-use crate::log_text::LogText;
 
 /// No value in clear begins so: PEM, base64 and JSON do not.
 const MARK: &str = "postern-encrypted:";

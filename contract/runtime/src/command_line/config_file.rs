@@ -9,9 +9,9 @@ use clap::{Arg, ArgAction};
 use toml::{Table, Value};
 
 use super::switch::{self, is_off_by_default, is_switch};
+use crate::bounded_read;
 use crate::exit::Failure;
-use crate::file_read;
-use crate::toml_fault::TomlFault;
+use crate::toml_error::TomlFault;
 
 /// A thousand paths and origins take a tenth of it.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -36,7 +36,8 @@ enum Kind {
 impl ConfigFile {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let refuse = |why: &str| Failure::Config(format!("{}: {why}", path.display()));
-        let text = file_read::read_text(path, MAX_BYTES).map_err(|why| refuse(&why.to_string()))?;
+        let text =
+            bounded_read::read_text(path, MAX_BYTES).map_err(|why| refuse(&why.to_string()))?;
         let values = text
             .parse()
             .map_err(|error| refuse(&TomlFault::new(&error, &text).to_string()))?;

@@ -350,7 +350,7 @@ fn told(text: &str, arguments: &[&str], file: &str) -> String {
     let text = text.replace("prog.toml", &path.display().to_string());
     let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     let command = command::<Program>();
-    let sources = origin::Sources {
+    let sources = provenance::Sources {
         arguments: &arguments,
         is_set: &|variable| variable == "CARGO_PKG_NAME",
         file: Some(&ConfigFile::read(&path).unwrap()),

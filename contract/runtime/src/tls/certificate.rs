@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::parse_x509_certificate;
 use zeroize::Zeroizing;
 
-use crate::file_read;
+use crate::bounded_read;
 use crate::secret_file::{self, SecretFileError};
 
 /// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong path
@@ -248,7 +248,8 @@ fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
 /// # Errors
 /// Why it cannot be used, without its name.
 pub fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
-    let mut read = file_read::read(path, MAX_CERTIFICATE_BYTES).map_err(|why| why.to_string())?;
+    let mut read =
+        bounded_read::read(path, MAX_CERTIFICATE_BYTES).map_err(|why| why.to_string())?;
     Ok(take(&mut *read.bytes))
 }
 

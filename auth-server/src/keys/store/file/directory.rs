@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runtime::lock_file;
-use runtime::private_file::{self, PrivateFileError, describe};
+use runtime::owner_only_file::{self, PrivateFileError, describe};
 use rustix::fs::{Access, PROC_SUPER_MAGIC, access, statfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -116,7 +116,7 @@ impl PrivateDirectory {
     /// The text of a file; `None` where there is none.
     pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
         let path = self.0.join(name);
-        private_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
+        owner_only_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
             PrivateFileError::System(error) => refused(&path, &error),
             PrivateFileError::NotPrivate(why) => unusable(&path, why),
         })
@@ -125,13 +125,13 @@ impl PrivateDirectory {
     /// Puts a whole file in place of whatever is there: after a crash it is the old or the new one.
     pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
-        private_file::replace(&path, content).map_err(|error| refused(&path, &error))
+        owner_only_file::replace(&path, content).map_err(|error| refused(&path, &error))
     }
 
     /// Removes what a crash left of a [`replace`](Self::replace).
     pub(super) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
-        private_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
+        owner_only_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
     }
 
     /// Removes a file if it is there.
@@ -200,7 +200,7 @@ fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
 /// What may be over at the next look is no reason to give up a store that was good until now.
 fn refused(path: &Path, error: &std::io::Error) -> StoreError {
     let line = format!("{}: {error}", describe(path));
-    if private_file::is_passing(error) {
+    if owner_only_file::is_passing(error) {
         StoreError::Unavailable(line)
     } else {
         StoreError::Unusable(line)

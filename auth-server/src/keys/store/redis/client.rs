@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::clock::unix_now;
-use runtime::looks::{News, Told, aside};
+use runtime::file_watch::{News, Told, aside};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 use zeroize::Zeroizing;

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Prints at most 128 characters, and whatever a terminal or a log viewer would not show as itself
 /// (control characters, line and paragraph separators, direction marks) as an escape.
-pub(crate) struct LogText<'a>(pub(crate) &'a str);
+pub struct LogText<'a>(pub &'a str);
 
 const MAX_CHARACTERS: usize = 128;
 

@@ -6,7 +6,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::from_file::FromFile;
-use super::origin::SEE_HELP;
+use super::provenance::SEE_HELP;
 use super::{all_settings, is_typed};
 use crate::exit::Failure;
 

@@ -6,7 +6,7 @@ use tracing::{error, info};
 
 use super::certificate::ServerCertificate;
 use crate::clock::unix_now;
-use crate::looks::{Looks, aside};
+use crate::file_watch::{Looks, aside};
 
 /// What a look saw, for a program's metrics; the log has it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
