@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use contract::keys::KeyId;
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::displayed;

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::cors::AllowedOrigins;
+use contract::http::cors::AllowedOrigins;
+use contract::http::path_patterns::{ContextPath, PassList};
 use contract::interceptor::Interceptor;
-use contract::path_patterns::{ContextPath, PassList};
-use contract::signing_type::SigningType;
-use contract::verifier::VerificationPolicy;
+use contract::keys::signing_type::SigningType;
+use contract::token::verifier::VerificationPolicy;
 use http::HeaderValue;
 use runtime::access_log::AccessLog;
 use runtime::client_address::TrustedProxies;

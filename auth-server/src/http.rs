@@ -13,8 +13,8 @@ use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
+use contract::http::path_patterns::ContextPath;
 use contract::interceptor::USER_DETAILS_PATH;
-use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 
 use self::middleware::access_log::{Reports, report};

@@ -325,7 +325,7 @@ fn listed(ring: &KeyRing) -> HashSet<Key> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use contract::path_patterns::ContextPath;
+use contract::http::path_patterns::ContextPath;
 use runtime::exit::Failure;
 use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings, host_and_port};
 

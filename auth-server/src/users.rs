@@ -19,8 +19,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use contract::claims::ExtraInfo;
-use contract::login::{LoginRequest, UserInfo};
+use contract::api::login::{LoginRequest, UserInfo};
+use contract::token::claims::ExtraInfo;
 
 /// A user that has logged in: what a token says of him (contract §2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use contract::framing::requests::{Part, Refused, Requests};
+use contract::http::framing::requests::{Part, Refused, Requests};
 use libfuzzer_sys::fuzz_target;
 
 const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";

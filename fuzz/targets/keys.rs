@@ -5,10 +5,10 @@
 
 #![no_main]
 
-use contract::bearer;
+use contract::token::bearer;
 use contract::keys::{Algorithm, KeySet, VerificationKey};
-use contract::signing_type::SigningType;
-use contract::verifier::VerificationPolicy;
+use contract::keys::signing_type::SigningType;
+use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;
 

@@ -5,7 +5,7 @@
 #![no_main]
 
 use contract::interceptor::{Interceptor, Judgement};
-use contract::path_patterns::PassList;
+use contract::http::path_patterns::PassList;
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use contract::trace::{RequestId, TraceId};
+use contract::http::trace::{RequestId, TraceId};
 use http::Method;
 pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
 use runtime::access_log::{Entry, short};

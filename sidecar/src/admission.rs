@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use contract::bearer::Bearer;
-use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use contract::api::user_details::CurrentUserDetails;
+use contract::explain::observer::{Observer, Unobserved};
 use contract::interceptor::{Interceptor, Judgement, check_method};
-use contract::observer::{Observer, Unobserved};
 use contract::rejection::Rejection;
-use contract::user_details::CurrentUserDetails;
-use contract::verifier::VerificationPolicy;
+use contract::token::bearer::Bearer;
+use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 
 use crate::conversation::Conversation;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::cors::Endpoint;
-use contract::envelope::Envelope;
+use contract::api::envelope::Envelope;
+use contract::http::cors::Endpoint;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;

@@ -139,7 +139,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use clap::Parser;
-    use contract::path_patterns::PassList;
+    use contract::http::path_patterns::PassList;
 
     use super::*;
     use crate::admission::AdmissionRules;

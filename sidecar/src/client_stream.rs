@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use contract::framing::requests::{Part, Refused, Requests};
+use contract::http::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};

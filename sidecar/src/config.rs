@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
 use runtime::command_line::{exposed_secrets, not_empty};

@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use contract::path_patterns::ContextPath;
+use contract::http::path_patterns::ContextPath;
 use http::Uri;
 use http::uri::Scheme;
 use runtime::exit::Failure;

@@ -10,7 +10,7 @@ mod service_lines;
 
 use std::time::{Duration, SystemTime};
 
-use contract::explanation::{Explanation, Verdict};
+use contract::explain::report::{Explanation, Verdict};
 use http::HeaderName;
 use runtime::admin_client;
 use runtime::bounded_read;

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use contract::cgi_name::cgi_equal;
+use contract::http::header_alias::cgi_equal;
 use http::{HeaderName, HeaderValue, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};

@@ -1,8 +1,8 @@
-//! Refuses a head of HTTP/1 that two parsers could read differently (`contract::framing`), that is too large,
+//! Refuses a head of HTTP/1 that two parsers could read differently (`contract::http::framing`), that is too large,
 //! or that no proxy may forward. Pingora has already refused what it cannot parse, but tidies up the rest.
 
-use contract::framing;
-use contract::host;
+use contract::http::framing;
+use contract::http::host;
 use contract::rejection::Rejection;
 use http::{HeaderMap, Version, header};
 

@@ -4,8 +4,8 @@
 //! The `h2` crate has resets for most of it; here it is held to the same rules as HTTP/1.1, with the
 //! same answers, whatever the library lets through.
 
-use contract::framing;
-use contract::host;
+use contract::http::framing;
+use contract::http::host;
 use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, header};
 
@@ -32,7 +32,7 @@ pub(crate) fn check(
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    // Before the other fields: `contract::framing` takes `Transfer-Encoding: chunked`.
+    // Before the other fields: `contract::http::framing` takes `Transfer-Encoding: chunked`.
     if headers
         .keys()
         .any(|name| CONNECTION_SPECIFIC.contains(name))

@@ -2,7 +2,7 @@
 //! are asked for. Without being asked this costs nothing, and a `traceparent` passes untouched.
 
 use aws_lc_rs::rand;
-use contract::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
+use contract::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What is asked for.

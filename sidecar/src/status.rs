@@ -171,7 +171,7 @@ impl Status {
         let age_seconds = state.age(Instant::now()).as_secs();
         let key = |key: &contract::keys::VerificationKey| KeySnapshot {
             id: key.id().to_string(),
-            algorithm: contract::algorithms::name(key.algorithm()).to_owned(),
+            algorithm: contract::keys::algorithms::name(key.algorithm()).to_owned(),
         };
         Some(KeysSnapshot {
             fresh: age_seconds <= FRESH_SECONDS,
@@ -247,10 +247,10 @@ async fn style() -> Response {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::http::path_patterns::PassList;
     use contract::interceptor::Interceptor;
-    use contract::path_patterns::PassList;
     use contract::rejection::Rejection;
-    use contract::verifier::VerificationPolicy;
+    use contract::token::verifier::VerificationPolicy;
     use http::Method;
 
     use super::*;

@@ -14,8 +14,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use contract::http::trace::{RequestId, TraceId};
 use contract::rejection::Rejection;
-use contract::trace::{RequestId, TraceId};
 use http::Method;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;

@@ -1,8 +1,8 @@
 //! What has to be seen to where a token came in another place than `Authorization`: requests that
 //! another site made a browser send, and traces of the token in what the service sees.
 
-use contract::bearer::{cookies_without, websocket_protocols_without_token};
 use contract::interceptor::TokenSources;
+use contract::token::bearer::{cookies_without, websocket_protocols_without_token};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -109,7 +109,7 @@ fn replace(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::cors::AllowedOrigins;
+    use contract::http::cors::AllowedOrigins;
 
     use super::*;
 

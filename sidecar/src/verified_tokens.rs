@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use contract::bearer::Bearer;
-use contract::claims::Validity;
+use contract::token::bearer::Bearer;
+use contract::token::claims::Validity;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
@@ -158,8 +158,8 @@ impl Lifecycle<TokenDigest, Arc<VerifiedToken>> for Evictions {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::bearer;
-    use contract::user_details::CurrentUserDetails;
+    use contract::api::user_details::CurrentUserDetails;
+    use contract::token::bearer;
     use http::{HeaderMap, HeaderValue, header};
     use serde_json::Value;
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use contract::cors::Origin;
-use contract::path_patterns::ContextPath;
+use contract::http::cors::Origin;
+use contract::http::path_patterns::ContextPath;
 use runtime::access_log::AccessLog;
 use runtime::client_address::{IpNet, parse_network};
 use runtime::command_line::not_empty;

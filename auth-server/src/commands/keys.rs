@@ -4,9 +4,9 @@ mod listing;
 
 use std::sync::Arc;
 
-use contract::explanation::moment;
+use contract::explain::report::moment;
 use contract::keys::KeyId;
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use runtime::clock::unix_now;
 use runtime::command_line::seconds::Seconds;
 use runtime::exit::Failure;

@@ -3,12 +3,12 @@
 
 use std::io::Read;
 
-use contract::bearer;
-use contract::explanation::{Explanation, KeyFacts, Verdict};
+use contract::explain::observer::Observer;
+use contract::explain::report::{Explanation, KeyFacts, Verdict};
 use contract::keys::{KeySet, VerificationKey};
-use contract::observer::Observer;
 use contract::rejection::Rejection;
-use contract::verifier::VerificationPolicy;
+use contract::token::bearer;
+use contract::token::verifier::VerificationPolicy;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use runtime::bounded_read;
@@ -108,7 +108,7 @@ mod tests {
     use std::sync::Arc;
 
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
     use jsonwebtoken::signature::Signer;
 
     use super::*;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::exit::Failure;
 

@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::cors::Endpoint;
-use contract::envelope::Envelope;
+use contract::api::envelope::Envelope;
+use contract::http::cors::Endpoint;
 use contract::rejection::Rejection;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER,

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use contract::http::path_patterns::PassList;
 use contract::interceptor::Interceptor;
-use contract::path_patterns::PassList;
-use contract::signing_type::SigningType;
-use contract::verifier::VerificationPolicy;
+use contract::keys::signing_type::SigningType;
+use contract::token::verifier::VerificationPolicy;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::BodyExt;

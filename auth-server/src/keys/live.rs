@@ -39,7 +39,7 @@ impl CurrentKey {
     /// As after a look into a store that holds `ring`.
     pub(crate) fn holding_ring(ring: super::ring::KeyRing) -> Self {
         #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-        let signing_type = contract::signing_type::SigningType::ALL
+        let signing_type = contract::keys::signing_type::SigningType::ALL
             .into_iter()
             .find(|of| of.algorithm() == ring.current().verification_key().algorithm())
             .unwrap();

@@ -4,9 +4,9 @@
 use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use contract::signing_type::SigningType;
 use http::HeaderValue;
 use jsonwebtoken::jwk;
 use serde::ser::Error;

@@ -9,8 +9,8 @@ pub(crate) mod rotation;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
-use contract::signing_type::SigningType;
 
 use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairFault, SigningKeyPair};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use contract::explanation::moment;
-use contract::signing_type::SigningType;
+use contract::explain::report::moment;
+use contract::keys::signing_type::SigningType;
 use runtime::clock::{unix_now, until};
 use runtime::health::{Condition, Health};
 use runtime::sanitize::LogText;

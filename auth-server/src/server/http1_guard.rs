@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use contract::framing::requests::{Part, Refused, Requests};
+use contract::http::framing::requests::{Part, Refused, Requests};
 use contract::rejection::Rejection;
 use runtime::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -1,7 +1,7 @@
 //! The only place that signs.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::claims::Claims;
+use contract::token::claims::Claims;
 use jsonwebtoken::Header;
 use jsonwebtoken::crypto::JwtSigner;
 use jsonwebtoken::signature::Signer;
@@ -78,7 +78,7 @@ fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
     use serde_json::{Value, json};
 
     use super::*;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::login::LoginRequest;
+use contract::api::login::LoginRequest;
 use tokio::task::spawn_blocking;
 
 use super::hash_pool::{Busy, PasswordWork};

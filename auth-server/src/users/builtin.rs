@@ -1,7 +1,7 @@
 //! The contract's users: any name with any password is the same fixed user (contract §4.1 rule 2).
 
-use contract::claims::ExtraInfo;
-use contract::login::LoginRequest;
+use contract::api::login::LoginRequest;
+use contract::token::claims::ExtraInfo;
 
 use super::{MEMBER, User, UserStore};
 
@@ -38,7 +38,7 @@ impl UserStore for BuiltinUser {
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::login::UserInfo;
+    use contract::api::login::UserInfo;
 
     use super::*;
 

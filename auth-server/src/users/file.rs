@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
-use contract::login::LoginRequest;
+use contract::api::login::LoginRequest;
 use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 

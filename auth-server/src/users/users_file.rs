@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use argon2::Params;
-use contract::claims::ExtraInfo;
+use contract::token::claims::ExtraInfo;
 use runtime::secret_file::{self, SecretFileError};
 use runtime::toml_error::TomlFault;
 use zeroize::Zeroizing;
@@ -263,7 +263,7 @@ fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> Hashe
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
 
     use super::super::password::tests::cheap;
     use super::*;

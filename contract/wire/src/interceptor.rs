@@ -2,19 +2,17 @@
 //!
 //! It decides from method, path and header fields alone whether a request passes, needs a token,
 //! or asks for the current user. Verifying the token is the second step
-//! ([`VerificationPolicy::verify_at`](crate::verifier::VerificationPolicy::verify_at)), so that a
+//! ([`VerificationPolicy::verify_at`](crate::token::verifier::VerificationPolicy::verify_at)), so that a
 //! cache can wrap that step and nothing else.
 
 use http::{HeaderMap, Method};
 
-use crate::{
-    bearer::{self, Bearer},
-    cors::AllowedOrigins,
-    observer::{Fact, Observer, Unobserved},
-    path_patterns::{ContextPath, PassList},
-    rejection::Rejection,
-    request_path::RequestPath,
-};
+use crate::explain::observer::{Fact, Observer, Unobserved};
+use crate::http::cors::AllowedOrigins;
+use crate::http::path_patterns::{ContextPath, PassList};
+use crate::http::request_path::RequestPath;
+use crate::rejection::Rejection;
+use crate::token::bearer::{self, Bearer};
 
 /// The current-user endpoint of contract §4.2, relative to the context path.
 pub const USER_DETAILS_PATH: &str = "/current/user/details";

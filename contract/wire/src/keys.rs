@@ -10,9 +10,11 @@ use jsonwebtoken::{
     jwk::{Jwk, PublicKeyUse, ThumbprintHash},
 };
 
-use crate::signing_type::SigningType;
+use self::signing_type::SigningType;
 
+pub mod algorithms;
 mod key_set;
+pub mod signing_type;
 mod verifier;
 
 pub use key_set::KeySet;

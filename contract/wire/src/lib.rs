@@ -3,28 +3,12 @@
 //! Pure: no runtime, no sockets, no clock, no environment. Time and randomness come in as
 //! arguments, so every decision here is tested without waiting for anything.
 
-pub mod algorithms;
-pub mod bearer;
-pub mod cgi_name;
-pub mod claim_mapping;
-pub mod claim_name;
-pub mod claims;
-pub mod cors;
-pub mod decoded_token;
-pub mod envelope;
-pub mod explanation;
-pub mod framing;
-pub mod host;
+pub mod api;
+pub mod explain;
+pub mod http;
 pub mod interceptor;
 pub mod keys;
-pub mod login;
-pub mod observer;
-pub mod path_patterns;
 pub mod rejection;
-pub mod request_path;
-pub mod signing_type;
-pub mod trace;
-pub mod user_details;
-pub mod verifier;
+pub mod token;
 
 mod strict_json;

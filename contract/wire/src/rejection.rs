@@ -4,11 +4,11 @@
 //! token was refused the `WWW-Authenticate` header. Codes are part of the public interface: they are added, never
 //! renamed.
 
-mod remedy;
+mod help;
 
 use http::StatusCode;
 
-pub use self::remedy::Remedy;
+pub use self::help::Remedy;
 
 /// The `WWW-Authenticate` field of a row. The realm is fixed: an echo of the URL would let a
 /// stranger write into the header. `reason` is an attribute of ours, which RFC 6750 §3 allows.

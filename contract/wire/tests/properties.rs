@@ -1,15 +1,15 @@
 //! What holds for whatever arrives. The values are made up by `proptest`, which shows the smallest that fails.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use contract::algorithms::AsymmetricAlgorithm;
-use contract::bearer;
-use contract::claims::Claims;
+use contract::http::path_patterns::PassList;
+use contract::http::request_path::RequestPath;
 use contract::interceptor::{Interceptor, Judgement};
+use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeySet, VerificationKey};
-use contract::path_patterns::PassList;
 use contract::rejection::Rejection;
-use contract::request_path::RequestPath;
-use contract::verifier::VerificationPolicy;
+use contract::token::bearer;
+use contract::token::claims::Claims;
+use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn key_set(forge: &Forge) -> KeySet {
     match trusted.algorithm() {
         Algorithm::HS256 => {
             let key = VerificationKey::parse(
-                contract::signing_type::SigningType::Hmac,
+                contract::keys::signing_type::SigningType::Hmac,
                 &trusted.served(),
             );
             KeySet::nameless(key.unwrap())
@@ -306,7 +306,7 @@ proptest! {
     #[test]
     fn what_passes_is_decided_by_the_canonical_path_alone(path in path()) {
         let list = PassList::parse(OPEN).unwrap();
-        let context: contract::path_patterns::ContextPath = CONTEXT.parse().unwrap();
+        let context: contract::http::path_patterns::ContextPath = CONTEXT.parse().unwrap();
         let decision = passes(path.as_bytes());
         match RequestPath::parse(path.as_bytes()) {
             Err(_) => prop_assert_eq!(decision, None),

@@ -3,9 +3,9 @@
 #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
 use std::time::Instant;
 
+use contract::http::path_patterns::PassList;
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use contract::path_patterns::PassList;
-use contract::signing_type::SigningType;
 use http::HeaderName;
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};

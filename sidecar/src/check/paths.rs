@@ -3,8 +3,8 @@
 //! Made from the patterns of the configuration: for each, ways in which one program or another would read a
 //! path as the pattern's although it leads elsewhere. None may pass without a token.
 
+use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
-use contract::path_patterns::PassList;
 use contract::rejection::Rejection;
 use runtime::exit::Failure;
 

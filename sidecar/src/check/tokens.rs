@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use contract::algorithms::AsymmetricAlgorithm;
 use contract::interceptor::USER_DETAILS_PATH;
+use contract::keys::algorithms::AsymmetricAlgorithm;
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
-use contract::signing_type::SigningType;
 use runtime::exit::Failure;
 use serde_json::{Map, Value, json};
 use token_corpus::keys::{Algorithm, SigningKey};

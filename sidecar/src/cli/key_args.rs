@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, ArgGroup, Args};
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use http::uri::Authority;
 use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::displayed_if_any;

@@ -3,7 +3,7 @@
 
 use clap::Args;
 use clap::builder::ArgPredicate;
-use contract::algorithms::AsymmetricAlgorithm;
+use contract::keys::algorithms::AsymmetricAlgorithm;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use http::uri::Scheme;
 use runtime::exit::Failure;
 use runtime::secret_file;

@@ -1,8 +1,8 @@
 //! Patterns of `--pass` and `--optional` that say more, or less, than they seem to. What could never match is
 //! refused when it is parsed; what is here works, and deserves a second thought.
 
+use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
-use contract::path_patterns::PassList;
 use runtime::exit::Failure;
 
 use super::rules::{pass_list, patterns};

@@ -1,10 +1,10 @@
 //! What requests are held to, and how they are handed to the service.
 
-use contract::claim_mapping::ClaimMapping;
-use contract::cors::{AllowedOrigins, Origin};
+use contract::http::cors::{AllowedOrigins, Origin};
+use contract::http::path_patterns::{ContextPath, PassList};
 use contract::interceptor::{Interceptor, TokenSources};
-use contract::path_patterns::{ContextPath, PassList};
-use contract::verifier::VerificationPolicy;
+use contract::token::claim_mapping::ClaimMapping;
+use contract::token::verifier::VerificationPolicy;
 use runtime::exit::Failure;
 
 use super::{given, parsed, refused};

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use contract::claim_mapping::ClaimMapping;
-use contract::explanation::{Explanation, KeyFacts};
+use contract::explain::report::{Explanation, KeyFacts};
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use contract::signing_type::SigningType;
+use contract::token::claim_mapping::ClaimMapping;
 use http::StatusCode;
 use runtime::bounded_read;
 use runtime::exit::Failure;

@@ -82,7 +82,7 @@ fn reason(data: &Value) -> String {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
+    use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 
     use super::*;
 

@@ -256,7 +256,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use contract::keys::VerificationKey;
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
     use serde_json::json;
     use tempfile::TempDir;
 

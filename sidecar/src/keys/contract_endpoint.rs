@@ -2,8 +2,8 @@
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use contract::signing_type::SigningType;
 use runtime::exit::Failure;
 use zeroize::Zeroizing;
 

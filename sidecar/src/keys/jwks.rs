@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use contract::algorithms::AsymmetricAlgorithm;
+use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{Algorithm, KeyError, KeySet, VerificationKey};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::Url;
@@ -164,7 +164,7 @@ fn remembered(answer: &Answer, target: &str, keys: &KeySet) -> Option<KnownSet> 
 #[cfg(test)]
 pub(super) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
     use serde_json::json;
     use zeroize::Zeroizing;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use contract::algorithms::AsymmetricAlgorithm;
+use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::uri::Scheme;
 use http::{HeaderMap, Uri, header};
 use runtime::exit::Failure;

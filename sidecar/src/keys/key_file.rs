@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use contract::algorithms::AsymmetricAlgorithm;
+use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
 use runtime::bounded_read::{self, Unread};
 

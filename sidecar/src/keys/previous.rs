@@ -91,7 +91,7 @@ impl PreviousKeys {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
 
     use super::*;
 

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use contract::keys::signing_type::SigningType;
 use contract::keys::{Algorithm, KeyError, KeySet};
-use contract::signing_type::SigningType;
 use runtime::exit::Failure;
 use runtime::file_watch::aside;
 

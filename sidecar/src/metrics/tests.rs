@@ -1,8 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::time::Instant;
 
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use contract::signing_type::SigningType;
 
 use super::*;
 

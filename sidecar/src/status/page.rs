@@ -1,6 +1,6 @@
 //! The pages as HTML. `maud` escapes every value that stands between tags or in an attribute.
 
-use contract::explanation::duration;
+use contract::explain::report::duration;
 use contract::rejection::Rejection;
 use maud::{DOCTYPE, Markup, html};
 

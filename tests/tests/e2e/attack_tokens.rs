@@ -1,9 +1,9 @@
 //! `tests/corpus/data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
 
-use contract::algorithms::AsymmetricAlgorithm;
-use contract::bearer;
+use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeySet, VerificationKey};
-use contract::verifier::VerificationPolicy;
+use contract::token::bearer;
+use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS};
@@ -71,7 +71,7 @@ fn judge(row: &TokenRow, shape: KeySetShape, forge: &Forge, another: &Verificati
 fn verification_key(key: &SigningKey) -> VerificationKey {
     let text = key.served();
     if key.algorithm() == Algorithm::HS256 {
-        let hmac = contract::signing_type::SigningType::Hmac;
+        let hmac = contract::keys::signing_type::SigningType::Hmac;
         return VerificationKey::parse(hmac, &text).expect("a secret");
     }
     let named: AsymmetricAlgorithm = key.algorithm().name().parse().expect("an algorithm");

@@ -1,6 +1,6 @@
 //! The pass list beside its tables: what opens no door, and which patterns stop a start (contract §4.4).
 
-use contract::path_patterns::PassList;
+use contract::http::path_patterns::PassList;
 use tests::auth_server::AuthServerPlan;
 use tests::client::Request;
 use tests::echo_service::EchoService;

@@ -1,8 +1,8 @@
 //! `data/pass_list.toml` and `data/canonical_paths.toml`: every row on the contract crate, and
 //! through a real sidecar over raw sockets.
 
+use contract::http::path_patterns::{ContextPath, PassList};
 use contract::interceptor::{Interceptor, Judgement};
-use contract::path_patterns::{ContextPath, PassList};
 use http::{HeaderMap, HeaderValue, Method, header};
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::{Request, verdict};

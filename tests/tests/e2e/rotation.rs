@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use contract::keys::VerificationKey;
-use contract::signing_type;
+use contract::keys::signing_type;
 use serde_json::json;
 use tests::auth_server::{AuthServer, AuthServerPlan, USER_DETAILS, file_store};
 use tests::client::verdict;

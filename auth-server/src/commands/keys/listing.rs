@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use contract::explanation::moment;
-use contract::signing_type::SigningType;
+use contract::explain::report::moment;
+use contract::keys::signing_type::SigningType;
 use serde::Serialize;
 
 use crate::keys::ring::KeyRing;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use contract::bearer::Bearer;
-use contract::claims::Claims;
-use contract::cors::Endpoint;
-use contract::host;
+use contract::http::cors::Endpoint;
+use contract::http::host;
+use contract::http::path_patterns::ContextPath;
 use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
-use contract::path_patterns::ContextPath;
 use contract::rejection::Rejection;
-use contract::verifier::VerificationPolicy;
+use contract::token::bearer::Bearer;
+use contract::token::claims::Claims;
+use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Version, header};
 use runtime::access_log::LoggedPath;
 use runtime::clock::unix_now;
@@ -125,7 +125,7 @@ enum Admitted {
     Preflight(Endpoint),
 }
 
-/// Checks whom the message is for. Where it ends was checked before it was parsed (`contract::framing`).
+/// Checks whom the message is for. Where it ends was checked before it was parsed (`contract::http::framing`).
 fn check_host(request: &Request) -> Result<(), Rejection> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {

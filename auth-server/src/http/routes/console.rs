@@ -5,8 +5,8 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use contract::cors::Origin;
-use contract::path_patterns::ContextPath;
+use contract::http::cors::Origin;
+use contract::http::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};

@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use contract::envelope::MSG_OPERATION_SUCCEEDED;
+use contract::api::envelope::MSG_OPERATION_SUCCEEDED;
 use contract::rejection::Rejection;
 
 use crate::http::middleware::authenticate::CurrentUser;

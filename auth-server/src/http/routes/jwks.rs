@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::path_patterns::ContextPath;
+use contract::http::path_patterns::ContextPath;
 use contract::rejection::Rejection;
 use http::header::InvalidHeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use contract::envelope::MSG_LOGIN_SUCCEEDED;
+use contract::api::envelope::MSG_LOGIN_SUCCEEDED;
+use contract::api::login::{AccessTokenInfo, LoginRequest};
 use contract::keys::KeyId;
-use contract::login::{AccessTokenInfo, LoginRequest};
 use contract::rejection::Rejection;
 use http::{HeaderMap, header};
 use runtime::client_address::TrustedProxies;

@@ -77,7 +77,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
-    use contract::signing_type::SigningType;
+    use contract::keys::signing_type::SigningType;
 
     use super::*;
     use crate::keys::pair::tests::pair;

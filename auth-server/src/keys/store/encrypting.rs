@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use contract::keys::signing_type::SigningType;
 use contract::keys::{KeyId, VerificationKey};
-use contract::signing_type::SigningType;
 use tracing::{info, warn};
 
 use super::envelope_encryption::{AtRest, EncryptionFault, KeyEncryption, Slot};

@@ -1,6 +1,6 @@
 //! The first look into the store as a server takes it, without a change to anything.
 
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use runtime::clock::unix_now;
 
 use super::compare_and_swap::unusable_keys;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contract::keys::KeyId;
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 
 use crate::keys::StoredKeys;
 use crate::keys::clock::Time;

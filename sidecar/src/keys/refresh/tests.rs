@@ -3,7 +3,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 use runtime::health::Health;
 use zeroize::Zeroizing;
 

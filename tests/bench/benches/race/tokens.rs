@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::keys::VerificationKey;
-use contract::signing_type;
+use contract::keys::signing_type;
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tests::clock;

@@ -1,7 +1,7 @@
 //! A key's life, by the clock.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use contract::signing_type::SigningType;
+use contract::keys::signing_type::SigningType;
 
 use super::*;
 use crate::keys::pair::tests::pair;

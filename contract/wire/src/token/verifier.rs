@@ -7,16 +7,14 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value};
 
-use crate::{
-    bearer::Bearer,
-    claim_mapping::ClaimMapping,
-    claim_name::ClaimName,
-    claims::{Claims, Validity},
-    keys::{KeyId, KeySet, VerificationKey},
-    observer::{Fact, Observer, Unobserved},
-    rejection::Rejection,
-    strict_json,
-};
+use super::bearer::Bearer;
+use super::claim_mapping::ClaimMapping;
+use super::claim_name::ClaimName;
+use super::claims::{Claims, Validity};
+use crate::explain::observer::{Fact, Observer, Unobserved};
+use crate::keys::{KeyId, KeySet, VerificationKey};
+use crate::rejection::Rejection;
+use crate::strict_json;
 
 /// What is asked of a token besides a good signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,7 +248,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{bearer, signing_type::SigningType};
+    use crate::keys::signing_type::SigningType;
+    use crate::token::bearer;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
     const NOW: i64 = 1_000_000;

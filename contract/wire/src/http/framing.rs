@@ -10,7 +10,7 @@ pub mod requests;
 
 use memchr::{memchr, memchr_iter};
 
-use crate::cgi_name::cgi_equal;
+use super::header_alias::cgi_equal;
 use crate::rejection::Rejection;
 
 /// How the end of a body is found, where the head leaves no doubt.

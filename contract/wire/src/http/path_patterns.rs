@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use smallvec::SmallVec;
 
-use crate::request_path::{CanonicalPath, RequestPath, decode_once};
+use super::request_path::{CanonicalPath, RequestPath, decode_once};
 
 /// A path or pattern of the configuration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,9 @@
 //! There is one judge. An observer is told what is checked and what came out of it; it decides
 //! nothing, and costs nothing where it is [`Unobserved`].
 
-use crate::{keys::VerificationKey, path_patterns::PathPattern, rejection::Rejection};
+use crate::http::path_patterns::PathPattern;
+use crate::keys::VerificationKey;
+use crate::rejection::Rejection;
 
 /// Is told about each step, in the order in which it is taken.
 pub trait Observer {

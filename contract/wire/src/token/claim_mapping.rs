@@ -2,11 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::{
-    claim_name::{ClaimName, ClaimNameError},
-    rejection::Rejection,
-    user_details::CurrentUserDetails,
-};
+use super::claim_name::{ClaimName, ClaimNameError};
+use crate::api::user_details::CurrentUserDetails;
+use crate::rejection::Rejection;
 
 /// The fields without which a user is nobody, and where they come from unless mapped: the one claim
 /// that every issuer gives (RFC 9068 §2.2).

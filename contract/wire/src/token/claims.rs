@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    claim_mapping::ClaimMapping, claim_name::ClaimName, rejection::Rejection,
-    user_details::CurrentUserDetails,
-};
+use super::claim_mapping::ClaimMapping;
+use super::claim_name::ClaimName;
+use crate::api::user_details::CurrentUserDetails;
+use crate::rejection::Rejection;
 
 /// The claims of a token. Serialised, they are what the auth server issues: absent values are
 /// left out.
@@ -48,7 +48,7 @@ pub struct Claims {
     /// contract's, and are never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,
-    /// What [`VerificationPolicy::wanted_claims`](crate::verifier::VerificationPolicy) asks for, in its order;
+    /// What [`VerificationPolicy::wanted_claims`](super::verifier::VerificationPolicy) asks for, in its order;
     /// `None` where the token has no such claim. Never issued.
     #[serde(skip)]
     pub wanted: Vec<Option<Value>>,

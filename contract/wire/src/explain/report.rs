@@ -10,10 +10,10 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::algorithms;
-use crate::decoded_token::DecodedToken;
+use super::observer::{Fact, Observer};
+use super::unverified::DecodedToken;
+use crate::keys::algorithms;
 use crate::keys::{KeySet, VerificationKey};
-use crate::observer::{Fact, Observer};
 use crate::rejection::Rejection;
 
 /// Everything there is to say. What does not apply is absent.

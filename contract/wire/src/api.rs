@@ -1,0 +1,5 @@
+//! Bodies of the endpoints.
+
+pub mod envelope;
+pub mod login;
+pub mod user_details;

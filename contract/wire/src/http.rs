@@ -1,0 +1,9 @@
+//! What both programs hold a request to before its token: framing, host, path, origin.
+
+pub mod cors;
+pub mod framing;
+pub mod header_alias;
+pub mod host;
+pub mod path_patterns;
+pub mod request_path;
+pub mod trace;

@@ -1,0 +1,7 @@
+//! Access tokens: their place in a request, their claims, their verification.
+
+pub mod bearer;
+pub mod claim_mapping;
+pub mod claim_name;
+pub mod claims;
+pub mod verifier;
