@@ -60,8 +60,10 @@ def test_the_dockerfile_needs_no_buildkit_and_pins_its_bases():
     stages = re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, re.M)
     for base in bases:
         assert base in (*stages, "scratch") or re.search(r":\d+\.\d+\.\d+", base), base
-    toolchain = re.search(r'^rust-version = "([\d.]+)"', (REPOSITORY / "Cargo.toml").read_text(), re.M)[1]
-    assert f"rust:{toolchain}." in DOCKERFILE
+    oldest = re.search(r'^rust-version = "([\d.]+)"', (REPOSITORY / "Cargo.toml").read_text(), re.M)[1]
+    toolchain = re.search(r'^channel = "([\d.]+)"', (REPOSITORY / "rust-toolchain.toml").read_text(), re.M)[1]
+    assert toolchain.startswith(f"{oldest}.")
+    assert {base for base in bases if base.startswith("rust:")} == {f"rust:{toolchain}-slim-bookworm"}
 
 
 def test_prometheus_scrapes_every_program_of_ours_on_its_admin_port():
