@@ -38,7 +38,8 @@ tools-full:
 	@scripts/skips.sh full
 
 .PHONY: lint
-lint: cmake ## Formatting, clippy with warnings as errors, the purity of `contract`
+lint: cmake ## Words, formatting, clippy with warnings as errors, the purity of `contract`
+	scripts/words.sh
 	cargo fmt --all --check
 	cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: an unmodified service, the sidecar in front of it, the auth server – and a tour.
 #
-# Every call is shown as the curl line that makes it, with its answer, and every answer is checked.
+# Every call is shown as the curl line that makes it, with its response, and every response is checked.
 # Afterwards all stays up until Ctrl-C; with ONCE=1 it ends, with exit code 0 if every check held.
 # AUTH_PORT, AUTH_ADMIN_PORT, SERVICE_PORT, SIDECAR_PORT and SIDECAR_ADMIN_PORT choose ports; by
 # default they are free ones.
@@ -12,7 +12,7 @@ failed=0
 
 # ---- running things, and leaving none behind ----
 
-# Starts a command in a process group of its own, so that whatever it starts (cargo: compilers) can
+# Starts a command in a process group of its own, so that everything it starts (cargo: compilers) can
 # be ended with it. `$!` is the group.
 in_background() {
     set -m
@@ -83,7 +83,7 @@ step() {
     printf '\n── %s\n' "$1"
 }
 
-# Shows a curl line, runs it, shows the answer with its tokens shortened.
+# Shows a curl line, runs it, shows the response with its tokens shortened.
 call() {
     printf '$ %s\n' "$1"
     eval "$1 --silent --show-error" >"$work/answer" || give_up "curl failed"
@@ -105,7 +105,7 @@ status() {
     sed -n '1s/^[^ ]* \([0-9]*\).*/\1/p' "$work/head"
 }
 
-# A member of the answer's JSON: `member data.reason`.
+# A member of the response's JSON: `member data.reason`.
 member() {
     python3 - "$work/body" "$1" <<'END'
 import json, sys
@@ -199,7 +199,7 @@ END
 }
 
 walk() {
-    step "1  A call without a token is refused"
+    step "1  A call without a token is rejected"
     call "curl -i http://$sidecar/orders/42"
     expect "401" 401 "$(status)"
     expect "the reason is given" token_missing "$(member data.reason)"
@@ -209,15 +209,15 @@ walk() {
     expect "200" 200 "$(status)"
     TOKEN=$(member data.access_token)
 
-    step "3  The same call with the token (TOKEN=…) passes; the service is told the user"
+    step "3  The same call with the token (TOKEN=…) passes; the service gets the user"
     call "curl -i http://$sidecar/orders/42 -H \"Authorization: Bearer \$TOKEN\""
     expect "200" 200 "$(status)"
     expect "the service saw the path as it was sent" /orders/42 "$(member path)"
     local account
     account=$(member user.account)
-    expect "the service was told a user" yes "$([ "$account" = "(absent)" ] || echo yes)"
+    expect "the service got a user" yes "$([ "$account" = "(absent)" ] || echo yes)"
 
-    step "4  Who am I? The sidecar answers itself"
+    step "4  Who am I? The sidecar responds itself"
     call "curl -i http://$sidecar/orders/current/user/details -H \"Authorization: Bearer \$TOKEN\""
     expect "200" 200 "$(status)"
     expect "the same user" "$account" "$(member data.account)"
@@ -225,22 +225,22 @@ walk() {
     step "5  A made-up user header is replaced, and so is its look-alike"
     call "curl -i http://$sidecar/orders/42 -H \"Authorization: Bearer \$TOKEN\" -H 'X-Current-User: {\"account\": \"root\"}' -H 'X_Current_User: {\"account\": \"root\"}'"
     expect "200" 200 "$(status)"
-    expect "the service was told the user of the token" "$account" "$(member user.account)"
+    expect "the service got the user of the token" "$account" "$(member user.account)"
     expect "nothing of the made-up user arrived" 0 "$(grep -c root "$work/body" || true)"
 
-    step "6  A token whose user was changed (TAMPERED=…) is refused, with the reason"
+    step "6  A token whose user was changed (TAMPERED=…) is rejected, with the reason"
     TAMPERED=$(with_another_user "$TOKEN")
     call "curl -i http://$sidecar/orders/42 -H \"Authorization: Bearer \$TAMPERED\""
     expect "401" 401 "$(status)"
     expect "the reason is given" token_signature "$(member data.reason)"
 
-    step "7  Why? sidecar explain asks the judge (the token comes from standard input)"
+    step "7  Why? sidecar explain shows every check (the token comes from standard input)"
     explain "/orders/42"
     expect "it names the check that failed" 1 "$(grep -c '✗ signature' "$work/body")"
 
     step "8  The same, and more, in a browser: console and status page"
     expect "the console is there" 200 "$(curl -s -o /dev/null -w '%{http_code}' "http://$auth/auth/static/")"
-    expect "the status page knows the refusal" 1 "$(curl -s "http://$sidecar_admin/" | grep -c '/reasons#token_signature')"
+    expect "the status page lists the rejection" 1 "$(curl -s "http://$sidecar_admin/" | grep -c '/reasons#token_signature')"
 }
 
 main() {

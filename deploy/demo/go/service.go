@@ -22,8 +22,8 @@ type User struct {
 
 // The user the sidecar vouches for; nil where a path needs no login.
 func currentUser(request *http.Request) (user *User, err error) {
-	if told := request.Header.Get("X-Current-User"); told != "" {
-		err = json.Unmarshal([]byte(told), &user)
+	if header := request.Header.Get("X-Current-User"); header != "" {
+		err = json.Unmarshal([]byte(header), &user)
 	}
 	return user, err
 }

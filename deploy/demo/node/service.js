@@ -8,8 +8,8 @@ const http = require("node:http");
 
 // The user the sidecar vouches for; null where a path needs no login.
 function currentUser(request) {
-  const told = request.headers["x-current-user"];
-  return told ? JSON.parse(told) : null;
+  const header = request.headers["x-current-user"];
+  return header ? JSON.parse(header) : null;
 }
 
 const server = http.createServer((request, response) => {

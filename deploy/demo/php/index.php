@@ -9,8 +9,8 @@
 /** The user the sidecar vouches for; null where a path needs no login. */
 function current_user(): ?array
 {
-    $told = $_SERVER['HTTP_X_CURRENT_USER'] ?? null;
-    return $told === null ? null : json_decode($told, true, flags: JSON_THROW_ON_ERROR);
+    $header = $_SERVER['HTTP_X_CURRENT_USER'] ?? null;
+    return $header === null ? null : json_decode($header, true, flags: JSON_THROW_ON_ERROR);
 }
 
 header('Content-Type: application/json');

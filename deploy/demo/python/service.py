@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 
 def current_user(headers):
     """The user the sidecar vouches for; None where a path needs no login."""
-    told = headers.get("X-Current-User")
-    return json.loads(told) if told else None
+    header = headers.get("X-Current-User")
+    return json.loads(header) if header else None
 
 
 class Echo(BaseHTTPRequestHandler):

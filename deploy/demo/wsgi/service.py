@@ -15,8 +15,8 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 def current_user(environ):
     """The user the sidecar vouches for; None where a path needs no login."""
-    told = environ.get("HTTP_X_CURRENT_USER")
-    return json.loads(told) if told else None
+    header = environ.get("HTTP_X_CURRENT_USER")
+    return json.loads(header) if header else None
 
 
 def application(environ, start_response):

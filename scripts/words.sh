@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# words.sh [--all | --count] [PATH…]: finds the words of scripts/words.txt in documents, comments and texts,
+# as file:line, and fails on one.
+#
+#   --all    also in sources the patterns that hold for documents only so far
+#   --count  the same as numbers: the hits of each pattern in each tree
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1-}
+[[ $mode != --* ]] || shift
+text=$(mktemp)
+trap 'rm -f "$text"' EXIT
+
+# Without what tests write from the code.
+git ls-files -z --cached --others --exclude-standard -- "$@" |
+    grep -zE '\.(md|rs|sh|py|toml|ya?ml)$|(^|/)Makefile$' |
+    grep -zvE '^(CHANGELOG|docs/(configuration|reasons))\.md$' |
+    while IFS= read -rd '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
+    xargs -0r awk -f scripts/words.awk >"$text"
+
+found=0
+while IFS= read -r line; do
+    case $line in
+        '[everywhere]') files='[^:]*' ;;
+        '[documents]') [[ $mode == --* ]] && files='[^:]*' || files='[^:]*\.md' ;;
+        *' => '*)
+            hits=$(grep -P "^$files:\d+:.*?(?:${line% => *})" "$text") || continue
+            found=1
+            if [ "$mode" = --count ]; then
+                trees=$(sed -E 's#[/:].*##' <<<"$hits" | sort | uniq -c | awk '{ printf "%s %s  ", $2, $1 }')
+                echo "$trees| $line"
+            else
+                sed "s#\$# [${line//[&#\\]/.}]#" <<<"$hits"
+            fi
+            ;;
+    esac
+done <scripts/words.txt
+exit $found
