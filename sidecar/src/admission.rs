@@ -14,13 +14,15 @@ use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 
-use crate::conversation::Conversation;
 use crate::keys::current::KeyState;
-use crate::target::Target;
+use crate::outcome::Outcome;
+use crate::request::http1;
+use crate::request::http2;
+use crate::request::kind::Conversation;
+use crate::request::target::Target;
 use crate::token_places::is_forged_across_sites;
 use crate::user_header::UserHeader;
 use crate::verified_tokens::VerifiedToken;
-use crate::{framing, http2_head, outcome::Outcome};
 
 /// One request as it arrived.
 #[derive(Clone, Copy)]
@@ -92,9 +94,9 @@ impl<'a> RequestHead<'a> {
     /// The target of a head whose shape is beyond doubt.
     fn checked_target(&self) -> Result<Target<'a>, Rejection> {
         match self.wire {
-            Wire::Http1(raw) => framing::check(self.version, self.headers, raw)?,
+            Wire::Http1(raw) => http1::check(self.version, self.headers, raw)?,
             Wire::Http2 { authority, .. } => {
-                http2_head::check(authority, self.target_to_send, self.headers)?;
+                http2::check(authority, self.target_to_send, self.headers)?;
             }
         }
         // Before the target, which is no path with CONNECT; after the framing, because the connection
@@ -108,7 +110,7 @@ impl<'a> RequestHead<'a> {
 
     fn has_body(&self) -> bool {
         match self.wire {
-            Wire::Http1(_) => framing::announces_body(self.headers),
+            Wire::Http1(_) => http1::announces_body(self.headers),
             Wire::Http2 { has_body, .. } => has_body,
         }
     }

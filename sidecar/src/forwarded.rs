@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
-use crate::fields::remove_where;
+use crate::request::header_list::remove_where;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

@@ -24,9 +24,8 @@ use runtime::listener::CLIENT_IDLE;
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward};
 use crate::answer::Answer;
-use crate::arrival;
 use crate::client_stream::ClientStream;
-use crate::conversation::Conversation;
+use crate::fault;
 use crate::forwarded::Client;
 use crate::keys::current::CurrentKeys;
 use crate::limits::{InFlight, Place};
@@ -34,11 +33,15 @@ use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
 use crate::reports::Reports;
+use crate::request::head;
+use crate::request::kind::Conversation;
+use crate::response_head;
 use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
+use crate::stream_end;
+use crate::token_places;
 use crate::unsent::SharedPlace;
 use crate::upstream::{Sent, Tries, Upstream};
-use crate::{fault, response_head, stream_end, token_places};
 
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
 #[derive(Debug)]
@@ -93,7 +96,7 @@ impl AuthProxy {
     fn admit(&self, session: &Session, rules: &AdmissionRules) -> Result<Admission, Rejection> {
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
-        arrival::judged(session.as_downstream(), |head| {
+        head::judged(session.as_downstream(), |head| {
             rules.admit(head, keys, unix_now())
         })
     }

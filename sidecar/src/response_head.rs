@@ -5,7 +5,7 @@ use http::{HeaderName, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use crate::fields::nominated;
+use crate::request::header_list::nominated;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 

@@ -5,9 +5,9 @@ use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
 use crate::admission::{AdmissionRules, Forward};
-use crate::conversation::Conversation;
 use crate::forwarded::{Client, ForwardedPolicy};
 use crate::marks::Marks;
+use crate::request::kind::Conversation;
 use crate::token_places;
 
 /// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.

@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer, Peer};
 use tokio::sync::Notify;
 
-use crate::conversation::Conversation;
+use crate::request::kind::Conversation;
 
 pub(crate) use address::{Place, Protocol, UpstreamAddress};
 pub(crate) use names::UpstreamNames;

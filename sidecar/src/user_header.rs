@@ -25,7 +25,7 @@ use self::ascii_json::ascii_json;
 use self::claim_text::text_of;
 use self::name::FieldName;
 pub(crate) use self::name::FieldNameError;
-use crate::fields::remove_where;
+use crate::request::header_list::remove_where;
 
 /// What is configured about the headers.
 #[derive(Debug, Clone, PartialEq, Eq)]

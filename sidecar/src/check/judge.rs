@@ -3,8 +3,8 @@
 use contract::rejection::Rejection;
 
 use crate::admission::{Admission, AdmissionRules};
-use crate::arrival;
 use crate::keys::current::KeyState;
+use crate::request::head;
 
 /// One GET.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl Request<'_> {
         keys: Result<&KeyState, Rejection>,
         now: i64,
     ) -> Result<Admission, Rejection> {
-        let session = arrival::read(&self.raw())?;
-        arrival::judged(&session, |head| rules.admit(head, keys, now))
+        let session = head::read(&self.raw())?;
+        head::judged(&session, |head| rules.admit(head, keys, now))
     }
 
     fn raw(&self) -> Vec<u8> {

@@ -10,10 +10,10 @@ use runtime::exit::Failure;
 
 use crate::bypass;
 use crate::config::Config;
-use crate::conversation::Conversation;
 use crate::fault::cause_of;
 use crate::keys::current::Names;
 use crate::keys::source::{Fetched, KeySource, Purpose};
+use crate::request::kind::Conversation;
 use crate::upstream::{Upstream, UpstreamSettings};
 
 /// One line for each thing that was looked at.

@@ -12,7 +12,7 @@ use crate::admission::AdmissionRules;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::ServiceHeadArgs;
-use crate::fields::is_of_a_token;
+use crate::request::header_list::is_of_a_token;
 use crate::service_head::ServiceHead;
 use crate::upstream::UpstreamAddress;
 use crate::user_header::UserHeader;

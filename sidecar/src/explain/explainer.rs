@@ -20,12 +20,12 @@ use runtime::clock::unix_seconds;
 use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::admission::{Admission, Forward};
-use crate::arrival;
-use crate::conversation::Conversation;
 use crate::fault;
 use crate::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
+use crate::request::head;
+use crate::request::kind::Conversation;
 use crate::rules::{CurrentRules, Rules};
 
 pub(super) const PATH: &str = "/explain";
@@ -73,7 +73,7 @@ impl Explainer {
             ))),
             ..Explanation::default()
         };
-        explanation.verdict = match arrival::read(&raw) {
+        explanation.verdict = match head::read(&raw) {
             Ok(session) => self.judge(&session, &mut explanation),
             Err(rejection) => {
                 explanation.checked("framing", Err(rejection));
@@ -88,7 +88,7 @@ impl Explainer {
         let usable = self.keys.usable(state.as_deref(), Instant::now());
         let rules = self.rules.load();
         let at = explanation.at;
-        let admission = arrival::judged(session, |head| {
+        let admission = head::judged(session, |head| {
             let rules = &rules.admission;
             rules.admit_observed(head, usable, at, explanation)
         });

@@ -5,8 +5,8 @@ use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
 
 use crate::admission::Forward;
-use crate::conversation::Conversation;
-use crate::fields::nominated;
+use crate::request::header_list::nominated;
+use crate::request::kind::Conversation;
 
 /// What Pingora makes of a request before our last hand on it: without the fields that are for the next hop
 /// only (RFC 9110 §7.6.1), but for those that open a WebSocket.

@@ -10,8 +10,8 @@ use runtime::clock::unix_now;
 
 use super::AuthProxy;
 use crate::admission::Forward;
-use crate::conversation::Conversation;
 use crate::marks::Marks;
+use crate::request::kind::Conversation;
 use crate::stream_end;
 
 impl AuthProxy {

@@ -97,7 +97,7 @@ fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Socke
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::conversation::Conversation;
+    use crate::request::kind::Conversation;
     use crate::upstream::{UpstreamSettings, UpstreamTimeouts};
 
     fn upstream(address: &str) -> Arc<Upstream> {

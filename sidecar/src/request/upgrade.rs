@@ -5,8 +5,8 @@
 
 use http::{HeaderMap, Method, Version, header};
 
-use crate::fields::members;
-use crate::framing::announces_body;
+use crate::request::header_list::members;
+use crate::request::http1::announces_body;
 
 /// Returns `true` for a complete WebSocket handshake. One that announces a body is a plain request: the
 /// service answers it before it came, or never.

@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, Method, StatusCode, Version, header};
 
-use crate::fields::members;
-use crate::upgrade::asks_for_websocket;
+use crate::request::header_list::members;
+use crate::request::upgrade::asks_for_websocket;
 
 /// Ends a gRPC call, in a trailer or in a head that nothing follows.
 const GRPC_STATUS: &str = "grpc-status";

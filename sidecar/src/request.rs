@@ -1,0 +1,10 @@
+//! A request of a client as it came: its head, its target, its kind, and what two parsers could
+//! read differently in it.
+
+pub(crate) mod head;
+pub(crate) mod header_list;
+pub(crate) mod http1;
+pub(crate) mod http2;
+pub(crate) mod kind;
+pub(crate) mod target;
+pub(crate) mod upgrade;
