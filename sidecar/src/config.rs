@@ -12,7 +12,7 @@ use runtime::exit::Failure;
 
 use crate::access_log::AccessLog;
 use crate::cli::{Cli, ServeArgs};
-use crate::client_tls::{ClientTls, ClientTlsSettings};
+use crate::downstream::tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;

@@ -14,10 +14,10 @@ use pingora::server::ShutdownWatch;
 
 use crate::access_log::Line;
 use crate::answer;
-use crate::client_stream::{ClientStream, UnreadRequests};
-use crate::client_tls::ClientTls;
-use crate::client_transport::{self, ClientTransport, Socket};
-use crate::limits::Limit;
+use crate::downstream::limits::Limit;
+use crate::downstream::stream::{ClientStream, UnreadRequests};
+use crate::downstream::tls::ClientTls;
+use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
 use crate::reports::Reports;
@@ -83,7 +83,7 @@ impl ServerApp for ClientConnections {
             return None;
         };
         let _open = self.requests.reports.metrics.connection_opened();
-        let socket = client_transport::socket(stream, self.send_timeout);
+        let socket = transport::socket(stream, self.send_timeout);
         let transport = self.secured(socket).await?;
         let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
         self.requests.process_new(Box::new(stream), shutdown).await

@@ -29,7 +29,7 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
 }
 
 /// Whether the HTTP/2 library reset the request's stream because the client broke the framing after the head.
-/// That was counted and told of when it was written (see [`crate::client_stream`]).
+/// That was counted and told of when it was written (see [`crate::downstream::stream`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream

@@ -24,11 +24,12 @@ use runtime::listener::CLIENT_IDLE;
 use crate::access_log::{Line, LoggedPath};
 use crate::admission::{Admission, AdmissionRules, Forward};
 use crate::answer::Answer;
-use crate::client_stream::ClientStream;
+use crate::downstream::limits::{InFlight, Place};
+use crate::downstream::stream::ClientStream;
+use crate::downstream::unsent::SharedPlace;
 use crate::fault;
 use crate::forwarded::Client;
 use crate::keys::current::CurrentKeys;
-use crate::limits::{InFlight, Place};
 use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};
 use crate::outcome::Outcome;
@@ -40,7 +41,6 @@ use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
 use crate::stream_end;
 use crate::token_places;
-use crate::unsent::SharedPlace;
 use crate::upstream::{Sent, Tries, Upstream};
 
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.

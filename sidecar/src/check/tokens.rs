@@ -20,10 +20,10 @@ use super::{Outcome, paths};
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::RulesArgs;
 use crate::config::Config;
+use crate::downstream::head_limits::MAX_HEAD_BYTES;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::keys::key_file::Format;
 use crate::keys::source::SourceSettings;
-use crate::request_head::MAX_HEAD_BYTES;
 use crate::verified_tokens::TokenCache;
 
 /// Puts every row that applies before the rules.

@@ -14,8 +14,8 @@ use contract::rejection::Rejection;
 use pingora::protocols::http::ServerSession;
 
 use crate::admission::{RequestHead, Wire};
-use crate::client_stream::{ClientStream, UnreadRequests};
-use crate::client_transport::{self, ClientTransport};
+use crate::downstream::stream::{ClientStream, UnreadRequests};
+use crate::downstream::transport::{self, ClientTransport};
 
 /// Has `judge` decide about the request that was read last.
 pub(crate) fn judged<T>(
@@ -51,7 +51,7 @@ pub(crate) fn judged<T>(
 pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     let told = Arc::new(Told::default());
     let bytes = Box::new(Cursor::new(raw.to_vec()));
-    let transport = ClientTransport::plain(client_transport::socket(bytes, None));
+    let transport = ClientTransport::plain(transport::socket(bytes, None));
     let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX);
     let mut session = ServerSession::new_http1(Box::new(stream));
     let is_request = at_once(async {
@@ -92,7 +92,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+    use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
     fn seen(fields: &str) -> Result<Vec<u8>, Rejection> {
         seen_at("/a", fields)

@@ -6,9 +6,9 @@ use contract::http::host;
 use contract::rejection::Rejection;
 use http::{HeaderMap, Version, header};
 
+use crate::downstream::head_limits::MAX_HEAD_BYTES;
 use crate::request::header_list::{is_of_a_token, members};
 use crate::request::target;
-use crate::request_head::MAX_HEAD_BYTES;
 
 /// Checks one request head. `raw` is the header block with its final empty line.
 pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {

@@ -9,7 +9,7 @@ use contract::http::host;
 use contract::rejection::Rejection;
 use http::{HeaderMap, HeaderName, header};
 
-use crate::request_head::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
 /// Twice ours: what is past ours gets our answer, what is past this the library's bare 431, which nobody
 /// counts.

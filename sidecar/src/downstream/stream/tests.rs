@@ -4,8 +4,8 @@ use pingora::protocols::Peek;
 use tokio::io::DuplexStream;
 
 use super::*;
-use crate::client_transport;
-use crate::request_head::MAX_HEAD_BYTES;
+use crate::downstream::head_limits::MAX_HEAD_BYTES;
+use crate::downstream::transport;
 
 #[derive(Debug)]
 struct Ours;
@@ -24,7 +24,7 @@ fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
 
 fn connection_with(capacity: usize, head_timeout: Duration) -> (ClientStream, DuplexStream) {
     let (transport, client) = tokio::io::duplex(capacity);
-    let transport = ClientTransport::plain(client_transport::socket(Box::new(transport), None));
+    let transport = ClientTransport::plain(transport::socket(Box::new(transport), None));
     let stream = ClientStream::new(transport, Arc::new(Ours), head_timeout);
     (stream, client)
 }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::{PEEK_BYTES, give_out};
-use crate::client_transport::ClientTransport;
+use crate::downstream::transport::ClientTransport;
 
 /// A close behind unread bytes wakes no reader.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

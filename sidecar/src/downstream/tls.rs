@@ -22,7 +22,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::client_transport::Socket;
+use crate::downstream::transport::Socket;
 
 /// What the flags about TLS say.
 #[derive(Debug, Clone)]

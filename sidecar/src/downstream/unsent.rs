@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::limits::Place;
+use crate::downstream::limits::Place;
 use crate::metrics::Counted;
 
 /// The place of one request, shared with what is left to send of its answer.

@@ -6,9 +6,9 @@
 //! as well, and what Pingora would read more leniently than others is spoilt for it. HTTP/2, once it is
 //! recognised, passes as it is; Pingora's refusals are reported.
 
-mod bare_refusals;
-mod early;
-mod transport;
+mod connection_info;
+mod h2_error_sniffer;
+mod pipelined;
 
 use std::future::poll_fn;
 use std::io;
@@ -26,10 +26,10 @@ use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use self::bare_refusals::{BareRefusal, BareRefusals};
-use self::early::Early;
-use crate::client_transport::ClientTransport;
-use crate::request_head::ArrivingHead;
+use self::h2_error_sniffer::{BareRefusal, BareRefusals};
+use self::pipelined::Early;
+use crate::downstream::head_limits::ArrivingHead;
+use crate::downstream::transport::ClientTransport;
 
 /// How Pingora's refusal begins.
 const OWN_REFUSAL: &[u8] = b"HTTP/1.1 400 ";
