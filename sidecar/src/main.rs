@@ -16,7 +16,7 @@ mod downstream;
 mod drain;
 mod explain;
 mod fault;
-mod forwarded;
+mod headers;
 mod keys;
 mod listening;
 mod marks;
@@ -36,7 +36,6 @@ mod stop;
 mod stream_end;
 mod token_places;
 mod upstream;
-mod user_header;
 mod verified_tokens;
 mod wait;
 

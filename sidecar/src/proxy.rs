@@ -28,7 +28,7 @@ use crate::downstream::limits::{InFlight, Place};
 use crate::downstream::stream::ClientStream;
 use crate::downstream::unsent::SharedPlace;
 use crate::fault;
-use crate::forwarded::Client;
+use crate::headers::forwarded::Client;
 use crate::keys::current::CurrentKeys;
 use crate::marks::{Marking, Marks};
 use crate::metrics::{Counted, Metrics};

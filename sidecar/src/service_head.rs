@@ -5,7 +5,7 @@ use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
 use crate::admission::{AdmissionRules, Forward};
-use crate::forwarded::{Client, ForwardedPolicy};
+use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::marks::Marks;
 use crate::request::kind::Conversation;
 use crate::token_places;

@@ -23,12 +23,12 @@ use time::format_description::well_known::Rfc3339;
 
 use self::hour::LastHour;
 use self::refusals::RecentRefusals;
+use crate::headers::identity::Encoding;
 use crate::keys::current::CurrentKeys;
 use crate::keys::jwks_url::MAX_FRESHNESS;
 use crate::metrics::Metrics;
 use crate::outcome::Totals;
 use crate::rules::{CurrentRules, Rules};
-use crate::user_header::Encoding;
 
 /// The page runs and loads nothing but its own style sheet, and nobody may frame it.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -256,9 +256,9 @@ mod tests {
     use super::*;
     use crate::access_log::Line;
     use crate::admission::AdmissionRules;
-    use crate::forwarded::ForwardedPolicy;
+    use crate::headers::forwarded::ForwardedPolicy;
+    use crate::headers::identity::UserHeader;
     use crate::service_head::ServiceHead;
-    use crate::user_header::UserHeader;
 
     fn rules(protected: Protected) -> Arc<CurrentRules> {
         let interceptor = Interceptor::new(

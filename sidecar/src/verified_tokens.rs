@@ -15,7 +15,7 @@ use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
-use crate::user_header::Identity;
+use crate::headers::identity::Identity;
 
 /// What a request needs to know of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +164,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::user_header::UserHeader;
+    use crate::headers::identity::UserHeader;
 
     fn cache_of(bytes: usize) -> VerifiedTokens {
         let counters = Counters::default();

@@ -9,7 +9,7 @@ use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 
 use super::service_args::ServiceHeadArgs;
-use crate::user_header::Encoding;
+use crate::headers::identity::Encoding;
 
 /// The settings that say where the keys of another issuer than the auth server are.
 pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];

@@ -21,7 +21,7 @@ use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::admission::{Admission, Forward};
 use crate::fault;
-use crate::forwarded::Client;
+use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
 use crate::request::head;

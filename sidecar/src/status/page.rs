@@ -6,8 +6,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::chart::chart;
 use super::{KeysSnapshot, Protected, RefusalSnapshot, Snapshot};
+use crate::headers::identity::Encoding;
 use crate::outcome::Totals;
-use crate::user_header::Encoding;
 
 pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
     let name = name_of(snapshot.protected);

@@ -4,10 +4,6 @@
 //! [`UserHeader::apply`] is the only code that touches them: it strips every look-alike, then sets
 //! the headers or leaves them absent. There is no third path.
 
-mod ascii_json;
-mod claim_text;
-mod name;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -21,10 +17,10 @@ use pingora::http::RequestHeader;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::ascii_json::ascii_json;
-use self::claim_text::text_of;
-use self::name::FieldName;
-pub(crate) use self::name::FieldNameError;
+use crate::headers::ascii_json::ascii_json;
+use crate::headers::claim_text::text_of;
+use crate::headers::field_name::FieldName;
+pub(crate) use crate::headers::field_name::FieldNameError;
 use crate::request::header_list::remove_where;
 
 /// What is configured about the headers.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::HeaderName;
 
-use crate::forwarded;
+use crate::headers::forwarded;
 
 /// One that the service can be told of the user by.
 #[derive(Debug, Clone, PartialEq, Eq)]
