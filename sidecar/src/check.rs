@@ -142,7 +142,7 @@ mod tests {
     use contract::http::path_patterns::PassList;
 
     use super::*;
-    use crate::admission::AdmissionRules;
+    use crate::auth::authorize::AdmissionRules;
     use crate::cli::{Cli, Command};
 
     const SOURCES: [&[&str]; 5] = [

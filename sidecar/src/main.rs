@@ -3,8 +3,8 @@
 
 mod access_log;
 mod address_text;
-mod admission;
 mod answer;
+mod auth;
 mod background;
 mod bypass;
 mod check;
@@ -34,7 +34,6 @@ mod service_head;
 mod status;
 mod stop;
 mod stream_end;
-mod token_places;
 mod upstream;
 mod verified_tokens;
 mod wait;

@@ -1,5 +1,5 @@
 //! The phases of one request. Each delegates: what to do with the request is decided in
-//! [`crate::admission`], what to say about it in [`crate::answer`].
+//! [`crate::auth::authorize`], what to say about it in [`crate::answer`].
 
 mod times;
 
@@ -22,8 +22,9 @@ use runtime::clock::unix_now;
 use runtime::listener::CLIENT_IDLE;
 
 use crate::access_log::{Line, LoggedPath};
-use crate::admission::{Admission, AdmissionRules, Forward};
 use crate::answer::Answer;
+use crate::auth::authorize::{Admission, AdmissionRules, Forward};
+use crate::auth::strip_token;
 use crate::downstream::limits::{InFlight, Place};
 use crate::downstream::stream::ClientStream;
 use crate::downstream::unsent::SharedPlace;
@@ -40,7 +41,6 @@ use crate::response_head;
 use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
 use crate::stream_end;
-use crate::token_places;
 use crate::upstream::{Sent, Tries, Upstream};
 
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
@@ -407,7 +407,7 @@ impl ProxyHttp for AuthProxy {
             }
             let offered = &session.req_header().headers;
             let sources = ctx.rules.admission.interceptor.sources();
-            token_places::choose_protocol(response, sources, offered)?;
+            strip_token::choose_protocol(response, sources, offered)?;
         }
         response_head::correct(response, session.req_header().version);
         if let Some((name, value)) = ctx.marks.echo() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::admission::AdmissionRules;
+use crate::auth::authorize::AdmissionRules;
 use crate::service_head::ServiceHead;
 use crate::status::Protected;
 

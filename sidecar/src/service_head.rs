@@ -4,11 +4,11 @@ use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
-use crate::admission::{AdmissionRules, Forward};
+use crate::auth::authorize::{AdmissionRules, Forward};
+use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::marks::Marks;
 use crate::request::kind::Conversation;
-use crate::token_places;
 
 /// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.
 const HOST_OF_THE_SERVICE: &str = "localhost";
@@ -60,7 +60,7 @@ impl ServiceHead {
             request.insert_header(name, value)?;
         }
         let sources = rules.interceptor.sources();
-        token_places::remove_from(request, sources, self.forward_authorization)?;
+        strip_token::remove_from(request, sources, self.forward_authorization)?;
         // Before the headers about the user, which may be X-Forwarded-User: overwriting would remove it.
         self.forwarded.apply(request, client)?;
         let identity = forward.verified.as_ref().map(|verified| &verified.identity);

@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::access_log::Line;
-    use crate::admission::AdmissionRules;
+    use crate::auth::authorize::AdmissionRules;
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::UserHeader;
     use crate::service_head::ServiceHead;

@@ -2,7 +2,7 @@
 
 use contract::rejection::Rejection;
 
-use crate::admission::{Admission, AdmissionRules};
+use crate::auth::authorize::{Admission, AdmissionRules};
 use crate::keys::current::KeyState;
 use crate::request::head;
 

@@ -10,7 +10,7 @@ use runtime::exit::Failure;
 
 use super::Outcome;
 use super::judge::Request;
-use crate::admission::AdmissionRules;
+use crate::auth::authorize::AdmissionRules;
 use crate::cli::rules_args::RulesArgs;
 use crate::config::example;
 

@@ -8,7 +8,7 @@ use contract::token::verifier::VerificationPolicy;
 use runtime::exit::Failure;
 
 use super::{given, parsed, refused};
-use crate::admission::AdmissionRules;
+use crate::auth::authorize::AdmissionRules;
 use crate::cli::ServeArgs;
 use crate::cli::rules_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::ServiceHeadArgs;

@@ -19,7 +19,7 @@ use runtime::clock::unix_seconds;
 
 use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
-use crate::admission::{Admission, Forward};
+use crate::auth::authorize::{Admission, Forward};
 use crate::fault;
 use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};

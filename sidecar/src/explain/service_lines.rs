@@ -4,7 +4,7 @@ use http::Version;
 use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
 
-use crate::admission::Forward;
+use crate::auth::authorize::Forward;
 use crate::request::header_list::nominated;
 use crate::request::kind::Conversation;
 

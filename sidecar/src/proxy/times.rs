@@ -9,7 +9,7 @@ use pingora::proxy::Session;
 use runtime::clock::unix_now;
 
 use super::AuthProxy;
-use crate::admission::Forward;
+use crate::auth::authorize::Forward;
 use crate::marks::Marks;
 use crate::request::kind::Conversation;
 use crate::stream_end;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use contract::rejection::Rejection;
 use pingora::protocols::http::ServerSession;
 
-use crate::admission::{RequestHead, Wire};
+use crate::auth::authorize::{RequestHead, Wire};
 use crate::downstream::stream::{ClientStream, UnreadRequests};
 use crate::downstream::transport::{self, ClientTransport};
 

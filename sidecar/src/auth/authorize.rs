@@ -14,6 +14,7 @@ use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 
+use crate::auth::strip_token::is_forged_across_sites;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::KeyState;
 use crate::outcome::Outcome;
@@ -21,7 +22,6 @@ use crate::request::http1;
 use crate::request::http2;
 use crate::request::kind::Conversation;
 use crate::request::target::Target;
-use crate::token_places::is_forged_across_sites;
 use crate::verified_tokens::VerifiedToken;
 
 /// One request as it arrived.

@@ -1,0 +1,4 @@
+//! The decision about a request, and the removal of the token that it came with.
+
+pub(crate) mod authorize;
+pub(crate) mod strip_token;
