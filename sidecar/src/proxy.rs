@@ -28,7 +28,6 @@ use crate::auth::strip_token;
 use crate::downstream::limits::{InFlight, Place};
 use crate::downstream::stream::ClientStream;
 use crate::downstream::unsent::SharedPlace;
-use crate::fault;
 use crate::headers::forwarded::Client;
 use crate::keys::current::CurrentKeys;
 use crate::marks::{Marking, Marks};
@@ -37,10 +36,11 @@ use crate::outcome::Outcome;
 use crate::reports::Reports;
 use crate::request::head;
 use crate::request::kind::Conversation;
-use crate::response_head;
 use crate::rules::{CurrentRules, Rules};
 use crate::stop::Draining;
 use crate::stream_end;
+use crate::upstream::errors;
+use crate::upstream::response;
 use crate::upstream::{Sent, Tries, Upstream};
 
 /// Stands in front of the service. Shared by all requests; nothing in it is locked.
@@ -384,7 +384,7 @@ impl ProxyHttp for AuthProxy {
             // No tunnel that nobody asked for.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
-        response_head::unify_length(response)?;
+        response::unify_length(response)?;
         if !response.status.is_informational() {
             self.metrics.service_answered(ctx.decided.elapsed());
         }
@@ -409,7 +409,7 @@ impl ProxyHttp for AuthProxy {
             let sources = ctx.rules.admission.interceptor.sources();
             strip_token::choose_protocol(response, sources, offered)?;
         }
-        response_head::correct(response, session.req_header().version);
+        response::correct(response, session.req_header().version);
         if let Some((name, value)) = ctx.marks.echo() {
             response.insert_header(name, value)?;
         }
@@ -454,7 +454,7 @@ impl ProxyHttp for AuthProxy {
         error: &Error,
         ctx: &mut RequestContext,
     ) -> FailToProxy {
-        let rejection = fault::rejection_of(error);
+        let rejection = errors::rejection_of(error);
         ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Refused);
         session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
@@ -480,11 +480,11 @@ impl ProxyHttp for AuthProxy {
             client: self.told_client(session),
             status: session.response_written().map(|head| head.status.as_u16()),
             upstream: self.at_fault(ctx),
-            cause: error.map(fault::cause_of),
+            cause: error.map(errors::cause_of),
             request_id: ctx.marks.request_id().cloned(),
             trace_id: ctx.marks.trace_id(&request.headers),
         };
-        if error.is_some_and(fault::was_reset_for_framing) {
+        if error.is_some_and(errors::was_reset_for_framing) {
             self.reports.request_ended_by_refusal(ctx.outcome, line);
         } else {
             self.reports.request_ended(ctx.outcome, line);

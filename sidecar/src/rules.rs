@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::auth::authorize::AdmissionRules;
-use crate::service_head::ServiceHead;
 use crate::status::Protected;
+use crate::upstream::request::ServiceHead;
 
 /// What the configuration says about requests.
 #[derive(Debug, Clone)]

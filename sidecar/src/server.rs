@@ -19,7 +19,6 @@ use runtime::telemetry::LogFormat;
 use tokio::sync::watch;
 
 use crate::background::{AdminPort, CertificateFollower, KeyRefresh, watched};
-use crate::bypass::BypassCheck;
 use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::connections::ClientConnections;
@@ -41,6 +40,7 @@ use crate::rules::CurrentRules;
 use crate::status::Status;
 use crate::status::hour::LastHour;
 use crate::stop::{Draining, Fault, GracefulStop};
+use crate::upstream::exposure_check::BypassCheck;
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
 /// What the parts of the program share.

@@ -258,7 +258,7 @@ mod tests {
     use crate::auth::authorize::AdmissionRules;
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::UserHeader;
-    use crate::service_head::ServiceHead;
+    use crate::upstream::request::ServiceHead;
 
     fn rules(protected: Protected) -> Arc<CurrentRules> {
         let interceptor = Interceptor::new(

@@ -4,7 +4,12 @@
 //! address. The prototypes are replaced when the name resolves to something else.
 
 mod address;
-mod names;
+mod dns_refresh;
+pub(crate) mod errors;
+pub(crate) mod exposure_check;
+pub(crate) mod loop_check;
+pub(crate) mod request;
+pub(crate) mod response;
 mod retry;
 mod tls;
 
@@ -20,7 +25,7 @@ use tokio::sync::Notify;
 use crate::request::kind::Conversation;
 
 pub(crate) use address::{Place, Protocol, UpstreamAddress};
-pub(crate) use names::UpstreamNames;
+pub(crate) use dns_refresh::UpstreamNames;
 pub(crate) use retry::{MAX_TRIES, Sent, Tries};
 pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 
@@ -106,7 +111,7 @@ impl Upstream {
                 vec![settings.prototypes(peer, &tls)]
             }
             Place::Host { host, port } => {
-                let addresses = names::resolve(host, *port).unwrap_or_else(|error| {
+                let addresses = dns_refresh::resolve(host, *port).unwrap_or_else(|error| {
                     tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
                     Vec::new()
                 });

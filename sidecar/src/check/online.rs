@@ -8,12 +8,12 @@ use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
 use runtime::exit::Failure;
 
-use crate::bypass;
 use crate::config::Config;
-use crate::fault::cause_of;
 use crate::keys::current::Names;
 use crate::keys::source::{Fetched, KeySource, Purpose};
 use crate::request::kind::Conversation;
+use crate::upstream::errors::cause_of;
+use crate::upstream::exposure_check;
 use crate::upstream::{Upstream, UpstreamSettings};
 
 /// One line for each thing that was looked at.
@@ -110,7 +110,7 @@ impl Findings {
     async fn bypass(&mut self, target: SocketAddr, is_refused: bool) {
         let line =
             format!("the service answers on the pod's address {target}, where it needs no token");
-        match (bypass::answers(target).await, is_refused) {
+        match (exposure_check::answers(target).await, is_refused) {
             (false, _) => {
                 let line = format!("pod address {target}: the service does not answer there");
                 self.lines.push(line);

@@ -14,8 +14,8 @@ use crate::cli::rules_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs
 use crate::cli::service_args::ServiceHeadArgs;
 use crate::headers::identity::UserHeader;
 use crate::request::header_list::is_of_a_token;
-use crate::service_head::ServiceHead;
 use crate::upstream::UpstreamAddress;
+use crate::upstream::request::ServiceHead;
 
 /// What decides about requests.
 ///

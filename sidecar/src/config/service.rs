@@ -6,9 +6,9 @@ use runtime::exit::Failure;
 
 use super::{given, refused};
 use crate::address_text::without_credentials;
-use crate::bypass;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
+use crate::upstream::exposure_check;
 use crate::upstream::{
     Place, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
 };
@@ -110,7 +110,7 @@ pub(super) fn refuse_bypass_nowhere(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn bypass(args: &ServeArgs, upstream: &UpstreamAddress) -> Option<(SocketAddr, bool)> {
-    let target = bypass::target(upstream, args.upstream.pod_ip?)?;
+    let target = exposure_check::target(upstream, args.upstream.pod_ip?)?;
     Some((target, args.upstream.refuse_bypass))
 }
 

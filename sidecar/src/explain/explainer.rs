@@ -20,13 +20,13 @@ use runtime::clock::unix_seconds;
 use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::auth::authorize::{Admission, Forward};
-use crate::fault;
 use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::marks::Marking;
 use crate::request::head;
 use crate::request::kind::Conversation;
 use crate::rules::{CurrentRules, Rules};
+use crate::upstream::errors;
 
 pub(super) const PATH: &str = "/explain";
 pub(super) const JSON: &str = "application/json";
@@ -110,7 +110,7 @@ impl Explainer {
                     Verdict::good(forward.outcome().as_str())
                 }
                 Err(error) => {
-                    Verdict::refused(fault::rejection_of(&error).unwrap_or(Rejection::Internal))
+                    Verdict::refused(errors::rejection_of(&error).unwrap_or(Rejection::Internal))
                 }
             },
         }

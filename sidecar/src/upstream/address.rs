@@ -8,7 +8,7 @@ use std::str::FromStr;
 use http::Uri;
 
 use crate::address_text::{NoPort, port_of};
-use crate::own_address::{is_of_this_host, leads_to};
+use crate::upstream::loop_check::{is_of_this_host, leads_to};
 
 /// The whole of `--upstream`.
 #[derive(Debug, Clone, PartialEq, Eq)]
