@@ -17,12 +17,12 @@ use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
+use crate::keys::token_cache::TokenCache;
 use crate::marks::Marking;
 use crate::rules::Rules;
 use crate::status::Protected;
 use crate::stop::StopTimes;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
-use crate::verified_tokens::TokenCache;
 
 mod key_source;
 mod open_paths;

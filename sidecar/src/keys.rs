@@ -1,18 +1,16 @@
 //! The verification keys: what is trusted now, where it comes from, when it is fetched again.
 
-pub(crate) mod answer;
-pub(crate) mod attempts;
+pub(crate) mod backoff;
 pub(crate) mod cache;
-pub(crate) mod contract_endpoint;
 pub(crate) mod current;
-mod early;
+mod grace;
+mod http_client;
 mod jwks;
-pub(crate) mod jwks_url;
-pub(crate) mod key_file;
-mod link;
-mod previous;
+pub(crate) mod key_response;
+mod link_header;
+mod on_demand;
 pub(crate) mod refresh;
 pub(crate) mod schedule;
 pub(crate) mod source;
 pub(crate) mod tls;
-mod transport;
+pub(crate) mod token_cache;

@@ -30,7 +30,6 @@ mod status;
 mod stop;
 mod stream_end;
 mod upstream;
-mod verified_tokens;
 mod wait;
 
 use std::process::ExitCode;

@@ -15,8 +15,8 @@ use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
 
 use crate::keys::current::CurrentKeys;
+use crate::keys::token_cache::Counters;
 use crate::outcome::{Outcome, Totals};
-use crate::verified_tokens::Counters;
 
 mod key_metrics;
 

@@ -25,7 +25,7 @@ use self::hour::LastHour;
 use self::refusals::RecentRefusals;
 use crate::headers::identity::Encoding;
 use crate::keys::current::CurrentKeys;
-use crate::keys::jwks_url::MAX_FRESHNESS;
+use crate::keys::source::jwks_url::MAX_FRESHNESS;
 use crate::metrics::Metrics;
 use crate::outcome::Totals;
 use crate::rules::{CurrentRules, Rules};

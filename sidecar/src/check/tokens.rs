@@ -22,9 +22,9 @@ use crate::cli::rules_args::RulesArgs;
 use crate::config::Config;
 use crate::downstream::head_limits::MAX_HEAD_BYTES;
 use crate::keys::current::{CurrentKeys, KeyState};
-use crate::keys::key_file::Format;
 use crate::keys::source::SourceSettings;
-use crate::verified_tokens::TokenCache;
+use crate::keys::source::file::Format;
+use crate::keys::token_cache::TokenCache;
 
 /// Puts every row that applies before the rules.
 ///

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::current::{FetchTime, Names};
-use super::transport::MAX_BODY_BYTES;
+use super::http_client::MAX_BODY_BYTES;
 use crate::metrics::Metrics;
 
 /// Keys are written as a fetched set may be; around them stands little.

@@ -8,9 +8,9 @@ use arc_swap::{ArcSwapOption, Guard};
 use contract::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 use contract::rejection::Rejection;
 
-use super::attempts::Attempts;
-use super::early::EarlyFetch;
-use crate::verified_tokens::{TokenCache, VerifiedTokens};
+use super::backoff::Attempts;
+use super::on_demand::EarlyFetch;
+use crate::keys::token_cache::{TokenCache, VerifiedTokens};
 
 /// Empty until the first fetch succeeded: without a key nothing is verified, and nothing stands in
 /// for one.

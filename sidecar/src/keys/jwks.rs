@@ -11,9 +11,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::jwks_url::JwksAddress;
-use super::link;
-use super::transport::{Answer, Unexpected};
+use super::http_client::{Answer, Unexpected};
+use super::link_header;
+use super::source::jwks_url::JwksAddress;
 
 /// The relation type of the link.
 const RELATION: &str = "jwks";
@@ -75,7 +75,7 @@ pub(crate) struct KnownSet {
 /// # Errors
 /// [`ForeignLink`] when it leads to another scheme, host or port.
 pub(crate) fn target(headers: &HeaderMap, asked: &str) -> Result<Option<String>, ForeignLink> {
-    let Some(link) = link::targets(headers, RELATION).into_iter().next() else {
+    let Some(link) = link_header::targets(headers, RELATION).into_iter().next() else {
         return Ok(None);
     };
     // Resolved as a browser does, so that `//host`, `/\host` and the like are seen for what they are.

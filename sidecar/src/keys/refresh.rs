@@ -15,10 +15,10 @@ use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
 
 use super::cache::{KeyCache, KeyCacheSettings};
-use super::contract_endpoint::Application;
 use super::current::{Change, CurrentKeys, FetchTime, Names};
-use super::previous::PreviousKeys;
+use super::grace::PreviousKeys;
 use super::schedule::{Schedule, Tick, Ticks};
+use super::source::auth_server::Application;
 use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::metrics::{Metrics, RefreshResult};
 

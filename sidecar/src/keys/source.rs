@@ -1,6 +1,10 @@
 //! Where the keys come from: the auth server, the key set of any issuer, or a file. One fetch, checked
 //! through before anything is trusted.
 
+pub(crate) mod auth_server;
+pub(crate) mod file;
+pub(crate) mod jwks_url;
+
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -9,13 +13,13 @@ use contract::keys::{Algorithm, KeyError, KeySet};
 use runtime::exit::Failure;
 use runtime::file_watch::aside;
 
-use super::answer::AnswerError;
+use self::auth_server::{Application, ContractEndpoint, EndpointSettings};
+use self::file::KeyFile;
+use self::jwks_url::{JwksUrl, JwksUrlSettings};
 use super::cache::{KeyCacheSettings, Origin};
-use super::contract_endpoint::{Application, ContractEndpoint, EndpointSettings};
+use super::http_client::{TransportError, Unexpected};
 use super::jwks::{JwksError, jws};
-use super::jwks_url::{JwksUrl, JwksUrlSettings};
-use super::key_file::KeyFile;
-use super::transport::{TransportError, Unexpected};
+use super::key_response::AnswerError;
 use crate::discovery::DiscoveryError;
 
 /// Which source there is, and what it needs.

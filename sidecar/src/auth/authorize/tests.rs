@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::current::CurrentKeys;
-use crate::verified_tokens::TokenCache;
+use crate::keys::token_cache::TokenCache;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;

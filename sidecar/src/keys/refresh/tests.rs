@@ -7,8 +7,8 @@ use contract::keys::signing_type::SigningType;
 use runtime::health::Health;
 use zeroize::Zeroizing;
 
-use super::super::contract_endpoint::EndpointSettings;
 use super::super::source::SourceSettings;
+use super::super::source::auth_server::EndpointSettings;
 use super::super::tls::TlsFiles;
 use super::*;
 

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::keys::http_client::MAX_BODY_BYTES;
 use crate::keys::jwks::tests::{ONE, OTHER, set_of};
-use crate::keys::transport::MAX_BODY_BYTES;
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::transport::Unexpected;
+use super::http_client::Unexpected;
 
 /// Why an answer holds no key string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

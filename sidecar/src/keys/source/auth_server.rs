@@ -7,12 +7,12 @@ use contract::keys::{KeySet, VerificationKey};
 use runtime::exit::Failure;
 use zeroize::Zeroizing;
 
-use super::answer::{AnswerError, key_string};
-use super::jwks::{self, KnownSet};
-use super::source::FetchError;
-use super::tls::TlsFiles;
-use super::transport::{Answer, Question, Transport, TransportError};
+use super::FetchError;
 use crate::discovery::{Asked, AuthServer, Instance};
+use crate::keys::http_client::{Answer, Question, Transport, TransportError};
+use crate::keys::jwks::{self, KnownSet};
+use crate::keys::key_response::{AnswerError, key_string};
+use crate::keys::tls::TlsFiles;
 
 /// Relative to the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";
@@ -71,7 +71,7 @@ impl ContractEndpoint {
     }
 
     /// How it asks.
-    pub(super) const fn transport(&self) -> &Transport {
+    pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 

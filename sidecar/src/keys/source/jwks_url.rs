@@ -11,12 +11,12 @@ use http::{HeaderMap, Uri, header};
 use runtime::exit::Failure;
 use runtime::loopback::is_loopback_host;
 
-use super::jwks::{self, KnownSet, jws};
-use super::source::{FetchError, Fetched, Purpose};
-use super::tls::TlsFiles;
-use super::transport::{Question, Transport};
+use super::{FetchError, Fetched, Purpose};
 use crate::address_text::{NoPort, port_of};
 use crate::discovery::Instance;
+use crate::keys::http_client::{Question, Transport};
+use crate::keys::jwks::{self, KnownSet, jws};
+use crate::keys::tls::TlsFiles;
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
 pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
@@ -77,7 +77,7 @@ impl JwksUrl {
     }
 
     /// How it asks.
-    pub(super) const fn transport(&self) -> &Transport {
+    pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 

@@ -8,8 +8,8 @@ use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
 use runtime::bounded_read::{self, Unread};
 
-use super::jwks::jws;
-use super::transport::MAX_BODY_BYTES;
+use crate::keys::http_client::MAX_BODY_BYTES;
+use crate::keys::jwks::jws;
 
 /// What the file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
