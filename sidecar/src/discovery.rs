@@ -3,12 +3,12 @@
 //! One address is tried per tick, without retries (contract §8: 0/0); with several instances the
 //! next tick takes the next one.
 
-mod asked;
+mod attempts;
 mod dns;
-mod fixed;
 mod nacos;
 pub(crate) mod resolver;
 mod srv;
+mod static_address;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,11 +21,11 @@ use runtime::exit::Failure;
 use runtime::loopback::is_loopback_host;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
-pub(crate) use asked::Asked;
+pub(crate) use attempts::Asked;
 pub(crate) use dns::DnsName;
-pub(crate) use fixed::FixedAddress;
 pub(crate) use nacos::NacosService;
 pub(crate) use srv::ServiceName;
+pub(crate) use static_address::FixedAddress;
 
 use crate::address_text::{NoPort, port_of};
 
