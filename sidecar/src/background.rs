@@ -17,8 +17,8 @@ use runtime::tls::ServerCertificate;
 use runtime::{admin, tls};
 
 use crate::keys::refresh::Refresher;
-use crate::metrics::Metrics;
 use crate::status::{self, Status};
+use crate::telemetry::metrics::Metrics;
 
 /// Work that goes on to the end of the process. What fails and can be tried again is tried again.
 #[async_trait]

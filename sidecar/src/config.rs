@@ -10,7 +10,6 @@ use runtime::clock::unix_now;
 use runtime::command_line::{exposed_secrets, not_empty};
 use runtime::exit::Failure;
 
-use crate::access_log::AccessLog;
 use crate::cli::{Cli, ServeArgs};
 use crate::downstream::tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
@@ -18,10 +17,11 @@ use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCache;
-use crate::marks::Marking;
 use crate::rules::Rules;
 use crate::status::Protected;
 use crate::stop::StopTimes;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::request_id::Marking;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 mod key_source;

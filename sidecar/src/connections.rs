@@ -12,16 +12,16 @@ use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
-use crate::access_log::Line;
 use crate::answer;
 use crate::downstream::limits::Limit;
 use crate::downstream::stream::{ClientStream, UnreadRequests};
 use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
-use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
-use crate::reports::Reports;
 use crate::stream_end::TimedRequests;
+use crate::telemetry::access_log::Line;
+use crate::telemetry::outcome::Outcome;
+use crate::telemetry::request_log::Reports;
 use crate::upstream::Upstream;
 
 /// What the listening socket hands its connections to.

@@ -16,8 +16,8 @@ use runtime::exit::Failure;
 use runtime::health::Condition;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::Metrics;
 use crate::stop::{Draining, GracefulStop};
+use crate::telemetry::metrics::Metrics;
 use crate::wait;
 
 const PATH: &str = "/drain";

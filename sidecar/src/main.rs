@@ -1,7 +1,6 @@
 //! Stands in front of one unmodified service and lets only requests with a valid access token
 //! through.
 
-mod access_log;
 mod address_text;
 mod answer;
 mod auth;
@@ -17,18 +16,15 @@ mod explain;
 mod headers;
 mod keys;
 mod listening;
-mod marks;
-mod metrics;
-mod outcome;
 mod proxy;
 mod reload;
-mod reports;
 mod request;
 mod rules;
 mod server;
 mod status;
 mod stop;
 mod stream_end;
+mod telemetry;
 mod upstream;
 mod wait;
 
@@ -36,7 +32,7 @@ use std::process::ExitCode;
 
 use runtime::command_line::completions::print_completions;
 use runtime::exit::{self, Failure};
-use runtime::{command_line, healthcheck, signals, telemetry};
+use runtime::{command_line, healthcheck, signals};
 
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
@@ -64,7 +60,7 @@ fn run() -> Result<(), Failure> {
         Command::Serve(args) => serve(&args, warnings),
         Command::Check(args) => {
             install_tls_provider()?;
-            telemetry::check(&log_filter(&args.settings.logs.log_level))?;
+            runtime::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             check::run(&args, warnings)
         }
         Command::Healthcheck(args) => {
@@ -81,7 +77,7 @@ fn run() -> Result<(), Failure> {
 
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     install_tls_provider()?;
-    let _logs = telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+    let _logs = runtime::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
     let watched = reload::watch(args);
     let config = Config::new(args)?;
     let of_config = config.warnings_at_the_start();

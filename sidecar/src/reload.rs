@@ -25,8 +25,8 @@ use crate::config::Config;
 use crate::downstream::tls::{ClientTls, NextClients};
 use crate::keys::refresh::Refresher;
 use crate::keys::source::SourceSettings;
-use crate::metrics::Metrics;
 use crate::rules::CurrentRules;
+use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
 
 /// The parts of the program that take something over.

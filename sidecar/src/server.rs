@@ -31,15 +31,15 @@ use crate::keys::current::CurrentKeys;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
 use crate::listening::{Announcement, BoundService};
-use crate::metrics::Metrics;
 use crate::proxy::AuthProxy;
 use crate::reload::{Reload, WatchedFiles};
-use crate::reports::Reports;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::rules::CurrentRules;
 use crate::status::Status;
 use crate::status::hour::LastHour;
 use crate::stop::{Draining, Fault, GracefulStop};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::request_log::Reports;
 use crate::upstream::exposure_check::BypassCheck;
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 

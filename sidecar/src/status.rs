@@ -6,7 +6,6 @@
 mod chart;
 pub(crate) mod hour;
 mod page;
-pub(crate) mod refusals;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -22,13 +21,13 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use self::hour::LastHour;
-use self::refusals::RecentRefusals;
 use crate::headers::identity::Encoding;
 use crate::keys::current::CurrentKeys;
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
-use crate::metrics::Metrics;
-use crate::outcome::Totals;
 use crate::rules::{CurrentRules, Rules};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::outcome::Totals;
+use crate::telemetry::recent_rejections::RecentRefusals;
 
 /// The page runs and loads nothing but its own style sheet, and nobody may frame it.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -254,10 +253,10 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::access_log::Line;
     use crate::auth::authorize::AdmissionRules;
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::UserHeader;
+    use crate::telemetry::access_log::Line;
     use crate::upstream::request::ServiceHead;
 
     fn rules(protected: Protected) -> Arc<CurrentRules> {

@@ -19,7 +19,7 @@ use runtime::supervisor::Ends;
 use tokio::sync::watch;
 
 use crate::listening::Announcement;
-use crate::metrics::Metrics;
+use crate::telemetry::metrics::Metrics;
 
 /// Whether, and since when, the process is on its way out: answers then close their connection.
 #[derive(Debug, Clone, Default)]

@@ -24,10 +24,10 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::access_log::{Line, LoggedPath};
-use crate::outcome::Outcome;
 use crate::proxy::AuthProxy;
-use crate::reports::Reports;
+use crate::telemetry::access_log::{Line, LoggedPath};
+use crate::telemetry::outcome::Outcome;
+use crate::telemetry::request_log::Reports;
 use crate::upstream::Upstream;
 
 tokio::task_local! {

@@ -18,11 +18,11 @@ use crate::auth::strip_token::is_forged_across_sites;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::KeyState;
 use crate::keys::token_cache::VerifiedToken;
-use crate::outcome::Outcome;
 use crate::request::http1;
 use crate::request::http2;
 use crate::request::kind::Conversation;
 use crate::request::target::Target;
+use crate::telemetry::outcome::Outcome;
 
 /// One request as it arrived.
 #[derive(Clone, Copy)]

@@ -5,8 +5,8 @@ use runtime::client_address::{IpNet, parse_network};
 use runtime::command_line::serialize::{each_displayed, word};
 use serde::Serialize;
 
-use crate::access_log::AccessLog;
-use crate::marks::Marking;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::request_id::Marking;
 
 /// Marks that are added to a request so that its lines are found.
 #[derive(Debug, Clone, Args, Serialize)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::downstream::limits::Place;
-use crate::metrics::Counted;
+use crate::telemetry::metrics::Counted;
 
 /// The place of one request, shared with what is left to send of its answer.
 #[derive(Debug, Clone)]

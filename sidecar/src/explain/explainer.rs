@@ -22,10 +22,10 @@ use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tok
 use crate::auth::authorize::{Admission, Forward};
 use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
-use crate::marks::Marking;
 use crate::request::head;
 use crate::request::kind::Conversation;
 use crate::rules::{CurrentRules, Rules};
+use crate::telemetry::request_id::Marking;
 use crate::upstream::errors;
 
 pub(super) const PATH: &str = "/explain";

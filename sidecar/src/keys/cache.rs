@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::current::{FetchTime, Names};
 use super::http_client::MAX_BODY_BYTES;
-use crate::metrics::Metrics;
+use crate::telemetry::metrics::Metrics;
 
 /// Keys are written as a fetched set may be; around them stands little.
 const MAX_FILE_BYTES: u64 = 2 * MAX_BODY_BYTES as u64;

@@ -20,7 +20,7 @@ use super::grace::PreviousKeys;
 use super::schedule::{Schedule, Tick, Ticks};
 use super::source::auth_server::Application;
 use super::source::{FetchError, Fetched, KeySource, Purpose};
-use crate::metrics::{Metrics, RefreshResult};
+use crate::telemetry::metrics::{Metrics, RefreshResult};
 
 /// What readiness says then.
 const TOO_OLD: &str = "too old: --max-key-age is over";

@@ -10,9 +10,9 @@ use runtime::clock::unix_now;
 
 use super::AuthProxy;
 use crate::auth::authorize::Forward;
-use crate::marks::Marks;
 use crate::request::kind::Conversation;
 use crate::stream_end;
+use crate::telemetry::request_id::Marks;
 
 impl AuthProxy {
     /// Bounds how long the service may be silent where the connection to it does not.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::MinuteSnapshot;
-use crate::outcome::Totals;
+use crate::telemetry::outcome::Totals;
 
 const COLUMNS: usize = 60;
 const COLUMN_WIDTH: usize = 12;

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::metrics::Metrics;
-use crate::outcome::Totals;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::outcome::Totals;
 
 const MINUTES: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::outcome::Outcome;
+    use crate::telemetry::outcome::Outcome;
 
     #[test]
     fn each_minute_has_its_own_requests_and_there_are_sixty_of_them() {

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::chart::chart;
 use super::{KeysSnapshot, Protected, RefusalSnapshot, Snapshot};
 use crate::headers::identity::Encoding;
-use crate::outcome::Totals;
+use crate::telemetry::outcome::Totals;
 
 pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
     let name = name_of(snapshot.protected);

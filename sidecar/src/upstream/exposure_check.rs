@@ -13,7 +13,7 @@ use runtime::health::Condition;
 use tokio::net::TcpStream;
 
 use crate::background::Work;
-use crate::metrics::Metrics;
+use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Place, UpstreamAddress};
 
 const INTERVAL: Duration = Duration::from_secs(60);

@@ -7,8 +7,8 @@ use pingora::{ErrorType, OrErr};
 use crate::auth::authorize::{AdmissionRules, Forward};
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
-use crate::marks::Marks;
 use crate::request::kind::Conversation;
+use crate::telemetry::request_id::Marks;
 
 /// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.
 const HOST_OF_THE_SERVICE: &str = "localhost";

@@ -7,7 +7,7 @@ use http::Method;
 pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
 use runtime::access_log::{Entry, short};
 
-use crate::outcome::Outcome;
+use crate::telemetry::outcome::Outcome;
 
 /// What is said about one request.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use runtime::tls::CertificateMetrics;
 
 use crate::keys::current::CurrentKeys;
 use crate::keys::token_cache::Counters;
-use crate::outcome::{Outcome, Totals};
+use crate::telemetry::outcome::{Outcome, Totals};
 
 mod key_metrics;
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use contract::rejection::Rejection;
 
-use crate::access_log::Line;
+use crate::telemetry::access_log::Line;
 
 const CAPACITY: usize = 50;
 

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use runtime::client_address::TrustedProxies;
 
-use crate::access_log::{AccessLog, Line};
-use crate::metrics::Metrics;
-use crate::outcome::Outcome;
-use crate::status::refusals::RecentRefusals;
+use crate::telemetry::access_log::{AccessLog, Line};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::outcome::Outcome;
+use crate::telemetry::recent_rejections::RecentRefusals;
 
 /// Shared by all requests; clones report to the same places.
 #[derive(Debug, Clone)]

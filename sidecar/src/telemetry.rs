@@ -1,0 +1,8 @@
+//! Metrics, access log and request ids, and the outcome of a request that they speak of.
+
+pub(crate) mod access_log;
+pub(crate) mod metrics;
+pub(crate) mod outcome;
+pub(crate) mod recent_rejections;
+pub(crate) mod request_id;
+pub(crate) mod request_log;
