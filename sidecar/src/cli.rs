@@ -5,7 +5,7 @@ mod key_args;
 mod limit_args;
 mod listen_args;
 mod log_args;
-pub(crate) mod rules_args;
+pub(crate) mod policy_args;
 mod serve_args;
 pub(crate) mod service_args;
 

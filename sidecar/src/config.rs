@@ -11,13 +11,13 @@ use runtime::command_line::{exposed_secrets, not_empty};
 use runtime::exit::Failure;
 
 use crate::cli::{Cli, ServeArgs};
+use crate::config::live::Rules;
 use crate::downstream::tls::{ClientTls, ClientTlsSettings};
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCache;
-use crate::rules::Rules;
 use crate::status::Protected;
 use crate::stop::StopTimes;
 use crate::telemetry::access_log::AccessLog;
@@ -25,18 +25,19 @@ use crate::telemetry::request_id::Marking;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 mod key_source;
-mod open_paths;
-mod rules;
-mod service;
+pub(crate) mod live;
+mod path_warnings;
+mod policy;
+mod upstream;
 
-use self::rules::mapping;
-use self::service::{
+use self::policy::mapping;
+use self::upstream::{
     bypass, refuse_bypass_nowhere, refuse_own_address, upstream_timeouts, upstream_tls,
 };
 
-pub(crate) use open_paths::example;
-pub(crate) use rules::{admission_rules, issuer_mapping, service_head};
-pub(crate) use service::upstream_address;
+pub(crate) use path_warnings::example;
+pub(crate) use policy::{admission_rules, issuer_mapping, service_head};
+pub(crate) use upstream::upstream_address;
 
 /// Everything that `serve` needs to know.
 #[derive(Debug)]
@@ -84,8 +85,8 @@ impl Config {
         refuse_own_address(args, &upstream)?;
         refuse_bypass_nowhere(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
-        let mut second_thoughts = open_paths::second_thoughts(&args.rules)?;
-        second_thoughts.extend(rules::dotted_claims(args));
+        let mut second_thoughts = path_warnings::second_thoughts(&args.rules)?;
+        second_thoughts.extend(policy::dotted_claims(args));
         second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
             admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,

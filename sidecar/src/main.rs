@@ -19,7 +19,6 @@ mod listening;
 mod proxy;
 mod reload;
 mod request;
-mod rules;
 mod server;
 mod status;
 mod stop;

@@ -22,10 +22,10 @@ pub(crate) use self::watched::WatchedFiles;
 use crate::background::Work;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
+use crate::config::live::CurrentRules;
 use crate::downstream::tls::{ClientTls, NextClients};
 use crate::keys::refresh::Refresher;
 use crate::keys::source::SourceSettings;
-use crate::rules::CurrentRules;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
 

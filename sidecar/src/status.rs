@@ -21,10 +21,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use self::hour::LastHour;
+use crate::config::live::{CurrentRules, Rules};
 use crate::headers::identity::Encoding;
 use crate::keys::current::CurrentKeys;
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
-use crate::rules::{CurrentRules, Rules};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Totals;
 use crate::telemetry::recent_rejections::RecentRefusals;

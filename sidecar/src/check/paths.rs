@@ -11,7 +11,7 @@ use runtime::exit::Failure;
 use super::Outcome;
 use super::judge::Request;
 use crate::auth::authorize::AdmissionRules;
-use crate::cli::rules_args::RulesArgs;
+use crate::cli::policy_args::RulesArgs;
 use crate::config::example;
 
 /// A path that nobody lists on purpose.

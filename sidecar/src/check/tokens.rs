@@ -18,7 +18,7 @@ use token_corpus::token_rows::{
 use super::judge::Request;
 use super::{Outcome, paths};
 use crate::cli::ServeArgs;
-use crate::cli::rules_args::RulesArgs;
+use crate::cli::policy_args::RulesArgs;
 use crate::config::Config;
 use crate::downstream::head_limits::MAX_HEAD_BYTES;
 use crate::keys::current::{CurrentKeys, KeyState};

@@ -7,7 +7,7 @@ use contract::keys::signing_type::SigningType;
 
 use super::AdminArgs;
 use super::log_args::MarkArgs;
-use super::rules_args::{IssuerTokenArgs, RulesArgs};
+use super::policy_args::{IssuerTokenArgs, RulesArgs};
 use super::service_args::ServiceArgs;
 
 /// The settings of which each says that nobody is asked. None is a variable: one that is meant for

@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
 use zeroize::Zeroizing;
 
-use super::rules_args::ISSUERS;
+use super::policy_args::ISSUERS;
 use crate::address_text::without_credentials;
 
 /// The settings that say where the verification keys come from: exactly one is given.

@@ -9,7 +9,7 @@ use super::key_args::KeyArgs;
 use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
 use super::log_args::{AccessLogArgs, MarkArgs};
-use super::rules_args::{IssuerTokenArgs, RulesArgs};
+use super::policy_args::{IssuerTokenArgs, RulesArgs};
 use super::service_args::{ServiceArgs, UpstreamArgs};
 
 /// The settings of `serve` and `check`. Serialised, they are the effective configuration.

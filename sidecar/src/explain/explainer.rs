@@ -20,11 +20,11 @@ use runtime::clock::unix_seconds;
 use super::question::{NoRequest, Question};
 use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::auth::authorize::{Admission, Forward};
+use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::request::head;
 use crate::request::kind::Conversation;
-use crate::rules::{CurrentRules, Rules};
 use crate::telemetry::request_id::Marking;
 use crate::upstream::errors;
 

@@ -18,10 +18,10 @@ use super::Explainer;
 use super::explainer::MAX_BODY_BYTES;
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
+use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
 use crate::keys::key_response::{AnswerError, key_string};
 use crate::keys::source::file::{Format, KeyFile};
-use crate::rules::{CurrentRules, Rules};
 use crate::status::Protected;
 
 /// Whether a file of keys is named.

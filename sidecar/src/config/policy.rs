@@ -10,7 +10,7 @@ use runtime::exit::Failure;
 use super::{given, parsed, refused};
 use crate::auth::authorize::AdmissionRules;
 use crate::cli::ServeArgs;
-use crate::cli::rules_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
+use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::ServiceHeadArgs;
 use crate::headers::identity::UserHeader;
 use crate::request::header_list::is_of_a_token;

@@ -5,8 +5,8 @@ use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
 use runtime::exit::Failure;
 
-use super::rules::{pass_list, patterns};
-use crate::cli::rules_args::RulesArgs;
+use super::policy::{pass_list, patterns};
+use crate::cli::policy_args::RulesArgs;
 
 /// Paths that nobody lists on purpose.
 const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
