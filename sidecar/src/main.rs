@@ -2,13 +2,11 @@
 //! through.
 
 mod address_text;
-mod answer;
 mod auth;
 mod background;
 mod check;
 mod cli;
 mod config;
-mod connections;
 mod discovery;
 mod downstream;
 mod drain;
@@ -22,7 +20,6 @@ mod request;
 mod server;
 mod status;
 mod stop;
-mod stream_end;
 mod telemetry;
 mod upstream;
 mod wait;

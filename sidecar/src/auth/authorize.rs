@@ -1,7 +1,7 @@
 //! The decision about one request: forward it, answer it with the current user, or refuse it.
 //!
 //! Pure: the request's head, the keys and the time come in as arguments. What is decided here is
-//! carried out by [`crate::proxy`].
+//! carried out by [`crate::proxy::phases`].
 
 use std::sync::Arc;
 

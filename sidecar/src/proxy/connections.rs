@@ -12,13 +12,13 @@ use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
-use crate::answer;
 use crate::downstream::limits::Limit;
 use crate::downstream::stream::{ClientStream, UnreadRequests};
 use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
-use crate::proxy::AuthProxy;
-use crate::stream_end::TimedRequests;
+use crate::proxy::phases::AuthProxy;
+use crate::proxy::response;
+use crate::proxy::stream_deadline::TimedRequests;
 use crate::telemetry::access_log::Line;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_log::Reports;
@@ -102,7 +102,7 @@ struct Refusals(Reports);
 impl UnreadRequests for Refusals {
     fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes {
         self.was_refused(rejection, client, true);
-        answer::to_no_request(rejection)
+        response::to_no_request(rejection)
     }
 
     fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {

@@ -10,14 +10,14 @@ use runtime::clock::unix_now;
 
 use super::AuthProxy;
 use crate::auth::authorize::Forward;
+use crate::proxy::stream_deadline;
 use crate::request::kind::Conversation;
-use crate::stream_end;
 use crate::telemetry::request_id::Marks;
 
 impl AuthProxy {
     /// Bounds how long the service may be silent where the connection to it does not.
     fn expect_answer(&self, session: &Session, marks: &Marks) {
-        stream_end::expect_answer(self.upstream.read_timeout(), || {
+        stream_deadline::expect_answer(self.upstream.read_timeout(), || {
             self.told_of(session, marks)
         });
     }
@@ -28,7 +28,7 @@ impl AuthProxy {
             return;
         };
         let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        stream_end::end_in(Duration::from_secs(left), || self.told_of(session, marks));
+        stream_deadline::end_in(Duration::from_secs(left), || self.told_of(session, marks));
     }
 
     /// Prepares a connection for what was just admitted.
@@ -36,7 +36,9 @@ impl AuthProxy {
         session.set_read_timeout(self.request_body_timeout);
         // The next part of a call is waited for as long as its answer is.
         if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
-            stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
+            stream_deadline::expect_body(self.request_body_timeout, || {
+                self.told_of(session, marks)
+            });
         }
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
@@ -63,11 +65,11 @@ impl AuthProxy {
             .becomes_stream(answer.status, &answer.headers)
         {
             self.end_with_token(session, forward, marks);
-            stream_end::answer_may_be_silent();
+            stream_deadline::answer_may_be_silent();
         } else if !answer.status.is_informational()
             && forward.conversation != Conversation::Exchange
         {
-            stream_end::outlive_token();
+            stream_deadline::outlive_token();
             self.answer_goes_on(false);
             self.becomes_exchange(session, forward, marks);
         }
@@ -82,7 +84,9 @@ impl AuthProxy {
     ) {
         forward.conversation = Conversation::Exchange;
         if session.is_http2() && !session.as_downstream_mut().is_body_done() {
-            stream_end::expect_body(self.request_body_timeout, || self.told_of(session, marks));
+            stream_deadline::expect_body(self.request_body_timeout, || {
+                self.told_of(session, marks)
+            });
         }
     }
 
@@ -91,13 +95,13 @@ impl AuthProxy {
     pub(super) fn answer_goes_on(&self, to_its_end: bool) {
         let within = self.upstream.read_timeout().zip(self.send_timeout);
         let within = within.filter(|_| !to_its_end);
-        stream_end::answer_goes_on(within.map(|(read, send)| read.saturating_add(send)));
+        stream_deadline::answer_goes_on(within.map(|(read, send)| read.saturating_add(send)));
     }
 
     /// For the line about a request that is given up.
-    pub(super) fn told_of(&self, session: &Session, marks: &Marks) -> stream_end::Request {
+    pub(super) fn told_of(&self, session: &Session, marks: &Marks) -> stream_deadline::Request {
         let request = session.req_header();
-        stream_end::Request {
+        stream_deadline::Request {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
             client: self.told_client(session),

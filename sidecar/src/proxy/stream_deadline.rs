@@ -24,7 +24,7 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::proxy::AuthProxy;
+use crate::proxy::phases::AuthProxy;
 use crate::telemetry::access_log::{Line, LoggedPath};
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_log::Reports;

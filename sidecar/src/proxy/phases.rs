@@ -1,0 +1,505 @@
+//! The phases of one request. Each delegates: what to do with the request is decided in
+//! [`crate::auth::authorize`], what to say about it in [`crate::proxy::response`].
+
+mod deadlines;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use contract::rejection::Rejection;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::upstreams::peer::{HttpPeer, Peer};
+use pingora::{Error, ErrorType};
+use runtime::clock::unix_now;
+use runtime::listener::CLIENT_IDLE;
+
+use crate::auth::authorize::{Admission, AdmissionRules, Forward};
+use crate::auth::strip_token;
+use crate::config::live::{CurrentRules, Rules};
+use crate::downstream::limits::{InFlight, Place};
+use crate::downstream::stream::ClientStream;
+use crate::downstream::unsent::SharedPlace;
+use crate::headers::forwarded::Client;
+use crate::keys::current::CurrentKeys;
+use crate::proxy::response::Answer;
+use crate::proxy::stream_deadline;
+use crate::request::head;
+use crate::request::kind::Conversation;
+use crate::stop::Draining;
+use crate::telemetry::access_log::{Line, LoggedPath};
+use crate::telemetry::metrics::{Counted, Metrics};
+use crate::telemetry::outcome::Outcome;
+use crate::telemetry::request_id::{Marking, Marks};
+use crate::telemetry::request_log::Reports;
+use crate::upstream::errors;
+use crate::upstream::response;
+use crate::upstream::{Sent, Tries, Upstream};
+
+/// Stands in front of the service. Shared by all requests; nothing in it is locked.
+#[derive(Debug)]
+pub(crate) struct AuthProxy {
+    pub(crate) rules: Arc<CurrentRules>,
+    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) reports: Reports,
+    pub(crate) request_body_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) end_streams: bool,
+    pub(crate) metrics: Metrics,
+    pub(crate) marking: Marking,
+    pub(crate) draining: Draining,
+}
+
+/// What one request carries from phase to phase.
+#[derive(Debug)]
+pub(crate) struct RequestContext {
+    /// Those of the moment when it began: a reload changes nothing for it.
+    rules: Arc<Rules>,
+    /// Set once the request is admitted: no other request reaches the service.
+    forward: Option<Forward>,
+    /// Among those that may be on their way to the service.
+    place: Option<SharedPlace>,
+    outcome: Outcome,
+    tries: Tries,
+    /// The address at which something failed last.
+    failed_at: Option<ServiceAddress>,
+    marks: Marks,
+    began: Instant,
+    /// When it was admitted.
+    decided: Instant,
+    /// Goes with the place once there is one.
+    counted: Option<Counted>,
+}
+
+impl RequestContext {
+    fn forward(&mut self, forward: Forward, place: Place) {
+        self.outcome = forward.outcome();
+        self.forward = Some(forward);
+        self.place = Some(SharedPlace::new(place, self.counted.take()));
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        self.forward.as_ref().map(|forward| forward.conversation)
+    }
+}
+
+impl AuthProxy {
+    fn admit(&self, session: &Session, rules: &AdmissionRules) -> Result<Admission, Rejection> {
+        let keys = self.keys.load();
+        let keys = self.keys.usable(keys.as_deref(), Instant::now());
+        head::judged(session.as_downstream(), |head| {
+            rules.admit(head, keys, unix_now())
+        })
+    }
+
+    /// A refusal that says when keys are asked for next, where there is none to verify with.
+    fn refused_for_now(&self, rejection: Rejection, now: Instant) -> (Outcome, Answer) {
+        let (outcome, answer) = refused(rejection);
+        match rejection {
+            Rejection::AuthKeysUnavailable | Rejection::AuthKeysStale => {
+                let seconds = self.keys.attempts().seconds_until_next(now);
+                (outcome, answer.retry_after(seconds))
+            }
+            _ => (outcome, answer),
+        }
+    }
+
+    /// Who asked, as far as it is known.
+    fn told_client(&self, session: &Session) -> Option<IpAddr> {
+        let peer = client_of(session).address?;
+        let proxies = &self.reports.trusted_proxies;
+        Some(proxies.client(peer, &session.req_header().headers))
+    }
+
+    /// What all answers of our own say beside their content.
+    fn own_fields(session: &Session, ctx: &RequestContext) -> Vec<(HeaderName, HeaderValue)> {
+        let origins = ctx.rules.admission.interceptor.allowed_origins();
+        let mut fields = origins.answer_fields(&session.req_header().headers);
+        fields.extend(ctx.marks.echo());
+        fields
+    }
+
+    /// Does what is not on its way to the service. On HTTP/2 it takes a place if it has to wait: one
+    /// connection could hold a hundred heads in memory otherwise. `None` where there is no place.
+    async fn in_place<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
+        if is_http2 {
+            self.in_flight.while_waiting(work).await
+        } else {
+            Some(work.await)
+        }
+    }
+
+    /// Where the service was looked for in vain; as it is configured where its name has no address.
+    fn at_fault(&self, ctx: &RequestContext) -> Option<String> {
+        use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
+        let Outcome::Refused(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
+            ctx.outcome
+        else {
+            return None;
+        };
+        let failed_at = ctx.failed_at.as_ref();
+        Some(failed_at.map_or_else(|| self.upstream.address().to_string(), ToString::to_string))
+    }
+
+    fn answer_ended(&self, session: &mut Session, ctx: &mut RequestContext) {
+        if let Some(forward) = &mut ctx.forward {
+            self.becomes_exchange(session, forward, &ctx.marks);
+        }
+    }
+
+    /// Bounds how long the connection may stay open between requests.
+    fn limit_connection(&self, session: &mut Session) {
+        if self.draining.is_on() {
+            session.set_keepalive(None);
+        } else if session.get_keepalive().is_some() {
+            // Off for `Connection: close` and for HTTP/1.0, and stays so.
+            session.set_keepalive(Some(CLIENT_IDLE.as_secs()));
+        }
+    }
+}
+
+/// `None` on HTTP/2.
+fn client_stream(session: &Session) -> Option<&ClientStream> {
+    let stream = session.as_downstream().stream()?;
+    (**stream).as_any().downcast_ref()
+}
+
+/// From here to the end of the request, what is written is the request's answer.
+fn set_handling(session: &Session, handling: bool) {
+    if let Some(stream) = client_stream(session) {
+        stream.set_handling(handling);
+    }
+}
+
+/// A client may send its next request before it has the answer (RFC 9112 §9.3.2), or an empty line
+/// after a body. Without this, Pingora takes such bytes for an error of the request at hand, which
+/// the service may have carried out by then.
+fn allow_pipelining(session: &mut Session) {
+    if let ServerSession::H1(connection) = session.as_downstream_mut() {
+        connection.set_pipelining_enabled(true);
+    }
+}
+
+fn client_of(session: &Session) -> Client {
+    let address = session.client_addr().and_then(|address| address.as_inet());
+    Client {
+        address: address.map(SocketAddr::ip),
+        tls: session
+            .digest()
+            .is_some_and(|digest| digest.ssl_digest.is_some()),
+    }
+}
+
+fn refused(rejection: Rejection) -> (Outcome, Answer) {
+    (Outcome::Refused(rejection), Answer::refusal(rejection))
+}
+
+/// Nothing that was not admitted gets as far as this.
+fn not_admitted() -> Box<Error> {
+    Error::new_in(ErrorType::InternalError)
+}
+
+/// Whether the final answer has begun, or a tunnel is open: nothing of ours may follow then.
+fn is_answered(session: &Session) -> bool {
+    session.response_written().is_some_and(|head| {
+        !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
+    })
+}
+
+#[async_trait]
+impl ProxyHttp for AuthProxy {
+    type CTX = RequestContext;
+
+    fn new_ctx(&self) -> RequestContext {
+        let now = Instant::now();
+        RequestContext {
+            rules: self.rules.load(),
+            forward: None,
+            place: None,
+            outcome: Outcome::Aborted,
+            tries: Tries::default(),
+            failed_at: None,
+            marks: Marks::default(),
+            began: now,
+            decided: now,
+            counted: Some(self.metrics.request_began()),
+        }
+    }
+
+    /// Without the default compression module, which costs an allocation per request.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<bool> {
+        set_handling(session, true);
+        allow_pipelining(session);
+        if session.is_http2() {
+            // For each stream, beside what bounds each connection.
+            session.set_write_timeout(self.send_timeout);
+        }
+        self.limit_connection(session);
+        ctx.marks = self.marking.of(&session.req_header().headers);
+        let mut admission = self.admit(session, &ctx.rules.admission);
+        if admission == Err(Rejection::TokenKeyUnknown) {
+            // The auth server may know a key that is not known here yet.
+            let fetch = self.keys.early_fetch().wait(Instant::now());
+            admission = match self.in_place(session.is_http2(), fetch).await {
+                Some(()) => self.admit(session, &ctx.rules.admission),
+                None => Err(Rejection::ServerBusy),
+            };
+        }
+        ctx.decided = Instant::now();
+        self.metrics
+            .decided(ctx.decided.saturating_duration_since(ctx.began));
+        let (outcome, answer) = match admission {
+            Ok(Admission::Forward(forward)) => {
+                match self.in_flight.take(forward.has_token(), ctx.decided) {
+                    Some(place) => {
+                        self.prepare(session, &forward, &ctx.marks);
+                        ctx.forward(forward, place);
+                        return Ok(false);
+                    }
+                    None => refused(Rejection::ServerBusy),
+                }
+            }
+            Ok(Admission::UserDetails(body)) => (Outcome::Answered, Answer::success(body)),
+            Ok(Admission::Preflight) => (Outcome::Answered, Answer::preflight()),
+            Err(rejection) => self.refused_for_now(rejection, ctx.decided),
+        };
+        ctx.outcome = outcome;
+        let answer = answer.with(Self::own_fields(session, ctx));
+        let is_http2 = session.is_http2();
+        let sent = self.in_place(is_http2, answer.send(session)).await;
+        if !matches!(sent, Some(Ok(()))) {
+            session.set_keepalive(None);
+        }
+        Ok(true)
+    }
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<Box<HttpPeer>> {
+        if let Some(pause) = ctx.tries.pause() {
+            tokio::time::sleep(pause).await;
+        }
+        let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
+        if let Some(peer) = self.upstream.peer(forward.conversation) {
+            return Ok(peer);
+        }
+        let mut error = Error::explain(ErrorType::ConnectError, "no address").into_up();
+        error.set_retry(ctx.tries.after_connecting(&error, Instant::now()));
+        Err(error)
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        peer: &HttpPeer,
+        ctx: &mut RequestContext,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        self.upstream.unreachable(peer);
+        ctx.failed_at = Some(peer.address().clone());
+        error.set_retry(ctx.tries.after_connecting(&error, Instant::now()));
+        error
+    }
+
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        ctx: &mut RequestContext,
+        reused: bool,
+    ) -> Box<Error> {
+        let sent = Sent {
+            method: &session.req_header().method,
+            reused,
+            repeatable: !session.as_ref().retry_buffer_truncated() && !is_answered(session),
+        };
+        let again = ctx.tries.after_sending(&error, sent, Instant::now());
+        error.set_retry(again);
+        ctx.failed_at = Some(peer.address().clone());
+        error
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
+        ctx.rules.service_head.prepare(
+            request,
+            session.req_header().version,
+            forward,
+            &ctx.marks,
+            &ctx.rules.admission,
+            client_of(session),
+        )
+    }
+
+    async fn request_body_filter(
+        &self,
+        session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        if let Some(Conversation::Events | Conversation::Grpc) = ctx.conversation() {
+            // The service cannot answer what has not come.
+            stream_deadline::answer_goes_on(self.upstream.read_timeout());
+        }
+        if session.is_http2() && ctx.conversation() != Some(Conversation::Grpc) {
+            let within = self.request_body_timeout.filter(|_| !end_of_stream);
+            stream_deadline::expect_body(within, || self.told_of(session, &ctx.marks));
+        }
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS
+            && ctx.conversation() != Some(Conversation::WebSocket)
+        {
+            // No tunnel that nobody asked for.
+            return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
+        }
+        response::unify_length(response)?;
+        if !response.status.is_informational() {
+            self.metrics.service_answered(ctx.decided.elapsed());
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<()> {
+        if let Some(forward) = &mut ctx.forward {
+            self.answer_begins(session, response, forward, &ctx.marks);
+        }
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            session.set_read_timeout(None);
+            if let Some(stream) = client_stream(session) {
+                stream.set_tunnel();
+            }
+            let offered = &session.req_header().headers;
+            let sources = ctx.rules.admission.interceptor.sources();
+            strip_token::choose_protocol(response, sources, offered)?;
+        }
+        response::correct(response, session.req_header().version);
+        if let Some((name, value)) = ctx.marks.echo() {
+            response.insert_header(name, value)?;
+        }
+        if self.draining.is_on() {
+            session.set_keepalive(None);
+        }
+        Ok(())
+    }
+
+    fn response_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<Option<Duration>> {
+        self.answer_goes_on(end_of_stream);
+        if end_of_stream {
+            self.answer_ended(session, ctx);
+        }
+        if session.is_http2()
+            && let Some(place) = &ctx.place
+        {
+            *body = body.take().map(|data| place.kept_by(data));
+        }
+        Ok(None)
+    }
+
+    async fn response_trailer_filter(
+        &self,
+        session: &mut Session,
+        _trailers: &mut HeaderMap,
+        ctx: &mut RequestContext,
+    ) -> pingora::Result<Option<Bytes>> {
+        self.answer_ended(session, ctx);
+        Ok(None)
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut RequestContext,
+    ) -> FailToProxy {
+        let rejection = errors::rejection_of(error);
+        ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Refused);
+        session.set_keepalive(None);
+        if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
+            // A client that is gone by now has nothing to be told.
+            let answer = Answer::refusal(rejection).with(Self::own_fields(session, ctx));
+            let _ = answer.send(session).await;
+        }
+        FailToProxy {
+            error_code: rejection.map_or(0, |rejection| rejection.status().as_u16()),
+            can_reuse_downstream: false,
+        }
+    }
+
+    async fn logging(
+        &self,
+        session: &mut Session,
+        error: Option<&Error>,
+        ctx: &mut RequestContext,
+    ) {
+        let request = session.req_header();
+        let line = || Line {
+            request: Some((&request.method, request.raw_path())),
+            client: self.told_client(session),
+            status: session.response_written().map(|head| head.status.as_u16()),
+            upstream: self.at_fault(ctx),
+            cause: error.map(errors::cause_of),
+            request_id: ctx.marks.request_id().cloned(),
+            trace_id: ctx.marks.trace_id(&request.headers),
+        };
+        if error.is_some_and(errors::was_reset_for_framing) {
+            self.reports.request_ended_by_refusal(ctx.outcome, line);
+        } else {
+            self.reports.request_ended(ctx.outcome, line);
+        }
+        set_handling(session, false);
+    }
+
+    /// The access log has said it already, and in fewer words.
+    fn suppress_error_log(&self, _: &Session, _: &RequestContext, _: &Error) -> bool {
+        true
+    }
+
+    /// Pingora's own would show the query.
+    fn request_summary(&self, session: &Session, _ctx: &RequestContext) -> String {
+        let request = session.req_header();
+        format!("{} {}", request.method, LoggedPath(request.raw_path()))
+    }
+}
