@@ -16,8 +16,8 @@ use runtime::supervisor::{BY_ITSELF, Background};
 use runtime::tls::ServerCertificate;
 use runtime::{admin, tls};
 
+use crate::admin::status::{self, Status};
 use crate::keys::refresh::Refresher;
-use crate::status::{self, Status};
 use crate::telemetry::metrics::Metrics;
 
 /// Work that goes on to the end of the process. What fails and can be tried again is tried again.

@@ -10,6 +10,7 @@ use runtime::clock::unix_now;
 use runtime::command_line::{exposed_secrets, not_empty};
 use runtime::exit::Failure;
 
+use crate::admin::status::Protected;
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::downstream::tls::{ClientTls, ClientTlsSettings};
@@ -18,7 +19,6 @@ use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCache;
-use crate::status::Protected;
 use crate::stop::StopTimes;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::request_id::Marking;

@@ -2,15 +2,14 @@
 //! through.
 
 mod address_text;
+mod admin;
 mod auth;
 mod background;
-mod check;
 mod cli;
+mod commands;
 mod config;
 mod discovery;
 mod downstream;
-mod drain;
-mod explain;
 mod headers;
 mod keys;
 mod listening;
@@ -18,11 +17,9 @@ mod proxy;
 mod reload;
 mod request;
 mod server;
-mod status;
 mod stop;
 mod telemetry;
 mod upstream;
-mod wait;
 
 use std::process::ExitCode;
 
@@ -57,16 +54,18 @@ fn run() -> Result<(), Failure> {
         Command::Check(args) => {
             install_tls_provider()?;
             runtime::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
-            check::run(&args, warnings)
+            commands::check::run(&args, warnings)
         }
         Command::Healthcheck(args) => {
             healthcheck::ready(args.admin.admin_listen, args.timeout.duration())
         }
-        Command::Explain(args) => explain::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Drain(args) => {
-            drain::until_drained(args.admin.admin_listen, args.timeout.duration())
+            admin::drain::until_drained(args.admin.admin_listen, args.timeout.duration())
         }
-        Command::Wait(args) => wait::until_ready(args.admin.admin_listen, args.timeout.duration()),
+        Command::Wait(args) => {
+            commands::wait::until_ready(args.admin.admin_listen, args.timeout.duration())
+        }
         Command::Completions(args) => print_completions::<Cli>(&args),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::admin::status::Protected;
 use crate::auth::authorize::AdmissionRules;
-use crate::status::Protected;
 use crate::upstream::request::ServiceHead;
 
 /// What the configuration says about requests.

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 /// What is asked about.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Question {
-    pub(super) method: String,
-    pub(super) target: String,
+pub(crate) struct Question {
+    pub(crate) method: String,
+    pub(crate) target: String,
     /// Name and value of each field, in their order.
-    pub(super) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// Seconds since the epoch; now where absent.
-    pub(super) at: Option<i64>,
+    pub(crate) at: Option<i64>,
 }
 
 /// Why nothing can be judged: no client can send this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NoRequest {
+pub(crate) enum NoRequest {
     #[error("the question is not in JSON, or lacks a part")]
     Question,
     #[error("method: this is none of HTTP")]
@@ -34,7 +34,7 @@ impl Question {
     ///
     /// # Errors
     /// Where what arrives would be another request than the one that is asked about.
-    pub(super) fn raw_head(&self) -> Result<Vec<u8>, NoRequest> {
+    pub(crate) fn raw_head(&self) -> Result<Vec<u8>, NoRequest> {
         Method::from_bytes(self.method.as_bytes()).map_err(|_| NoRequest::Method)?;
         let target = self.target.as_bytes();
         let ends_the_line = |byte: &u8| matches!(byte, b'\r' | b'\n');

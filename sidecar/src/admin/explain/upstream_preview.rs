@@ -10,7 +10,7 @@ use crate::request::kind::Conversation;
 
 /// What Pingora makes of a request before our last hand on it: without the fields that are for the next hop
 /// only (RFC 9110 §7.6.1), but for those that open a WebSocket.
-pub(super) fn without_hop_by_hop(
+pub(crate) fn without_hop_by_hop(
     request: &RequestHeader,
     forward: &Forward,
 ) -> pingora::Result<RequestHeader> {
@@ -42,7 +42,7 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 ];
 
 /// What it adds after that; HTTP/2 has frames for it.
-pub(super) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> pingora::Result<()> {
+pub(crate) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> pingora::Result<()> {
     if request.version == Version::HTTP_2 {
         return Ok(());
     }
@@ -54,7 +54,7 @@ pub(super) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> ping
 
 /// The request line and the fields, or the pseudo-fields of HTTP/2 and the others, the token left out, also
 /// the one in the cookie of this name.
-pub(super) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
+pub(crate) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
     let mut wire = Vec::new();
     head.header_to_h1_wire(&mut wire);
     let to_http_2 = head.version == Version::HTTP_2;
@@ -96,7 +96,7 @@ fn beginning_of(head: &RequestHeader) -> Vec<String> {
 }
 
 /// Hides whatever else looks like a JWT, in a query or a field that only the service knows.
-pub(super) fn without_tokens(line: &str) -> String {
+pub(crate) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let words = line.split_inclusive(|c| !is_of_one(c));
     let shown = words.map(|word| {

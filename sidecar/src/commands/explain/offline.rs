@@ -14,15 +14,15 @@ use runtime::bounded_read;
 use runtime::exit::Failure;
 use zeroize::Zeroizing;
 
-use super::Explainer;
-use super::explainer::MAX_BODY_BYTES;
+use crate::admin::explain::Explainer;
+use crate::admin::explain::MAX_BODY_BYTES;
+use crate::admin::status::Protected;
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
 use crate::keys::key_response::{AnswerError, key_string};
 use crate::keys::source::file::{Format, KeyFile};
-use crate::status::Protected;
 
 /// Whether a file of keys is named.
 pub(super) const fn is_asked_for(args: &ExplainArgs) -> bool {

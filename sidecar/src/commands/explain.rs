@@ -3,10 +3,7 @@
 //! Asked of a running sidecar (`POST /explain` on its admin port, which answers loopback peers
 //! only), or worked out here from settings and a key file.
 
-mod explainer;
 mod offline;
-mod question;
-mod service_lines;
 
 use std::time::{Duration, SystemTime};
 
@@ -18,9 +15,8 @@ use runtime::command_line;
 use runtime::exit::Failure;
 use runtime::output;
 
-pub(crate) use self::explainer::Explainer;
-use self::explainer::{JSON, MAX_BODY_BYTES, PATH};
-use self::question::Question;
+use crate::admin::explain::request::Question;
+use crate::admin::explain::{JSON, MAX_BODY_BYTES, PATH};
 use crate::cli::Cli;
 use crate::cli::explain_args::ExplainArgs;
 

@@ -1,5 +1,8 @@
 //! Puts a question before the judge, for the admin port and for the command.
 
+pub(crate) mod request;
+pub(crate) mod upstream_preview;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -17,8 +20,8 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use runtime::clock::unix_seconds;
 
-use super::question::{NoRequest, Question};
-use super::service_lines::{frame_body, lines_of, without_hop_by_hop, without_tokens};
+use self::request::{NoRequest, Question};
+use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::auth::authorize::{Admission, Forward};
 use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
@@ -28,10 +31,10 @@ use crate::request::kind::Conversation;
 use crate::telemetry::request_id::Marking;
 use crate::upstream::errors;
 
-pub(super) const PATH: &str = "/explain";
-pub(super) const JSON: &str = "application/json";
+pub(crate) const PATH: &str = "/explain";
+pub(crate) const JSON: &str = "application/json";
 /// As large as a header block may be, in JSON.
-pub(super) const MAX_BODY_BYTES: usize = 128 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 128 * 1024;
 /// The request is taken as sent by who asks, on this machine.
 const ASKER: Client = Client {
     address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -59,7 +62,7 @@ impl Explainer {
 
     /// # Errors
     /// Where the question cannot be put into a request at all: which part of it.
-    pub(super) fn explain(
+    pub(crate) fn explain(
         &self,
         question: &Question,
         now: SystemTime,

@@ -16,9 +16,9 @@ use runtime::exit::Failure;
 use runtime::health::Condition;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::wait;
 use crate::stop::{Draining, GracefulStop};
 use crate::telemetry::metrics::Metrics;
-use crate::wait;
 
 const PATH: &str = "/drain";
 const ONE_ANSWER: Duration = Duration::from_secs(2);

@@ -4,7 +4,7 @@
 //! It reads what others know and changes nothing. The admin port shows it to loopback peers only.
 
 mod chart;
-pub(crate) mod hour;
+pub(crate) mod history;
 mod page;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use self::hour::LastHour;
+use self::history::LastHour;
 use crate::config::live::{CurrentRules, Rules};
 use crate::headers::identity::Encoding;
 use crate::keys::current::CurrentKeys;
@@ -146,7 +146,7 @@ struct RefusalSnapshot {
 
 impl Status {
     fn snapshot<'r>(&self, rules: &'r Rules, now: SystemTime) -> Snapshot<'r> {
-        let minute = |minute: hour::Minute| MinuteSnapshot {
+        let minute = |minute: history::Minute| MinuteSnapshot {
             began: rfc_3339(minute.began),
             requests: minute.requests,
         };

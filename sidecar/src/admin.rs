@@ -1,0 +1,5 @@
+//! Routes of the admin port: the status page, explanations, the drain.
+
+pub(crate) mod drain;
+pub(crate) mod explain;
+pub(crate) mod status;
