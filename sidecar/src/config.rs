@@ -19,7 +19,7 @@ use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCache;
-use crate::stop::StopTimes;
+use crate::server::shutdown::StopTimes;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::request_id::Marking;
 use crate::upstream::{UpstreamSettings, UpstreamTls};

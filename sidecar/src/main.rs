@@ -12,12 +12,9 @@ mod discovery;
 mod downstream;
 mod headers;
 mod keys;
-mod listening;
 mod proxy;
-mod reload;
 mod request;
 mod server;
-mod stop;
 mod telemetry;
 mod upstream;
 
@@ -73,7 +70,7 @@ fn run() -> Result<(), Failure> {
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     install_tls_provider()?;
     let _logs = runtime::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
-    let watched = reload::watch(args);
+    let watched = server::reload::watch(args);
     let config = Config::new(args)?;
     let of_config = config.warnings_at_the_start();
     for warning in warnings.into_iter().chain(of_config) {
@@ -87,7 +84,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
         keys_from = %config.key_source,
         "starting"
     );
-    server::serve(config, args, watched)
+    server::build::serve(config, args, watched)
 }
 
 /// First of all: Pingora would install ring's otherwise, and the whole product uses one library.

@@ -17,7 +17,7 @@ use runtime::health::Condition;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::wait;
-use crate::stop::{Draining, GracefulStop};
+use crate::server::shutdown::{Draining, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 
 const PATH: &str = "/drain";

@@ -33,7 +33,7 @@ use crate::proxy::response::Answer;
 use crate::proxy::stream_deadline;
 use crate::request::head;
 use crate::request::kind::Conversation;
-use crate::stop::Draining;
+use crate::server::shutdown::Draining;
 use crate::telemetry::access_log::{Line, LoggedPath};
 use crate::telemetry::metrics::{Counted, Metrics};
 use crate::telemetry::outcome::Outcome;

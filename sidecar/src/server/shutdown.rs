@@ -18,7 +18,7 @@ use runtime::signals::{Termination, terminated};
 use runtime::supervisor::Ends;
 use tokio::sync::watch;
 
-use crate::listening::Announcement;
+use crate::server::listener::Announcement;
 use crate::telemetry::metrics::Metrics;
 
 /// Whether, and since when, the process is on its way out: answers then close their connection.

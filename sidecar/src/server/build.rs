@@ -1,0 +1,355 @@
+//! Puts the Pingora server together: the proxy, the key refresh, the admin port, the stop.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use pingora::apps::HttpServerOptions;
+use pingora::protocols::http::v2::server::default_h2_options;
+use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server};
+use prometheus_client::registry::Registry;
+use runtime::exit::Failure;
+use runtime::fd_limit;
+use runtime::health::Health;
+use runtime::listener::{self, Port};
+use runtime::supervisor::{Background, Ends, background};
+use runtime::telemetry::LogFormat;
+use tokio::sync::watch;
+
+use crate::admin::drain::Drain;
+use crate::admin::explain::Explainer;
+use crate::admin::status::Status;
+use crate::admin::status::history::LastHour;
+use crate::background::{AdminPort, CertificateFollower, KeyRefresh, watched};
+use crate::cli::ServeArgs;
+use crate::config::Config;
+use crate::config::live::CurrentRules;
+use crate::downstream::limits::{InFlight, Limit};
+use crate::downstream::tls::ClientTls;
+use crate::keys::cache::KeyCache;
+use crate::keys::current::CurrentKeys;
+use crate::keys::refresh::Refresher;
+use crate::keys::source::KeySource;
+use crate::proxy::connections::ClientConnections;
+use crate::proxy::phases::AuthProxy;
+use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
+use crate::server::listener::{Announcement, BoundService};
+use crate::server::reload::{Reload, WatchedFiles};
+use crate::server::shutdown::{Draining, Fault, GracefulStop};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::request_log::Reports;
+use crate::upstream::exposure_check::BypassCheck;
+use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
+
+/// What the parts of the program share.
+struct Shared {
+    rules: Arc<CurrentRules>,
+    keys: Arc<CurrentKeys>,
+    metrics: Metrics,
+    reports: Reports,
+    health: Health,
+    draining: Draining,
+    /// Turns true when the proxy has to stop accepting.
+    connections: watch::Sender<bool>,
+}
+
+/// Serves until a signal ends it. `config` is what `args` say, `files` are theirs as they were before.
+///
+/// # Errors
+/// What stops a start: an address that cannot be bound or resolved. After that only a fault of the program
+/// itself: work that goes on beside the proxy and has ended.
+pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Result<(), Failure> {
+    let public = listener::bind(Port::Public, config.listen)?;
+    let admin = listener::bind(Port::Admin, config.admin_listen)?;
+    let (shared, registry) = shared(&config);
+    let announcement = announcement(&public, &admin, args.logs.log_format)
+        .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
+    let (background, ends) = background();
+    let stop = graceful_stop(announcement, &config, &shared, ends);
+    let fault = stop.fault.clone();
+    let drain = Drain::by_command(&stop);
+    let refresh = key_refresh(&config, &shared)?;
+    let status = Arc::new(status(&shared));
+    let explainer = explainer(&config, &shared);
+
+    let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
+    let upstream = upstream(&config)?;
+    if let Some(names) = UpstreamNames::of(&upstream) {
+        server.add_service(watched("name lookup", names, &background));
+    }
+    let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
+    let tls = tls.map(Arc::new);
+    let reload = Reload {
+        start: args.clone(),
+        watched: files,
+        rules: Arc::clone(&shared.rules),
+        upstream: Arc::clone(&upstream),
+        client_tls: tls.clone(),
+        refresher: Arc::clone(&refresh.refresher),
+        metrics: shared.metrics.clone(),
+    };
+    server.add_service(watched("reload", reload, &background));
+    if let Some(settings) = &config.tls {
+        let certificate = Arc::clone(&settings.certificate);
+        let follower = CertificateFollower(certificate, shared.metrics.clone());
+        server.add_service(watched("certificate look", follower, &background));
+    }
+    if let Some((target, refused)) = config.bypass {
+        let condition = || shared.health.condition("bypass", "not looked yet");
+        let check = BypassCheck {
+            target,
+            metrics: shared.metrics.clone(),
+            ready: refused.then(condition),
+        };
+        server.add_service(watched("bypass check", check, &background));
+    }
+    let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
+    server.add_service(public_service(clients, public, &shared, &background)?);
+    server.add_service(watched("key refresh", refresh, &background));
+    let admin = AdminPort {
+        listener: admin,
+        health: shared.health.clone(),
+        metrics: Arc::new(registry),
+        commands: drain.routes().merge(explainer.routes()),
+        status,
+    };
+    server.add_service(watched("admin port", admin, &background));
+    // The stop alone holds the sender from here on: it waits for the receivers to go.
+    drop(shared);
+    server.run(RunArgs {
+        shutdown_signal: Box::new(stop),
+    });
+    tracing::info!("stopped");
+    fault.outcome()
+}
+
+fn shared(config: &Config) -> (Shared, Registry) {
+    let keys =
+        Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
+    let (metrics, mut registry) = Metrics::new(Arc::clone(&keys));
+    if config.tls.is_some() {
+        metrics.tls.register(&mut registry);
+    }
+    let reports = Reports {
+        metrics: metrics.clone(),
+        access_log: config.access_log,
+        trusted_proxies: Arc::new(config.trusted_proxies.clone()),
+        refusals: Arc::default(),
+    };
+    let shared = Shared {
+        rules: Arc::new(CurrentRules::new(config.rules.clone())),
+        keys,
+        metrics,
+        reports,
+        health: Health::new(),
+        draining: Draining::default(),
+        connections: watch::Sender::new(false),
+    };
+    (shared, registry)
+}
+
+fn status(shared: &Shared) -> Status {
+    Status {
+        rules: Arc::clone(&shared.rules),
+        keys: Arc::clone(&shared.keys),
+        health: shared.health.clone(),
+        hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
+        metrics: shared.metrics.clone(),
+        refusals: Arc::clone(&shared.reports.refusals),
+        started: Instant::now(),
+    }
+}
+
+fn explainer(config: &Config, shared: &Shared) -> Explainer {
+    Explainer {
+        rules: Arc::clone(&shared.rules),
+        keys: Arc::clone(&shared.keys),
+        marking: config.marking,
+        to_http_2: config.upstream.address.speaks_http_2(),
+    }
+}
+
+fn announcement(
+    public: &TcpListener,
+    admin: &TcpListener,
+    format: LogFormat,
+) -> std::io::Result<Announcement> {
+    let listeners = vec![
+        (Port::Public, public.try_clone()?),
+        (Port::Admin, admin.try_clone()?),
+    ];
+    Ok(Announcement::new(listeners, format))
+}
+
+fn graceful_stop(
+    announcement: Announcement,
+    config: &Config,
+    shared: &Shared,
+    ends: Ends,
+) -> GracefulStop {
+    let serving = shared.health.condition("serving", "starting");
+    serving.met();
+    GracefulStop {
+        announcement,
+        times: config.stop,
+        draining: shared.draining.clone(),
+        serving,
+        connections: shared.connections.clone(),
+        metrics: shared.metrics.clone(),
+        ends,
+        fault: Fault::default(),
+    }
+}
+
+fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
+    let source = KeySource::new(config.key_source.clone())?;
+    if let Some(warning) = source.second_thought() {
+        tracing::warn!("{warning}");
+    }
+    let keys = Arc::clone(&shared.keys);
+    let ready =
+        shared
+            .health
+            .condition_with_note("verification_key", "not fetched yet", move || {
+                key_age(&keys)
+            });
+    let cache = config.key_cache.clone();
+    let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
+    let refresher = Refresher::new(
+        source,
+        config.timing.clone(),
+        Arc::clone(&shared.keys),
+        shared.metrics.clone(),
+        ready,
+    )
+    .with_cache(cache, SystemTime::now());
+    Ok(KeyRefresh {
+        refresher: Arc::new(refresher),
+    })
+}
+
+/// For `/readyz`.
+fn key_age(keys: &CurrentKeys) -> Option<String> {
+    let state = keys.load();
+    let state = state.as_ref()?;
+    let seconds = state.age(Instant::now()).as_secs();
+    let from_cache = if state.is_cached() {
+        ", from the key cache"
+    } else {
+        ""
+    };
+    Some(format!("fetched {seconds} s ago{from_cache}"))
+}
+
+fn client_connections(
+    conf: &Arc<ServerConf>,
+    config: Config,
+    tls: Option<Arc<ClientTls>>,
+    upstream: Arc<Upstream>,
+    shared: &Shared,
+) -> ClientConnections {
+    let descriptors = fd_limit::for_clients();
+    let limit = Limit::new("--max-connections", config.max_connections, descriptors);
+    let in_flight = InFlight::new(Limit::new(
+        "--max-in-flight",
+        config.max_in_flight,
+        descriptors,
+    ));
+    let head_timeout = config.request_header_timeout;
+    let send_timeout = config.send_timeout;
+    let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
+    let proxy = http_proxy_app(conf, proxy);
+    let reports = shared.reports.clone();
+    ClientConnections::new(
+        proxy,
+        tls,
+        limit,
+        head_timeout,
+        send_timeout,
+        upstream,
+        reports,
+    )
+}
+
+fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {
+    let settings = config.upstream.clone();
+    let address = settings.address.to_string();
+    Upstream::new(settings)
+        .map(Arc::new)
+        .map_err(|error| Failure::Config(format!("--upstream '{address}': {error}")))
+}
+
+fn auth_proxy(
+    config: Config,
+    upstream: Arc<Upstream>,
+    in_flight: InFlight,
+    shared: &Shared,
+) -> AuthProxy {
+    AuthProxy {
+        rules: Arc::clone(&shared.rules),
+        keys: Arc::clone(&shared.keys),
+        upstream,
+        reports: shared.reports.clone(),
+        marking: config.marking,
+        request_body_timeout: config.request_body_timeout,
+        send_timeout: config.send_timeout,
+        in_flight,
+        end_streams: config.end_streams,
+        metrics: shared.metrics.clone(),
+        draining: shared.draining.clone(),
+    }
+}
+
+fn pingora_conf(config: &Config) -> ServerConf {
+    ServerConf {
+        threads: config.threads,
+        // One thread has nobody to steal from, and a runtime made for one is cheaper.
+        work_stealing: config.threads > 1,
+        // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
+        fast_timeout_to_tokio_threshold_seconds: Some(0),
+        max_retries: MAX_TRIES,
+        ..ServerConf::default()
+    }
+}
+
+/// What waits for a client that does not read, for each stream: the library would take 400 KiB, of a hundred
+/// streams on each connection.
+const HTTP_2_SEND_BYTES: usize = 64 * 1024;
+
+/// The default of Pingora, and what most HTTP/2 servers allow.
+const HTTP_2_STREAMS: u32 = 100;
+
+/// What a client may send of one body before the service has taken it (RFC 9113 §6.9.2).
+const HTTP_2_STREAM_WINDOW: u32 = 65_535;
+
+fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
+    let mut app = http_proxy(conf, proxy);
+    let mut options = HttpServerOptions::default();
+    // Not to proxy it: only so that it is our answer that refuses it.
+    options.allow_connect_method_proxying = true;
+    options.h2c = true;
+    options.h2_idle_timeout = Some(listener::CLIENT_IDLE);
+    app.server_options = Some(options);
+    let mut http2 = default_h2_options();
+    http2.max_header_list_size(LIBRARY_MAX_HEAD_BYTES);
+    http2.max_send_buffer_size(HTTP_2_SEND_BYTES);
+    http2.max_concurrent_streams(HTTP_2_STREAMS);
+    http2.initial_window_size(HTTP_2_STREAM_WINDOW);
+    // One body that the service does not take must not stop the others on the connection.
+    http2.initial_connection_window_size(HTTP_2_STREAMS * HTTP_2_STREAM_WINDOW);
+    app.h2_options = Some(http2);
+    app
+}
+
+fn public_service(
+    clients: ClientConnections,
+    listener: TcpListener,
+    shared: &Shared,
+    background: &Background,
+) -> Result<BoundService<ClientConnections>, Failure> {
+    let stop = shared.connections.subscribe();
+    BoundService::new("proxy", clients, listener, stop, background.clone())
+        .map_err(|error| Failure::Software(format!("the listener has no address: {error}")))
+}
