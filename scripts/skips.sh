@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Says which checks of `make test` cannot run on this machine. With CI=true each of them is a failure.
-# `skips.sh full` ends at once where a tool is missing that only `make test-full` takes: it was asked for.
+# `skips.sh full` ends at once where a tool is missing that only `make test-full` needs.
 set -euo pipefail
 skipped=0
 

@@ -5,6 +5,8 @@ FNR == 1 {
     markdown = FILENAME ~ /\.md$/
     rust = FILENAME ~ /\.rs$/
     python = FILENAME ~ /\.py$/
+    # The beginning of a string or of a comment.
+    start = rust ? "r#+\"|\"|//" : python ? "\"|#" : "\"|(^|[ \t])#"
     open = ""; in_doc = 0; fence = 0
 }
 
@@ -19,9 +21,9 @@ function emit_string(text) {
 }
 
 # The strings of a line of code, and the comment behind it.
-function strings(line, marker,    found) {
+function strings(line,    found) {
     if (rust) gsub(/'(\\.|[^'\\])'/, "'", line)
-    while (match(line, rust ? /r#+"|"|\/\// : python ? /"|#/ : /"|(^|[ \t])#/)) {
+    while (match(line, start)) {
         found = substr(line, RSTART, RLENGTH)
         line = substr(line, RSTART + RLENGTH)
         if (found !~ /"/) { emit(line); return }

@@ -151,7 +151,7 @@ build() {
         python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 }
 
-# A port that nobody listens on: the console has to know the sidecar's address before it is up.
+# A free port: the console has to know the sidecar's address before it is up.
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }

@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 
 const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
 
-/// Whether the bytes are whole requests, and no part of a body is missing, to a parser that takes more than ours
-/// does; `None` where it takes none, and within a head.
+/// Checks with a more lenient parser that the bytes are whole requests, bodies included; `None` where that
+/// parser accepts none, and within a head.
 fn is_whole(mut bytes: &[u8]) -> Option<bool> {
     while !bytes.is_empty() {
         let mut fields = [httparse::EMPTY_HEADER; 64];
@@ -66,7 +66,7 @@ fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
     }
 }
 
-/// What comes of the bytes in pieces of one size, and how far those go that may be read on.
+/// Parses the bytes in pieces of one size, up to the end of those that may be read on.
 fn followed(bytes: &[u8], size: usize) -> (Requests, Result<(), (usize, Part)>) {
     let mut requests = Requests::default();
     let mut before = 0;

@@ -5,9 +5,9 @@
 
 #![no_main]
 
-use contract::token::bearer;
-use contract::keys::{Algorithm, KeySet, VerificationKey};
 use contract::keys::signing_type::SigningType;
+use contract::keys::{Algorithm, KeySet, VerificationKey};
+use contract::token::bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;

@@ -4,8 +4,8 @@
 
 #![no_main]
 
-use contract::interceptor::{Interceptor, Judgement};
 use contract::http::path_patterns::PassList;
+use contract::interceptor::{Interceptor, Judgement};
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,10 +9,10 @@
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::token::bearer;
-use contract::keys::{KeySet, VerificationKey};
-use contract::keys::signing_type::SigningType;
 use contract::api::user_details::CurrentUserDetails;
+use contract::keys::signing_type::SigningType;
+use contract::keys::{KeySet, VerificationKey};
+use contract::token::bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, header};
 use libfuzzer_sys::fuzz_target;

@@ -25,7 +25,7 @@ clients_prepare() {
         chmod +x "$plugins/docker-compose.new"
         mv "$plugins/docker-compose.new" "$plugins/docker-compose"
     fi
-    # Not into the settings of whoever runs this.
+    # Not into the settings of the user who runs this.
     export DOCKER_CONFIG=$1/docker-cli
     docker compose version >/dev/null
 }

@@ -18,7 +18,7 @@ PROFILES = {profile for service in SERVICES.values() for profile in service.get(
 COMPOSE_V2 = ("docker", "compose")
 COMPOSE_V1 = ("docker-compose",)
 # Generous: nothing measures it, and a healthy run never comes near it. A refresh tick is a minute.
-PATIENCE = 150
+TIMEOUT = 150
 
 
 class Failed(AssertionError):
@@ -38,9 +38,9 @@ def run(*command, check=True, env=None, timeout=600):
     return end
 
 
-def until(what, probe, patience=PATIENCE):
+def until(what, probe, timeout=TIMEOUT):
     """Asks `probe` until it gives something true; names `what` when it never does."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     last = None
     while time.monotonic() < deadline:
         try:
@@ -51,7 +51,7 @@ def until(what, probe, patience=PATIENCE):
             if last:
                 return last
         time.sleep(0.2)
-    raise AssertionError(f"waited {patience} s in vain for {what}; last seen: {last!r}")
+    raise AssertionError(f"waited {timeout} s in vain for {what}; last seen: {last!r}")
 
 
 @dataclasses.dataclass
@@ -87,7 +87,7 @@ def ask(address, path, token=None, headers=(), body=None):
         found = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, found, response.read().decode())
     except http.client.HTTPException as error:
-        raise ConnectionError(f"no answer from {address}{path}: {error!r}") from error
+        raise ConnectionError(f"no response from {address}{path}: {error!r}") from error
     finally:
         connection.close()
 
@@ -120,7 +120,7 @@ class Stack:
         self.compose("up", "--detach", "--no-build", *wait, *services)
 
     def down(self):
-        # What a profile added is taken away as well, whoever added it.
+        # Containers of all profiles are removed as well.
         self.profile = [word for profile in PROFILES for word in ("--profile", profile)]
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", check=False)
 

@@ -2,7 +2,7 @@
 #
 # An engine that runs already is used as it is. Where none runs, one is started with its state in the
 # cache and ended by its own process id. Only in that one are stand-ins for public images made: they
-# carry public tags, and nobody's own engine is to find them there.
+# carry public tags, and no other engine must find them there.
 
 engine_pid=
 engine_dir=

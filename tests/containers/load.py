@@ -1,7 +1,7 @@
 """Runs inside the stack: requests without a pause, on connections that are kept and on fresh ones,
 until the door is closed. Prints what became of them as one line of JSON.
 
-A request counts as accepted once its connection has carried an answer before, or the request itself
+A request counts as accepted once its connection has carried a response before, or the request itself
 was begun before the end: none of these may fail.
 
     load.py HOST PORT PATH TOKEN
@@ -25,7 +25,7 @@ def count(what):
 
 
 def kept():
-    """Keeps its connection for as long as the answers allow."""
+    """Keeps its connection for as long as the responses allow."""
     while True:
         connection = http.client.HTTPConnection(host, port, timeout=30)
         served = False

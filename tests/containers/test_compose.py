@@ -42,7 +42,7 @@ def test_the_sidecar_is_the_only_way_in(stack):
     address = networks[stack.network("orders")]["IPAddress"]
 
     def reached(network):
-        """Which of the service's names and addresses answer a container on this network."""
+        """The names and addresses of the service that respond to a container on this network."""
         code = (
             "import sys, urllib.request as r\n"
             "for host in sys.argv[1:]:\n"
@@ -100,7 +100,7 @@ def test_without_the_auth_server_the_sidecars_go_on_and_one_that_starts_says_it_
 
     # Not `start`, which starts what it depends on as well.
     whole.compose("restart", "notes-sidecar")
-    answer = until("the sidecar to answer again", lambda: whole.call("notes", token))
+    answer = until("the sidecar to respond again", lambda: whole.call("notes", token))
     assert answer.status == 503, answer
     assert "retry-after" in answer.headers
     assert whole.call("notes").reason == "token_missing"

@@ -119,14 +119,14 @@ def queries():
 @pytest.mark.parametrize("title, query", list(queries()))
 def test_a_panel_of_the_dashboard_has_something_to_show(observed, title, query):
     assert "$" not in query
-    until(f"an answer to {query}", lambda: prometheus(observed, "query", query=query)["result"])
+    until(f"a response to {query}", lambda: prometheus(observed, "query", query=query)["result"])
 
 
 def test_grafana_shows_the_dashboard_to_whoever_comes(observed):
     needs_image_of("grafana", can_be_missing=True)
     observed.up()
     address = observed.address("grafana", 3000)
-    until("Grafana to answer", lambda: ask(address, "/api/health").status == 200)
+    until("Grafana to respond", lambda: ask(address, "/api/health").status == 200)
     found = until("the dashboard to be loaded", lambda: ask(address, f"/api/dashboards/uid/{DASHBOARD['uid']}"))
     assert found.status == 200 and found.json["dashboard"]["title"] == DASHBOARD["title"], found
     through = f"/api/datasources/proxy/uid/prometheus/api/v1/query?{urlencode({'query': 'up'})}"

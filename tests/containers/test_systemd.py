@@ -11,7 +11,7 @@ IMAGE = "localhost/postern/systemd-test:dev"
 HERE = Path(__file__).parent
 INSTALL = re.search(r"```sh\n(.*?)```", (REPOSITORY / "deploy/systemd/README.md").read_text(), re.S)[1]
 AUTH_SERVER, SIDECAR = "postern-auth-server", "postern-sidecar@orders"
-# What systemd needs to be process 1 of a container: mounts for itself and the units, and a look at what it
+# What systemd needs to be process 1 of a container: mounts for itself and the units, and access to what it
 # hides from them.
 AS_A_MACHINE = ["--cap-add", "SYS_ADMIN", "--cap-add", "SYS_PTRACE"]
 AS_A_MACHINE += ["--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"]
@@ -76,7 +76,7 @@ def reached(machine, token=None):
 
 
 def test_what_the_readme_installs_lets_users_in_and_nobody_else(machine):
-    until("the sidecar to refuse", lambda: reached(machine)[0] == 401)
+    until("the sidecar to reject", lambda: reached(machine)[0] == 401)
     token = machine.login()
     status, body = until("the sidecar to have a key", lambda: (a := reached(machine, token))[0] == 200 and a)
     assert json.loads(body)["user"]["account"] == "admin"

@@ -42,7 +42,7 @@ accepted = {
     "a fractional exp": mint({**user, "exp": (now + hour).timestamp()}),
 }
 refused = {
-    "a stranger's key": mint({**user, "exp": now + hour}, signing_key=stranger),
+    "a foreign key": mint({**user, "exp": now + hour}, signing_key=stranger),
     "expired": mint({**user, "exp": now - hour}),
     "not yet valid": mint({**user, "exp": now + 2 * hour, "nbf": now + hour}),
     "no exp": mint(user),

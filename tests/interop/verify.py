@@ -1,7 +1,7 @@
 """Verifies a token with PyJWT and the key that our auth server serves.
 
 stdin: {"key": PEM, "token": JWT, "algorithm": "RS256" | "ES256", "issuer": text}
-stdout: {"header": {...}, "claims": {...}}; the exit code is not 0 where PyJWT refuses.
+stdout: {"header": {...}, "claims": {...}}; the exit code is not 0 where PyJWT rejects.
 """
 
 import json

@@ -105,7 +105,7 @@ def settings(container):
 
 
 def reads(pod, container, volume):
-    """The container's group is the one that this mounted secret is for, and nobody else may read it."""
+    """The container's group is the one that this mounted secret is for, and no other group may read it."""
     group = pod.get("securityContext", {}).get("fsGroup", 0)
     groups = {container["securityContext"].get("runAsGroup"), pod.get("securityContext", {}).get("fsGroup")}
     return volume["defaultMode"] == 0o440 and group in groups

@@ -89,7 +89,7 @@ WITHOUT_REGISTRY = re.compile(r"(?<![\w./-])postern/[\w-]+:[\w$({]|\b(?:image|na
 
 
 def test_no_image_of_ours_is_named_so_that_a_stranger_could_publish_it():
-    """Without a registry it is Docker Hub's: whoever has `postern` there would be handed our secrets."""
+    """Without a registry it is Docker Hub's: the owner of `postern` there would get our secrets."""
     tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     for file in (REPOSITORY / name for name in tracked.splitlines()):
         if file.suffix in {".md", ".yml", ".yaml", ".sh", ".py", ".Dockerfile", ""} and file.is_file():

@@ -1,4 +1,4 @@
-"""The service of overlays/dev: it ends when it is asked to, also as the first process of a container."""
+"""The service of overlays/dev: it ends on a signal, also as the first process of a container."""
 
 import signal
 import socket

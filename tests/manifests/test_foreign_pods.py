@@ -1,4 +1,4 @@
-"""Components laid over workloads of others: nothing of theirs is changed, and what cannot be protected is refused."""
+"""Components laid over workloads of others: nothing of theirs is changed, and what cannot be protected is rejected."""
 
 import os
 import re

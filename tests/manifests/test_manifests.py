@@ -147,7 +147,7 @@ def test_ports_and_selectors_lead_somewhere(rendered, name):
 
 
 def variables_of_ours():
-    """Which program is told which variable, in any kustomization."""
+    """The variables of each program, in any kustomization."""
     return sorted(
         {
             (program(container), variable)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """A small HTTP service that knows nothing of authentication.
 
-It answers every request with what it received, as JSON. All it does about users is to read one
+It responds to every request with its content, as JSON. All it does about users is to read one
 header, and that is all a service behind the sidecar has to do.
 
     service.py [[ADDRESS:]PORT [ORIGIN]]      (127.0.0.1, and 0 or nothing: a free port)
 
-ORIGIN is whose pages may read the answers in a browser (CORS).
+ORIGIN: its pages may read the responses in a browser (CORS).
 """
 
 import json
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 def current_user(headers):
-    """The user the sidecar vouches for; None where a path needs no login."""
+    """The user that the sidecar verified; None where a path needs no login."""
     header = headers.get("X-Current-User")
     return json.loads(header) if header else None
 
@@ -25,7 +25,7 @@ class Echo(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open for the sidecar's pool
 
     def __getattr__(self, name):
-        # http.server looks up do_GET, do_POST and so on: every method gets the same answer.
+        # http.server looks up do_GET, do_POST and so on: every method gets the same response.
         if name.startswith("do_"):
             return self.answer
         raise AttributeError(name)

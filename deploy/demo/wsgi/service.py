@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A small WSGI application that knows nothing of authentication: it says who calls and what was asked
-for, as JSON. Flask and Django stand on WSGI, and read headers as it gives them.
+"""A small WSGI application without authentication: it responds with the caller and the request, as JSON.
+Flask and Django stand on WSGI, and read headers as it gives them.
 
 WSGI takes over CGI's names: a header becomes a key in which every hyphen is an underscore, and
 X_Current_User would share the key of X-Current-User. The sidecar removes all such look-alikes.

@@ -21,5 +21,5 @@ class Orders(BaseHTTPRequestHandler):
 
 # Process 1 of a container has to handle the signal itself: nothing else ends it.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-# The sidecar is in the same pod: nobody else has to reach this port.
+# The sidecar is in the same pod: no other client has to reach this port.
 ThreadingHTTPServer(("127.0.0.1", 3000), Orders).serve_forever()
