@@ -7,7 +7,7 @@ FNR == 1 {
     python = FILENAME ~ /\.py$/
     # The beginning of a string or of a comment.
     start = rust ? "r#+\"|\"|//" : python ? "\"|#" : "\"|(^|[ \t])#"
-    open = ""; in_doc = 0; fence = 0
+    open = ""; in_doc = 0; fence = 0; written = 0
 }
 
 function emit(text) {
@@ -48,8 +48,8 @@ function string_end(line,    at) {
 
 # Markdown: neither blocks of code nor the parts that programs write.
 markdown && /^ *```/ { fence = !fence; next }
-markdown && /^<!-- .*(begin|end)/ { fence = /begin/; next }
-markdown { if (!fence && !/^<!--/) emit($0); next }
+markdown && /^<!-- ((help|reasons|race):|.*end -->)/ { written = !/end -->/; next }
+markdown { if (!fence && !written && !/^<!--/) emit($0); next }
 
 {
     line = $0

@@ -12,10 +12,9 @@ mode=${1-}
 text=$(mktemp)
 trap 'rm -f "$text"' EXIT
 
-# Without what tests write from the code.
 git ls-files -z --cached --others --exclude-standard -- "$@" |
     grep -zE '\.(md|rs|sh|py|toml|ya?ml)$|(^|/)Makefile$' |
-    grep -zvE '^(CHANGELOG|docs/(configuration|reasons))\.md$' |
+    grep -zv '^CHANGELOG\.md$' |
     while IFS= read -rd '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
     xargs -0r awk -f scripts/words.awk >"$text"
 
