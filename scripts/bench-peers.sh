@@ -4,7 +4,7 @@
 set -euo pipefail
 venv=$1
 
-# Debian keeps servers in a directory that is not on everybody's path.
+# Debian keeps servers in a directory that is not on every user's path.
 PATH=$PATH:/usr/local/sbin:/usr/sbin
 missing=()
 for program in haproxy nginx openssl redis-server wrk; do

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 # Per target: the product's limits bound what a client can send, so nothing may take long or much.
 limits=(-max_len=4096 -timeout=10 -rss_limit_mb=1024)
-# A corpus that anybody can read through.
+# A corpus small enough to read.
 kept_files=12
 # Progress lines; fuzz/target/TARGET.log has them.
 chatter='^#[0-9]+[[:space:]]+(NEW|REDUCE)|NEW_FUNC|^"|^######'

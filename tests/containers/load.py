@@ -43,7 +43,7 @@ def kept():
                 if response.will_close:
                     break
         except (OSError, http.client.HTTPException):
-            # On a fresh connection: the door closed before anybody took it over.
+            # On a fresh connection: the port closed before a program took it over.
             count("lost" if served else "not_accepted")
         finally:
             connection.close()

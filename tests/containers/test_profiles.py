@@ -1,4 +1,4 @@
-"""What the compose file holds besides: a registry, and somebody who looks on."""
+"""The profiles of the compose file: a registry, and monitoring."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_without_the_registry_everybody_goes_on(registered):
 
 @pytest.fixture(scope="module")
 def observed(stack):
-    """The common stack with Prometheus beside it: Grafana needs an image that not everybody has."""
+    """The common stack with Prometheus beside it: Grafana needs an image that not every machine has."""
     needs_image_of("prometheus")
     watched = Stack("postern-test", profile="observability")
     watched.up("prometheus")

@@ -120,7 +120,7 @@ def production_faults(objects):
             values = settings(container)
             if program(container) == "auth-server" and container.get("args") == ["serve"]:
                 if values.get("POSTERN_USERS", "builtin") == "builtin":
-                    faults.append(f"{name}: --users builtin lets anybody in")
+                    faults.append(f"{name}: --users builtin lets any client in")
                 if values.get("POSTERN_STORE", "file:").startswith("file:") and workload["spec"]["replicas"] > 1:
                     faults.append(f"{name}: a file store is one server's, not several replicas'")
                 if not values.get("POSTERN_TLS_CERT"):

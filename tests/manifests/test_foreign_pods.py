@@ -265,7 +265,7 @@ def test_every_refusal_is_in_the_document():
 
 
 def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
-    """Kustomize merges by name: what is mended here is taken out of the table there."""
+    """Kustomize merges by name: a repair here is removed from the table there."""
     deployment, its_service = service()
     own = [{"name": name, "value": ""} for name in ["POSTERN_APP_NAME", "POSTERN_APP_ID"]]
     container = {"name": "sidecar", "env": own, "envFrom": [{"configMapRef": {"name": "own"}}]}

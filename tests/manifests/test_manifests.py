@@ -116,7 +116,7 @@ def test_every_pod_is_allowed_where_the_restricted_standard_is_enforced(rendered
 @pytest.mark.parametrize("name", ALL)
 def test_no_pod_takes_variables_of_services_or_a_token_it_does_not_need(rendered, name):
     for pod, container in ours(rendered[name]):
-        # The pod of a sidecar is somebody else's, who may want them.
+        # The owner of a sidecar's pod may want them.
         assert program(container) == "sidecar" or pod["enableServiceLinks"] is False
         assert pod["automountServiceAccountToken"] is False
 

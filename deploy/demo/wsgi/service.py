@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 
 def current_user(environ):
-    """The user the sidecar vouches for; None where a path needs no login."""
+    """The user that the sidecar verified; None where a path needs no login."""
     header = environ.get("HTTP_X_CURRENT_USER")
     return json.loads(header) if header else None
 

@@ -1,4 +1,4 @@
-"""A service that knows nothing of authentication: it greets whom the sidecar vouches for."""
+"""A service without authentication: it greets the user that the sidecar verified."""
 
 import json
 import signal
