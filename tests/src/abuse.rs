@@ -6,11 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 
 use crate::h2_client::FrameClient;
 
-/// RFC 9113 §6.5.2, §6.9.1.
-const SETTINGS: u8 = 4;
-const WINDOW_UPDATE: u8 = 8;
-const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
-const LARGEST_WINDOW: u32 = 0x7fff_ffff;
+/// RFC 9113 §6.9.1.
+pub const LARGEST_WINDOW: u32 = 0x7fff_ffff;
 /// What a connection's window is larger by than nothing, before any update.
 const FIRST_WINDOW: u32 = 65_535;
 
@@ -89,11 +86,9 @@ const HANDSHAKE_WITH_BODY: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n
                                    Content-Length: 5\r\n";
 
 /// Opens a hundred streams whose answers may all go out at once.
-fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
-    let windows = [&INITIAL_WINDOW_SIZE[..], &LARGEST_WINDOW.to_be_bytes()].concat();
-    client.frame(SETTINGS, 0, 0, &windows);
-    let more = LARGEST_WINDOW - FIRST_WINDOW;
-    client.frame(WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
+pub fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
+    client.initial_window(LARGEST_WINDOW);
+    client.window_update(0, LARGEST_WINDOW - FIRST_WINDOW);
     let authorization = format!("Bearer {bearer}");
     let mut fields = vec![
         (":method", "GET"),

@@ -274,6 +274,13 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
+impl Frame {
+    /// Returns true for DATA that ends its stream.
+    pub const fn ends_body(&self) -> bool {
+        self.kind == 0 && self.flags & 1 == 1
+    }
+}
+
 /// What became of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
@@ -340,6 +347,31 @@ impl FrameClient {
     pub fn head(&mut self, stream: u32, fields: &[(&str, &str)], end: bool) {
         let flags = 0x4 | u8::from(end);
         self.frame(1, flags, stream, &header_block(fields));
+    }
+
+    /// Changes the window of every stream to `bytes` (RFC 9113 §6.9.2).
+    pub fn initial_window(&mut self, bytes: u32) {
+        let setting = [&[0, 4][..], &bytes.to_be_bytes()].concat();
+        self.frame(4, 0, 0, &setting);
+    }
+
+    /// Opens the window of a stream by `bytes`; of the connection where `stream` is 0.
+    pub fn window_update(&mut self, stream: u32, bytes: u32) {
+        self.frame(8, 0, stream, &bytes.to_be_bytes());
+    }
+
+    /// Reads until the server has acknowledged so many settings; returns how many bodies ended.
+    ///
+    /// # Panics
+    /// When the server closes before.
+    pub fn read_acknowledged(&mut self, settings: usize) -> usize {
+        let (mut acknowledged, mut ended) = (0, 0);
+        while acknowledged < settings {
+            let frame = self.frame_from_server().expect("an open connection");
+            acknowledged += usize::from(frame.kind == 4 && frame.flags & 1 == 1);
+            ended += usize::from(frame.ends_body());
+        }
+        ended
     }
 
     /// The next frame; `None` when the server has closed.

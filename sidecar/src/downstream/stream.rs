@@ -7,6 +7,7 @@
 //! recognised, passes as it is; Pingora's refusals are reported.
 
 mod connection_info;
+mod ended_responses;
 mod h2_error_sniffer;
 mod pipelined;
 
@@ -26,6 +27,8 @@ use contract::rejection::Rejection;
 use pingora::protocols::{ALPN, Shutdown};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
+use self::ended_responses::WindowDeadline;
+pub(crate) use self::ended_responses::{EndedResponses, Generation};
 use self::h2_error_sniffer::{BareRefusal, BareRefusals};
 use self::pipelined::Early;
 use crate::downstream::head_limits::ArrivingHead;
@@ -77,16 +80,19 @@ pub(crate) struct ClientStream {
     /// Pingora is not to read on.
     is_spoilt: bool,
     bare_refusals: BareRefusals,
+    window_deadline: WindowDeadline,
     /// What is left to send of our refusal; `None` as long as there was no need for it.
     refusal: Option<Bytes>,
 }
 
 impl ClientStream {
-    /// `head_timeout` is how long the head of a request may take to arrive.
+    /// `head_timeout` is how long the head of a request may take to arrive, `send_timeout` how long
+    /// an HTTP/2 client may hold back responses by its windows.
     pub(crate) fn new(
         transport: ClientTransport,
         unread: Arc<dyn UnreadRequests>,
         head_timeout: Duration,
+        send_timeout: Option<Duration>,
     ) -> Self {
         let is_http_2 = transport.alpn() == Some(ALPN::H2);
         Self {
@@ -104,6 +110,7 @@ impl ClientStream {
             requests: Requests::default(),
             is_spoilt: false,
             bare_refusals: BareRefusals::default(),
+            window_deadline: WindowDeadline::new(send_timeout),
             refusal: None,
         }
     }
@@ -174,6 +181,9 @@ impl ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_http_2 && self.window_deadline.poll_overdue(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         if give_out(&mut self.peeked, buffer) {
             return Poll::Ready(Ok(()));
         }
@@ -305,7 +315,9 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(data.len()));
         }
         ready!(self.poll_send_refusal(cx))?;
-        let written = ready!(Pin::new(&mut self.transport.io).poll_write(cx, data))?;
+        let written = Pin::new(&mut self.transport.io).poll_write(cx, data);
+        self.window_deadline.written(written.is_pending());
+        let written = ready!(written)?;
         if self.is_http_2 {
             self.report_refusals(data.get(..written).unwrap_or_default());
         }
@@ -314,7 +326,9 @@ impl AsyncWrite for ClientStream {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send_refusal(cx))?;
-        Pin::new(&mut self.transport.io).poll_flush(cx)
+        let flushed = Pin::new(&mut self.transport.io).poll_flush(cx);
+        self.window_deadline.written(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

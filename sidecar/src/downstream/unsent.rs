@@ -1,24 +1,47 @@
 //! What an HTTP/2 client has not read yet of its answer still belongs to its request: `h2` keeps it when the
 //! work on the request is over, and the place among those in flight is given back only with its last byte.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use crate::downstream::limits::Place;
+use crate::downstream::stream::{EndedResponses, Generation};
 use crate::telemetry::metrics::Counted;
 
 /// The place of one request, shared with what is left to send of its answer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct SharedPlace {
-    _held: Arc<(Place, Option<Counted>)>,
+    held: Arc<Held>,
+    /// `None` on HTTP/1.
+    ended: Option<EndedResponses>,
+}
+
+/// Everything that an answer holds until it is sent.
+#[derive(Debug)]
+struct Held {
+    _place: Place,
+    /// Goes with the place, so that the metric shows why there is none.
+    _counted: Option<Counted>,
+    /// Set when the work on the request is over.
+    generation: OnceLock<Generation>,
 }
 
 impl SharedPlace {
-    /// `counted` goes with the place, so that the metric shows why there is none.
-    pub(crate) fn new(place: Place, counted: Option<Counted>) -> Self {
+    /// `ended` are the other answers of the connection.
+    pub(crate) fn new(
+        place: Place,
+        counted: Option<Counted>,
+        ended: Option<EndedResponses>,
+    ) -> Self {
+        let held = Held {
+            _place: place,
+            _counted: counted,
+            generation: OnceLock::new(),
+        };
         Self {
-            _held: Arc::new((place, counted)),
+            held: Arc::new(held),
+            ended,
         }
     }
 
@@ -26,14 +49,23 @@ impl SharedPlace {
     pub(crate) fn kept_by(&self, data: Bytes) -> Bytes {
         Bytes::from_owner(Unsent {
             data,
-            _place: self.clone(),
+            _held: Arc::clone(&self.held),
         })
+    }
+}
+
+/// However the work on a request ends: it may be given up before its last phase.
+impl Drop for SharedPlace {
+    fn drop(&mut self) {
+        if let Some(ended) = &self.ended {
+            let _ = self.held.generation.set(ended.generation());
+        }
     }
 }
 
 struct Unsent {
     data: Bytes,
-    _place: SharedPlace,
+    _held: Arc<Held>,
 }
 
 impl AsRef<[u8]> for Unsent {

@@ -85,7 +85,12 @@ impl ServerApp for ClientConnections {
         let _open = self.requests.reports.metrics.connection_opened();
         let socket = transport::socket(stream, self.send_timeout);
         let transport = self.secured(socket).await?;
-        let stream = ClientStream::new(transport, Arc::clone(&self.unread), self.head_timeout);
+        let stream = ClientStream::new(
+            transport,
+            Arc::clone(&self.unread),
+            self.head_timeout,
+            self.send_timeout,
+        );
         self.requests.process_new(Box::new(stream), shutdown).await
     }
 

@@ -25,7 +25,7 @@ use crate::auth::authorize::{Admission, AdmissionRules, Forward};
 use crate::auth::strip_token;
 use crate::config::live::{CurrentRules, Rules};
 use crate::downstream::limits::{InFlight, Place};
-use crate::downstream::stream::ClientStream;
+use crate::downstream::stream::{ClientStream, EndedResponses};
 use crate::downstream::unsent::SharedPlace;
 use crate::headers::forwarded::Client;
 use crate::keys::current::CurrentKeys;
@@ -81,10 +81,10 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    fn forward(&mut self, forward: Forward, place: Place) {
+    fn forward(&mut self, forward: Forward, place: Place, ended: Option<EndedResponses>) {
         self.outcome = forward.outcome();
         self.forward = Some(forward);
-        self.place = Some(SharedPlace::new(place, self.counted.take()));
+        self.place = Some(SharedPlace::new(place, self.counted.take(), ended));
     }
 
     fn conversation(&self) -> Option<Conversation> {
@@ -268,7 +268,7 @@ impl ProxyHttp for AuthProxy {
                 match self.in_flight.take(forward.has_token(), ctx.decided) {
                     Some(place) => {
                         self.prepare(session, &forward, &ctx.marks);
-                        ctx.forward(forward, place);
+                        ctx.forward(forward, place, EndedResponses::of(session));
                         return Ok(false);
                     }
                     None => refused(Rejection::ServerBusy),

@@ -52,7 +52,7 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     let told = Arc::new(Told::default());
     let bytes = Box::new(Cursor::new(raw.to_vec()));
     let transport = ClientTransport::plain(transport::socket(bytes, None));
-    let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX);
+    let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX, None);
     let mut session = ServerSession::new_http1(Box::new(stream));
     let is_request = at_once(async {
         let read = session.read_request().await;

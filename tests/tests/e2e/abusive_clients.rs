@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tests::abuse::{Abuse, STREAMS};
+use tests::abuse::{Abuse, LARGEST_WINDOW, STREAMS, unread_streams};
 use tests::auth_server::admin_get;
 use tests::echo_service::MARK;
 use tests::h2_client::{FrameClient, H2Client};
@@ -33,6 +33,8 @@ fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
         .ready()
 }
 
+const IN_FLIGHT: &str = "postern_sidecar_requests_in_flight ";
+
 /// The sum of all samples whose line begins so.
 fn metric(sidecar: &Sidecar, begin: &str) -> u64 {
     let metrics = admin_get(sidecar.admin(), "/metrics").text();
@@ -47,7 +49,7 @@ fn file() -> Vec<u8> {
 
 fn wait_for_free_places(sidecar: &Sidecar) {
     wait::until("all places to be free", || {
-        (metric(sidecar, "postern_sidecar_requests_in_flight ") == 0).then_some(())
+        (metric(sidecar, IN_FLIGHT) == 0).then_some(())
     });
 }
 
@@ -116,12 +118,124 @@ fn an_unread_answer_of_http_2_keeps_its_place() {
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
     // The rest of them is in the buffers of the kernel.
-    let in_flight = metric(&stack.sidecar, "postern_sidecar_requests_in_flight ");
+    let in_flight = metric(&stack.sidecar, IN_FLIGHT);
     assert!(in_flight > 0);
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);
     drop(held);
     wait_for_free_places(&stack.sidecar);
+}
+
+/// Has many answers queued, then takes back the window that they were queued for. Returns the
+/// client, and how many of the answers it has.
+fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
+    stack.service.answers(file());
+    let mut client = FrameClient::connect(stack.sidecar.address());
+    unread_streams(&mut client, OPEN, "");
+    wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
+    client.initial_window(0);
+    // Those it began with, the large window and this one.
+    let ended = client.read_acknowledged(3);
+    assert!(metric(&stack.sidecar, IN_FLIGHT) > 0);
+    (client, ended)
+}
+
+fn stack_with_send_timeout(seconds: &str) -> ForgedStack {
+    let flags = ["--max-in-flight", "200", "--send-timeout", seconds];
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(flags).pass(["/public/**"])
+    })
+}
+
+#[test]
+fn a_window_that_is_taken_back_keeps_no_place() {
+    let stack = stack_with_send_timeout("4");
+    let (mut client, _) = take_window_back(&stack);
+    assert!(client.is_closed_within(Duration::from_secs(20)));
+    wait_for_free_places(&stack.sidecar);
+}
+
+#[test]
+fn a_window_that_is_given_back_in_time_gets_its_answers() {
+    let stack = stack_with_send_timeout("6");
+    let (mut client, mut ended) = take_window_back(&stack);
+    std::thread::sleep(Duration::from_secs(2));
+    client.initial_window(LARGEST_WINDOW);
+    while ended < STREAMS as usize {
+        let frame = client.frame_from_server().expect("the other answers");
+        ended += usize::from(frame.ends_body());
+    }
+    wait_for_free_places(&stack.sidecar);
+}
+
+#[test]
+fn a_download_whose_window_opens_bit_by_bit_goes_on() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service.url(), &["--send-timeout", "2"]);
+    let mut client = FrameClient::connect(sidecar.address());
+    client.initial_window(0);
+    let head = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/orders/public/large"),
+        (":authority", "a"),
+    ];
+    client.head(1, &head, true);
+    let bytes = 16 * 1024;
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(400));
+        client.window_update(0, bytes);
+        client.window_update(1, bytes);
+        let mut received = 0;
+        while received < bytes as usize {
+            received += data(&mut client).len();
+        }
+    }
+}
+
+#[test]
+fn a_grpc_call_goes_on_while_its_window_is_closed() {
+    let stack = stack();
+    let service = H2Service::start();
+    let sidecar = in_front_of(&stack, &service.url(), &["--send-timeout", "2"]);
+    let bearer = format!("Bearer {}", stack.token());
+    let head = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/orders/pkg.Service/Chat"),
+        (":authority", "a"),
+        ("content-type", "application/grpc"),
+        ("authorization", &bearer),
+    ];
+    let mut client = FrameClient::connect(sidecar.address());
+    client.head(1, &head, false);
+    let first = chat(&mut client, b"first");
+    assert_eq!(first, b"first");
+    client.initial_window(0);
+    // As long as two timeouts: nothing waits for the window.
+    std::thread::sleep(Duration::from_secs(5));
+    client.frame(0, 0, 1, b"second");
+    std::thread::sleep(Duration::from_millis(500));
+    client.initial_window(65_535);
+    assert_eq!(data(&mut client), b"second");
+    assert_eq!(chat(&mut client, b"third"), b"third");
+}
+
+fn chat(client: &mut FrameClient, message: &[u8]) -> Vec<u8> {
+    client.frame(0, 0, 1, message);
+    data(client)
+}
+
+/// Returns the payload of the next DATA frame.
+fn data(client: &mut FrameClient) -> Vec<u8> {
+    loop {
+        let frame = client.frame_from_server().expect("an open connection");
+        assert_ne!(frame.kind, 3, "reset");
+        if frame.kind == 0 {
+            return frame.payload;
+        }
+    }
 }
 
 #[test]
@@ -130,8 +244,7 @@ fn refusals_that_nobody_takes_wait_in_places_only() {
     let stack = ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags));
     let mut client = FrameClient::connect(stack.sidecar.address());
     // No room for any body.
-    let (settings, initial_window_size) = (4, [0, 4, 0, 0, 0, 0]);
-    client.frame(settings, 0, 0, &initial_window_size);
+    client.initial_window(0);
     for number in 0..STREAMS {
         let head = [
             (":method", "GET"),
@@ -142,7 +255,7 @@ fn refusals_that_nobody_takes_wait_in_places_only() {
         client.head(2 * number + 1, &head, true);
     }
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS) - 4);
-    let in_flight = metric(&stack.sidecar, "postern_sidecar_requests_in_flight ");
+    let in_flight = metric(&stack.sidecar, IN_FLIGHT);
     assert!(in_flight <= 4, "{in_flight}");
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
     assert_eq!(user.status(), 200);

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::StatusCode;
+use pingora::http::ResponseHeader;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, SocketDigest, Ssl, TimingDigest,
     UniqueID, UniqueIDType,
 };
+use pingora::proxy::Session;
 
-use super::ClientStream;
+use super::{ClientStream, EndedResponses};
 
 impl UniqueID for ClientStream {
     fn id(&self) -> UniqueIDType {
@@ -57,9 +60,24 @@ impl GetTimingDigest for ClientStream {
     }
 }
 
+/// The one part of a digest with room for data of ours: Pingora gives it to each request of an
+/// HTTP/2 connection, whose stream no request reaches.
 impl GetProxyDigest for ClientStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.transport.socket().get_proxy_digest()
+        if !self.is_http_2 {
+            return None;
+        }
+        let ended = Box::new(self.window_deadline.ended().clone());
+        let unused = Box::new(ResponseHeader::build_no_case(StatusCode::OK, None).ok()?);
+        Some(Arc::new(ProxyDigest::new(unused, Some(ended))))
+    }
+}
+
+impl EndedResponses {
+    /// Returns those of the connection that a request came on; `None` on HTTP/1.
+    pub(crate) fn of(session: &Session) -> Option<Self> {
+        let digest = session.digest()?.proxy_digest.as_ref()?;
+        digest.user_data.as_ref()?.downcast_ref().cloned()
     }
 }
 

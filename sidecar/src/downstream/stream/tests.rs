@@ -25,7 +25,7 @@ fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
 fn connection_with(capacity: usize, head_timeout: Duration) -> (ClientStream, DuplexStream) {
     let (transport, client) = tokio::io::duplex(capacity);
     let transport = ClientTransport::plain(transport::socket(Box::new(transport), None));
-    let stream = ClientStream::new(transport, Arc::new(Ours), head_timeout);
+    let stream = ClientStream::new(transport, Arc::new(Ours), head_timeout, None);
     (stream, client)
 }
 
