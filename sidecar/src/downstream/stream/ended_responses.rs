@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Sleep, sleep};
 
-/// A timeout has so many parts; one counts if nothing blocks the connection at its end.
+/// The number of parts of a timeout; one counts if nothing blocks the connection at its end.
 const PARTS: u32 = 4;
 
 /// The generation of the responses that end now on one connection.
@@ -50,7 +50,7 @@ pub(super) struct WindowDeadline {
 }
 
 impl WindowDeadline {
-    /// A response is overdue once it was held back for `timeout`, and for twice of it at most.
+    /// A response is overdue once it was held back for `timeout`, at most for twice as long.
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         let ended = EndedResponses::default();
         Self {
@@ -89,7 +89,7 @@ impl WindowDeadline {
         Poll::Pending
     }
 
-    /// Two of the holders are no responses: `current` itself, and what `ended` hands out.
+    /// Not counting the two holders that are no responses: `current`, and its copy in `ended`.
     fn holds_any(&self) -> bool {
         Arc::strong_count(&self.current) > 2 || self.former.strong_count() > 0
     }
