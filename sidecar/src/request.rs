@@ -7,4 +7,3 @@ pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod kind;
 pub(crate) mod target;
-pub(crate) mod upgrade;

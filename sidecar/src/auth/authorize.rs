@@ -14,7 +14,7 @@ use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 
-use crate::auth::strip_token::is_forged_across_sites;
+use crate::auth::csrf::is_forged_across_sites;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::KeyState;
 use crate::keys::token_cache::VerifiedToken;

@@ -1,58 +1,15 @@
-//! What has to be seen to where a token came in another place than `Authorization`: requests that
-//! another site made a browser send, and traces of the token in what the service sees.
+//! Traces of a token that came in another place than `Authorization`: kept from the service.
 
 use contract::interceptor::TokenSources;
 use contract::token::bearer::{cookies_without, websocket_protocols_without_token};
+use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{ErrorType, OrErr};
 
 /// What a WebSocket is told that brought its token so, where the service chose nothing, whatever else was
 /// offered: browsers close a connection whose answer chooses none of the protocols they offered.
 const BEARER: HeaderValue = HeaderValue::from_static("bearer");
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// Whether a browser sent the cookie along because another site told it to, in a request that may
-/// change something. `host` is the request's own.
-pub(crate) fn is_forged_across_sites(
-    sources: &TokenSources,
-    method: &Method,
-    is_websocket: bool,
-    headers: &HeaderMap,
-    host: Option<&[u8]>,
-) -> bool {
-    // Whoever shows a token of his own is no form and no image of another site.
-    let shows_own = headers.contains_key(header::AUTHORIZATION)
-        || (is_websocket
-            && sources.websocket_protocol
-            && websocket_protocols_without_token(headers).is_some());
-    if sources.cookie.is_none() || shows_own {
-        return false;
-    }
-    // Not those of `--cors-origin`: who may call with a token of its own may not use the browser's.
-    if sources.cookie_origins.of(headers).is_some() {
-        return false;
-    }
-    if method.is_safe() && !is_websocket {
-        return false;
-    }
-    // A browser sends one of each: which of two would it be?
-    let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
-    if is_repeated(SEC_FETCH_SITE) || is_repeated(header::ORIGIN) {
-        return true;
-    }
-    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
-        Some(b"same-origin" | b"none") => false,
-        Some(b"cross-site") => true,
-        // Told by no browser, by an old one, or by one whose page is a neighbour.
-        _ => headers.get(header::ORIGIN).is_some_and(|origin| {
-            let authority = origin.as_bytes().splitn(2, |&byte| byte == b'/').nth(1);
-            let authority = authority.and_then(|rest| rest.strip_prefix(b"/"));
-            authority != host
-        }),
-    }
-}
 
 /// Keeps the token of a WebSocket from the service, and the cookie's too unless it may see tokens.
 pub(crate) fn remove_from(
@@ -109,8 +66,6 @@ fn replace(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use contract::http::cors::AllowedOrigins;
-
     use super::*;
 
     fn everywhere() -> TokenSources {
@@ -118,121 +73,6 @@ mod tests {
             cookie: Some("t".to_owned()),
             websocket_protocol: true,
             ..TokenSources::default()
-        }
-    }
-
-    #[test]
-    fn a_browser_that_another_site_steers_is_recognised() {
-        for (method, websocket, fields, forged) in [
-            (
-                Method::POST,
-                false,
-                &[("sec-fetch-site", "cross-site")][..],
-                true,
-            ),
-            (
-                Method::POST,
-                false,
-                &[("origin", "https://evil.test")],
-                true,
-            ),
-            (Method::POST, false, &[("origin", "null")], true),
-            (
-                Method::DELETE,
-                false,
-                &[("sec-fetch-site", "same-site"), ("origin", "https://b.a")],
-                true,
-            ),
-            (Method::GET, true, &[("origin", "https://evil.test")], true),
-            (
-                Method::GET,
-                false,
-                &[("sec-fetch-site", "cross-site")],
-                false,
-            ),
-            (
-                Method::POST,
-                false,
-                &[("sec-fetch-site", "same-origin")],
-                false,
-            ),
-            (Method::POST, false, &[("origin", "https://a:1")], false),
-            (Method::GET, true, &[("origin", "http://a:1")], false),
-            (Method::POST, false, &[], false),
-            (
-                Method::POST,
-                false,
-                &[
-                    ("sec-fetch-site", "same-origin"),
-                    ("sec-fetch-site", "cross-site"),
-                ],
-                true,
-            ),
-            (
-                Method::POST,
-                false,
-                &[("origin", "https://a:1"), ("origin", "https://evil.test")],
-                true,
-            ),
-            (
-                Method::GET,
-                false,
-                &[("origin", "https://a:1"), ("origin", "https://evil.test")],
-                false,
-            ),
-            (
-                Method::POST,
-                false,
-                &[("origin", "https://evil.test"), ("authorization", "x")],
-                false,
-            ),
-            (
-                Method::GET,
-                true,
-                &[
-                    ("origin", "https://evil.test"),
-                    ("sec-websocket-protocol", "bearer, a.b.c"),
-                ],
-                false,
-            ),
-            (
-                Method::GET,
-                true,
-                &[
-                    ("origin", "https://evil.test"),
-                    ("sec-websocket-protocol", "chat"),
-                ],
-                true,
-            ),
-            (
-                Method::POST,
-                false,
-                &[
-                    ("origin", "https://evil.test"),
-                    ("sec-websocket-protocol", "bearer, a.b.c"),
-                ],
-                true,
-            ),
-        ] {
-            let mut headers = HeaderMap::new();
-            for (name, value) in fields {
-                headers.append(*name, HeaderValue::from_static(value));
-            }
-            let judged = |sources: TokenSources, origins: &[&str]| {
-                let origins = origins.iter().map(|origin| origin.parse().unwrap());
-                let sources = TokenSources {
-                    cookie_origins: AllowedOrigins::new(origins.collect()),
-                    ..sources
-                };
-                let host = Some(&b"a:1"[..]);
-                is_forged_across_sites(&sources, &method, websocket, &headers, host)
-            };
-            assert_eq!(judged(everywhere(), &[]), forged, "{method} {fields:?}");
-            assert!(!judged(TokenSources::default(), &[]));
-            let evil = "https://evil.test";
-            let known = headers.get("origin").is_some_and(|origin| origin == evil)
-                && headers.get_all("origin").iter().count() == 1;
-            assert_eq!(judged(everywhere(), &[evil]), forged && !known);
         }
     }
 
