@@ -58,7 +58,7 @@ fn run() -> Result<(), Failure> {
         }
         Command::Explain(args) => commands::explain::run(&args),
         Command::Drain(args) => {
-            admin::drain::until_drained(args.admin.admin_listen, args.timeout.duration())
+            commands::drain::until_drained(args.admin.admin_listen, args.timeout.duration())
         }
         Command::Wait(args) => {
             commands::wait::until_ready(args.admin.admin_listen, args.timeout.duration())

@@ -3,4 +3,5 @@
 pub(crate) mod build;
 pub(crate) mod listener;
 pub(crate) mod reload;
+mod services;
 pub(crate) mod shutdown;

@@ -1,9 +1,5 @@
-//! `sidecar drain`: the stop's first half by command, for an orchestrator's preStop hook.
-//!
-//! Kubernetes runs the hook before it signals anybody, and signals a native sidecar last. The hook
-//! holds that up until callers have noticed that they have to go elsewhere and nothing is in flight.
+//! `POST /drain`: begins the drain and says how it stands.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,46 +7,32 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{StatusCode, header};
-use runtime::admin_client::{self, Answer};
-use runtime::exit::Failure;
 use runtime::health::Condition;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::wait;
-use crate::server::shutdown::{Draining, GracefulStop};
+use crate::background::Draining;
 use crate::telemetry::metrics::Metrics;
 
-const PATH: &str = "/drain";
-const ONE_ANSWER: Duration = Duration::from_secs(2);
+pub(crate) const PATH: &str = "/drain";
 
 /// What the admin port needs to begin the drain and to tell how it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Drain {
-    draining: Draining,
-    serving: Condition,
-    metrics: Metrics,
-    lame_duck: Duration,
+    pub(crate) draining: Draining,
+    pub(crate) serving: Condition,
+    pub(crate) metrics: Metrics,
+    pub(crate) lame_duck: Duration,
 }
 
 /// How the drain stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Progress {
+pub(crate) struct Progress {
     /// The lame-duck time is over and nothing is in flight.
-    drained: bool,
-    in_flight: i64,
+    pub(crate) drained: bool,
+    pub(crate) in_flight: i64,
 }
 
 impl Drain {
-    /// The same as `stop` begins with.
-    pub(crate) fn by_command(stop: &GracefulStop) -> Self {
-        Self {
-            draining: stop.draining.clone(),
-            serving: stop.serving.clone(),
-            metrics: stop.metrics.clone(),
-            lame_duck: stop.times.lame_duck,
-        }
-    }
-
     /// `POST /drain`, which may be repeated. Changes state: the admin port answers loopback peers only.
     pub(crate) fn routes(self) -> Router {
         Router::new().route(PATH, post(begin)).with_state(self)
@@ -77,33 +59,6 @@ async fn begin(State(drain): State<Drain>) -> Response {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
-}
-
-/// Begins the drain and waits for its end.
-///
-/// # Errors
-/// When `timeout` is over before, or no sidecar answers.
-pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
-    wait::asking(timeout, || {
-        let progress = progress(&admin_client::ask(admin, "POST", PATH, ONE_ANSWER)?)?;
-        if progress.drained {
-            return Ok(wait::Answer::Done);
-        }
-        Ok(wait::Answer::NotYet(Failure::Unavailable(format!(
-            "not drained after {} s: {} requests in flight",
-            timeout.as_secs(),
-            progress.in_flight
-        ))))
-    })
-}
-
-fn progress(answer: &Answer) -> Result<Progress, Failure> {
-    serde_json::from_str(&answer.body).map_err(|_| {
-        Failure::Unavailable(format!(
-            "not the admin port of a sidecar: it answered {:?}",
-            answer.status_line
-        ))
-    })
 }
 
 #[cfg(test)]
@@ -144,14 +99,5 @@ mod tests {
     fn it_is_not_drained_before_callers_can_have_noticed() {
         let (drain, _) = drain(Duration::from_secs(3600));
         assert!(!drain.begin().drained);
-    }
-
-    #[test]
-    fn another_program_is_told_apart() {
-        let answer = Answer {
-            status_line: "HTTP/1.1 404 Not Found".to_owned(),
-            body: String::new(),
-        };
-        assert!(progress(&answer).is_err_and(|failure| failure.code() == 69));
     }
 }

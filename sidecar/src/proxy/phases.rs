@@ -23,6 +23,7 @@ use runtime::listener::CLIENT_IDLE;
 
 use crate::auth::authorize::{Admission, AdmissionRules, Forward};
 use crate::auth::strip_token;
+use crate::background::Draining;
 use crate::config::live::{CurrentRules, Rules};
 use crate::downstream::limits::{InFlight, Place};
 use crate::downstream::stream::{ClientStream, EndedResponses};
@@ -33,7 +34,6 @@ use crate::proxy::response::Answer;
 use crate::proxy::stream_deadline;
 use crate::request::head;
 use crate::request::kind::Conversation;
-use crate::server::shutdown::Draining;
 use crate::telemetry::access_log::{Line, LoggedPath};
 use crate::telemetry::metrics::{Counted, Metrics};
 use crate::telemetry::outcome::Outcome;

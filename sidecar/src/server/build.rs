@@ -22,7 +22,7 @@ use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
 use crate::admin::status::Status;
 use crate::admin::status::history::LastHour;
-use crate::background::{AdminPort, CertificateFollower, KeyRefresh, watched};
+use crate::background::{Draining, watched};
 use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::config::live::CurrentRules;
@@ -37,7 +37,8 @@ use crate::proxy::phases::AuthProxy;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{Announcement, BoundService};
 use crate::server::reload::{Reload, WatchedFiles};
-use crate::server::shutdown::{Draining, Fault, GracefulStop};
+use crate::server::services::{AdminPort, CertificateFollower, KeyRefresh};
+use crate::server::shutdown::{Fault, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::Reports;
 use crate::upstream::exposure_check::BypassCheck;
@@ -69,7 +70,12 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
     let (background, ends) = background();
     let stop = graceful_stop(announcement, &config, &shared, ends);
     let fault = stop.fault.clone();
-    let drain = Drain::by_command(&stop);
+    let drain = Drain {
+        draining: stop.draining.clone(),
+        serving: stop.serving.clone(),
+        metrics: stop.metrics.clone(),
+        lame_duck: stop.times.lame_duck,
+    };
     let refresh = key_refresh(&config, &shared)?;
     let status = Arc::new(status(&shared));
     let explainer = explainer(&config, &shared);

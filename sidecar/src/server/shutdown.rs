@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
@@ -18,23 +18,9 @@ use runtime::signals::{Termination, terminated};
 use runtime::supervisor::Ends;
 use tokio::sync::watch;
 
+use crate::background::Draining;
 use crate::server::listener::Announcement;
 use crate::telemetry::metrics::Metrics;
-
-/// Whether, and since when, the process is on its way out: answers then close their connection.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Draining(Arc<OnceLock<Instant>>);
-
-impl Draining {
-    pub(crate) fn is_on(&self) -> bool {
-        self.0.get().is_some()
-    }
-
-    /// Begins, or has begun; since when.
-    pub(crate) fn begin(&self) -> Instant {
-        *self.0.get_or_init(Instant::now)
-    }
-}
 
 /// How long each part of the stop may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,92 @@
+//! Services beside the proxy, each on a thread of its own: the admin port, the key refresh, the look
+//! after the certificate.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use prometheus_client::registry::Registry;
+use runtime::health::Health;
+use runtime::supervisor::BY_ITSELF;
+use runtime::tls::ServerCertificate;
+use runtime::{admin, tls};
+
+use crate::admin::status::{self, Status};
+use crate::background::Work;
+use crate::keys::refresh::Refresher;
+use crate::telemetry::metrics::Metrics;
+
+/// Probes, metrics and the status page. They go on being answered while the proxy drains.
+#[derive(Debug)]
+pub(crate) struct AdminPort {
+    pub(crate) listener: TcpListener,
+    pub(crate) health: Health,
+    pub(crate) metrics: Arc<Registry>,
+    /// What it answers besides, to loopback peers only.
+    pub(crate) commands: Router,
+    /// Kept up while the port is served.
+    pub(crate) status: Arc<Status>,
+}
+
+impl AdminPort {
+    async fn serve(&self) -> std::io::Result<()> {
+        let listener = self.listener.try_clone()?;
+        let (health, metrics) = (self.health.clone(), Arc::clone(&self.metrics));
+        let commands = self
+            .commands
+            .clone()
+            .merge(status::routes(Arc::clone(&self.status)));
+        admin::serve(listener, health, metrics, commands, pending()).await
+    }
+}
+
+#[async_trait]
+impl Work for AdminPort {
+    async fn run(&self) -> Result<Infallible, String> {
+        // Both sockets are open, and readiness has conditions of its own.
+        self.health.set_started();
+        tokio::select! {
+            served = self.serve() => Err(match served {
+                Ok(()) => BY_ITSELF.to_owned(),
+                Err(error) => error.to_string(),
+            }),
+            never = self.status.hour.follow() => match never {},
+        }
+    }
+}
+
+/// Looks after the certificate that clients are shown.
+#[derive(Debug)]
+pub(crate) struct CertificateFollower(pub(crate) Arc<ServerCertificate>, pub(crate) Metrics);
+
+#[async_trait]
+impl Work for CertificateFollower {
+    async fn run(&self) -> Result<Infallible, String> {
+        let (shown, metrics) = (Arc::clone(&self.0), self.1.clone());
+        metrics.tls.seen(shown.not_after(), None);
+        let told = Arc::clone(&shown);
+        let following = tls::follow(shown, move |seen| {
+            metrics.tls.seen(told.not_after(), Some(seen));
+        });
+        following.map_err(|error| error.to_string())?.await;
+        Err(BY_ITSELF.to_owned())
+    }
+}
+
+/// Keeps the verification key fresh.
+#[derive(Debug)]
+pub(crate) struct KeyRefresh {
+    pub(crate) refresher: Arc<Refresher>,
+}
+
+#[async_trait]
+impl Work for KeyRefresh {
+    async fn run(&self) -> Result<Infallible, String> {
+        let refresher = Arc::clone(&self.refresher);
+        let ran = refresher.run().await;
+        ran.map_err(|error| error.to_string())
+    }
+}
