@@ -10,7 +10,6 @@ use runtime::clock::unix_now;
 use runtime::command_line::{exposed_secrets, not_empty};
 use runtime::exit::Failure;
 
-use crate::admin::status::Protected;
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::downstream::tls::{ClientTls, ClientTlsSettings};
@@ -19,17 +18,18 @@ use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCache;
-use crate::server::shutdown::StopTimes;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::request_id::Marking;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
+pub(crate) mod effective;
 mod key_source;
 pub(crate) mod live;
 mod path_warnings;
 mod policy;
 mod upstream;
 
+use self::effective::effective_config;
 use self::policy::mapping;
 use self::upstream::{
     bypass, refuse_bypass_nowhere, refuse_own_address, upstream_timeouts, upstream_tls,
@@ -38,6 +38,15 @@ use self::upstream::{
 pub(crate) use path_warnings::example;
 pub(crate) use policy::{admission_rules, issuer_mapping, service_head};
 pub(crate) use upstream::upstream_address;
+
+/// How long each part of the stop may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShutdownTimeouts {
+    /// Whoever routes here needs this long to notice that we are not ready any more.
+    pub(crate) lame_duck: Duration,
+    /// What is still in flight after it is cut off.
+    pub(crate) drain_limit: Duration,
+}
 
 /// Everything that `serve` needs to know.
 #[derive(Debug)]
@@ -70,7 +79,7 @@ pub(crate) struct Config {
     /// The same.
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) threads: usize,
-    pub(crate) stop: StopTimes,
+    pub(crate) stop: ShutdownTimeouts,
     pub(crate) access_log: AccessLog,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) marking: Marking,
@@ -91,7 +100,7 @@ impl Config {
         let rules = Rules {
             admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,
             service_head: service_head(&args.rules.service_head),
-            protected: protected(args, &key_source),
+            protected: effective_config(args, &key_source),
         };
         Ok(Self {
             listen: args.listening.listen,
@@ -120,7 +129,7 @@ impl Config {
             max_connections: args.limits.max_connections,
             max_in_flight: args.limits.max_in_flight,
             threads: args.limits.threads,
-            stop: StopTimes {
+            stop: ShutdownTimeouts {
                 lame_duck: args.stop.lame_duck.duration(),
                 drain_limit: args.stop.drain_limit.duration(),
             },
@@ -214,28 +223,6 @@ fn expired(
     let shown = tls.and_then(|tls| tls.certificate.expired(now));
     let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
     shown.into_iter().chain(to_the_service)
-}
-
-fn protected(args: &ServeArgs, key_source: &SourceSettings) -> Protected {
-    Protected {
-        service: args.service.upstream.clone(),
-        context_path: match args.rules.app_name.as_str() {
-            "" => String::new(),
-            name => format!("/{name}"),
-        },
-        open_paths: args.rules.pass.clone(),
-        optional_paths: args.rules.optional.clone(),
-        token_cookie: args.rules.tokens.token_cookie.clone(),
-        cookie_origins: args.rules.tokens.cookie_origin.clone(),
-        websocket_token: args.rules.tokens.websocket_token,
-        user_header: args.rules.identity.user_header.clone(),
-        user_header_encoding: args.rules.identity.user_header_encoding,
-        claim_headers: args.rules.identity.claim_header.clone(),
-        issuer: args.rules.tokens.issuer.clone(),
-        audiences: args.rules.tokens.audience.clone(),
-        cors_origins: args.rules.cors_origin.clone(),
-        keys_from: key_source.to_string(),
-    }
 }
 
 /// Returns what is given, if anything is: an empty one is no wish to leave the check out.

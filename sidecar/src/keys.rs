@@ -3,9 +3,12 @@
 pub(crate) mod backoff;
 pub(crate) mod cache;
 pub(crate) mod current;
+pub(crate) mod fetch;
 mod grace;
 mod http_client;
 mod jwks;
+pub(crate) mod jwks_address;
+pub(crate) mod key_metrics;
 pub(crate) mod key_response;
 mod link_header;
 mod on_demand;

@@ -3,4 +3,5 @@
 pub(crate) mod connections;
 pub(crate) mod phases;
 pub(crate) mod response;
-pub(crate) mod stream_deadline;
+mod stream_deadline;
+mod timed_requests;

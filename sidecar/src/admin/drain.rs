@@ -63,11 +63,10 @@ async fn begin(State(drain): State<Drain>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use runtime::health::Health;
 
     use super::*;
+    use crate::telemetry::metrics::TokenCacheCounters;
 
     fn drain(lame_duck: Duration) -> (Drain, Health) {
         let health = Health::new();
@@ -77,7 +76,7 @@ mod tests {
         let drain = Drain {
             draining: Draining::default(),
             serving,
-            metrics: Metrics::new(Arc::default()).0,
+            metrics: Metrics::new(TokenCacheCounters::default()).0,
             lame_duck,
         };
         (drain, health)

@@ -1,5 +1,6 @@
 //! Puts a question before the judge, for the admin port and for the command.
 
+pub(crate) mod replay;
 pub(crate) mod request;
 pub(crate) mod upstream_preview;
 
@@ -76,7 +77,7 @@ impl Explainer {
             ))),
             ..Explanation::default()
         };
-        explanation.verdict = match head::read(&raw) {
+        explanation.verdict = match replay::read(&raw) {
             Ok(session) => self.judge(&session, &mut explanation),
             Err(rejection) => {
                 explanation.checked("framing", Err(rejection));

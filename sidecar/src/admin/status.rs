@@ -21,8 +21,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use self::history::LastHour;
+use crate::config::effective::EffectiveConfig;
 use crate::config::live::{CurrentRules, Rules};
-use crate::headers::identity::Encoding;
 use crate::keys::current::CurrentKeys;
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
 use crate::telemetry::metrics::Metrics;
@@ -65,30 +65,6 @@ pub(crate) struct Status {
     pub(crate) started: Instant,
 }
 
-/// What the configuration says.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Protected {
-    pub(crate) service: String,
-    pub(crate) context_path: String,
-    /// Patterns of paths that need no token.
-    pub(crate) open_paths: Vec<String>,
-    /// Patterns of paths where a token may be missing.
-    pub(crate) optional_paths: Vec<String>,
-    /// Where a token may stand besides `Authorization`.
-    pub(crate) token_cookie: Option<String>,
-    pub(crate) cookie_origins: Vec<String>,
-    pub(crate) websocket_token: bool,
-    pub(crate) user_header: String,
-    pub(crate) user_header_encoding: Encoding,
-    /// Which claim stands in which header.
-    pub(crate) claim_headers: Vec<String>,
-    pub(crate) issuer: Option<String>,
-    /// A token is for any of them; for none, that is not checked.
-    pub(crate) audiences: Vec<String>,
-    pub(crate) cors_origins: Vec<String>,
-    pub(crate) keys_from: String,
-}
-
 /// Everything at one moment: what the JSON twin is, and what the page is drawn from.
 #[derive(Debug, Serialize)]
 struct Snapshot<'a> {
@@ -99,7 +75,7 @@ struct Snapshot<'a> {
     /// Settings that were read wait for the next start.
     restart_needed: bool,
     conditions: Vec<ConditionState>,
-    protected: &'a Protected,
+    protected: &'a EffectiveConfig,
     keys: Option<KeysSnapshot>,
     last_hour: Vec<MinuteSnapshot>,
     refusals: Vec<RefusalSnapshot>,
@@ -255,11 +231,12 @@ mod tests {
     use super::*;
     use crate::auth::authorize::AdmissionRules;
     use crate::headers::forwarded::ForwardedPolicy;
-    use crate::headers::identity::UserHeader;
+    use crate::headers::identity::{Encoding, UserHeader};
     use crate::telemetry::access_log::Line;
+    use crate::telemetry::metrics::TokenCacheCounters;
     use crate::upstream::request::ServiceHead;
 
-    fn rules(protected: Protected) -> Arc<CurrentRules> {
+    fn rules(protected: EffectiveConfig) -> Arc<CurrentRules> {
         let interceptor = Interceptor::new(
             "/orders".parse().unwrap(),
             PassList::parse([]).unwrap(),
@@ -302,7 +279,7 @@ mod tests {
             refusals.remember(*rejection, &line, SystemTime::UNIX_EPOCH);
         }
         Status {
-            rules: rules(Protected {
+            rules: rules(EffectiveConfig {
                 service: "http://127.0.0.1:3000".into(),
                 context_path: "/orders".into(),
                 open_paths: vec!["/static/<b>/**".into()],
@@ -318,11 +295,14 @@ mod tests {
                 cors_origins: Vec::new(),
                 keys_from: "http://127.0.0.1:9000/auth".into(),
             }),
-            hour: LastHour::new(Metrics::new(Arc::clone(&keys)).0, SystemTime::UNIX_EPOCH),
+            hour: LastHour::new(
+                Metrics::new(TokenCacheCounters::default()).0,
+                SystemTime::UNIX_EPOCH,
+            ),
             keys,
             health: Health::new(),
             refusals: Arc::new(refusals),
-            metrics: Metrics::new(Arc::default()).0,
+            metrics: Metrics::new(TokenCacheCounters::default()).0,
             started: Instant::now(),
         }
     }

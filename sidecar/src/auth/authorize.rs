@@ -1,53 +1,26 @@
 //! The decision about one request: forward it, answer it with the current user, or refuse it.
 //!
 //! Pure: the request's head, the keys and the time come in as arguments. What is decided here is
-//! carried out by [`crate::proxy::phases`].
+//! carried out by the room `proxy`.
 
 use std::sync::Arc;
 
 use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::api::user_details::CurrentUserDetails;
 use contract::explain::observer::{Observer, Unobserved};
-use contract::interceptor::{Interceptor, Judgement, check_method};
+use contract::interceptor::{Interceptor, Judgement};
 use contract::rejection::Rejection;
 use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
-use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
+use http::{HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_forged_across_sites;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::KeyState;
 use crate::keys::token_cache::VerifiedToken;
-use crate::request::http1;
-use crate::request::http2;
+use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::Conversation;
-use crate::request::target::Target;
 use crate::telemetry::outcome::Outcome;
-
-/// One request as it arrived.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestHead<'a> {
-    pub(crate) method: &'a Method,
-    pub(crate) version: Version,
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) wire: Wire<'a>,
-    /// The target that Pingora would send to the service.
-    pub(crate) target_to_send: &'a [u8],
-}
-
-/// What a head was before it was parsed, as far as that is known.
-#[derive(Clone, Copy)]
-pub(crate) enum Wire<'a> {
-    /// The header block, byte for byte.
-    Http1(&'a [u8]),
-    /// Its fields came one by one.
-    Http2 {
-        /// `:authority`
-        authority: Option<&'a [u8]>,
-        /// Whether the stream goes on after the head.
-        has_body: bool,
-    },
-}
 
 /// What happens to a request that is not refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,32 +59,6 @@ impl Forward {
             Outcome::Verified
         } else {
             Outcome::Passed
-        }
-    }
-}
-
-impl<'a> RequestHead<'a> {
-    /// The target of a head whose shape is beyond doubt.
-    fn checked_target(&self) -> Result<Target<'a>, Rejection> {
-        match self.wire {
-            Wire::Http1(raw) => http1::check(self.version, self.headers, raw)?,
-            Wire::Http2 { authority, .. } => {
-                http2::check(authority, self.target_to_send, self.headers)?;
-            }
-        }
-        // Before the target, which is no path with CONNECT; after the framing, because the connection
-        // lives on.
-        check_method(self.method)?;
-        match self.wire {
-            Wire::Http1(raw) => Target::parse(raw, self.target_to_send),
-            Wire::Http2 { .. } => Target::of_http_2(self.target_to_send),
-        }
-    }
-
-    fn has_body(&self) -> bool {
-        match self.wire {
-            Wire::Http1(_) => http1::announces_body(self.headers),
-            Wire::Http2 { has_body, .. } => has_body,
         }
     }
 }
@@ -233,7 +180,7 @@ impl AdmissionRules {
 
     fn is_forged(&self, request: &RequestHead<'_>, is_websocket: bool) -> bool {
         let host = match request.wire {
-            Wire::Http2 {
+            RawHead::Http2 {
                 authority: Some(authority),
                 ..
             } => Some(authority),

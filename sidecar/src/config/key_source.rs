@@ -14,10 +14,11 @@ use crate::address_text::without_credentials;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
 use crate::keys::cache::KeyCacheSettings;
+use crate::keys::jwks_address::JwksAddress;
 use crate::keys::source::SourceSettings;
 use crate::keys::source::auth_server::{Application, EndpointSettings};
 use crate::keys::source::file::{Format, KeyFile};
-use crate::keys::source::jwks_url::{JwksAddress, JwksUrlSettings};
+use crate::keys::source::jwks_url::JwksUrlSettings;
 use crate::keys::tls::TlsFiles;
 
 /// Warns of a proxy in the environment, where nothing is asked through it: whoever proxies a fetch chooses the key.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::admin::status::Protected;
 use crate::auth::authorize::AdmissionRules;
+use crate::config::effective::EffectiveConfig;
 use crate::upstream::request::ServiceHead;
 
 /// What the configuration says about requests.
@@ -16,7 +16,7 @@ pub(crate) struct Rules {
     pub(crate) admission: AdmissionRules,
     pub(crate) service_head: ServiceHead,
     /// The same for the status page.
-    pub(crate) protected: Protected,
+    pub(crate) protected: EffectiveConfig,
 }
 
 /// The rules of the moment, shared by all requests without a lock.

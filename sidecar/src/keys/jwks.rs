@@ -12,8 +12,8 @@ use reqwest::Url;
 use serde_json::Value;
 
 use super::http_client::{Answer, Unexpected};
+use super::jwks_address::JwksAddress;
 use super::link_header;
-use super::source::jwks_url::JwksAddress;
 
 /// The relation type of the link.
 const RELATION: &str = "jwks";

@@ -16,10 +16,11 @@ use tokio_cron_scheduler::JobSchedulerError;
 
 use super::cache::{KeyCache, KeyCacheSettings};
 use super::current::{Change, CurrentKeys, FetchTime, Names};
+use super::fetch::{FetchError, Fetched, Purpose};
 use super::grace::PreviousKeys;
 use super::schedule::{Schedule, Tick, Ticks};
+use super::source::KeySource;
 use super::source::auth_server::Application;
-use super::source::{FetchError, Fetched, KeySource, Purpose};
 use crate::telemetry::metrics::{Metrics, RefreshResult};
 
 /// What readiness says then.

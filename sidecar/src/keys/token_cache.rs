@@ -16,6 +16,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::headers::identity::Identity;
+use crate::telemetry::metrics::TokenCacheCounters;
 
 /// What a request needs to know of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +34,7 @@ pub(crate) struct VerifiedToken {
 pub(crate) struct TokenCache {
     /// Most memory that the tokens of one set may take; 0 for no cache.
     pub(crate) bytes: usize,
-    pub(crate) counters: Counters,
-}
-
-/// They count on from one set of keys to the next.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Counters {
-    pub(crate) hits: Counter,
-    pub(crate) misses: Counter,
-    pub(crate) evictions: Counter,
+    pub(crate) counters: TokenCacheCounters,
 }
 
 impl TokenCache {
@@ -72,7 +65,7 @@ impl TokenCache {
 /// The tokens that one set of keys has verified.
 pub(crate) struct VerifiedTokens {
     cache: Option<BoundedCache>,
-    counters: Counters,
+    counters: TokenCacheCounters,
 }
 
 /// Scan-resistant: a token that is seen once gives way before one that is used.
@@ -167,7 +160,7 @@ mod tests {
     use crate::headers::identity::UserHeader;
 
     fn cache_of(bytes: usize) -> VerifiedTokens {
-        let counters = Counters::default();
+        let counters = TokenCacheCounters::default();
         TokenCache { bytes, counters }.empty()
     }
 

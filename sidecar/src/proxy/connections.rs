@@ -18,7 +18,7 @@ use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::proxy::phases::AuthProxy;
 use crate::proxy::response;
-use crate::proxy::stream_deadline::TimedRequests;
+use crate::proxy::timed_requests::TimedRequests;
 use crate::telemetry::access_log::Line;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_log::Reports;

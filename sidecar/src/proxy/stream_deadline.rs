@@ -9,26 +9,14 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use contract::http::trace::{RequestId, TraceId};
-use contract::rejection::Rejection;
 use http::Method;
-use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
-use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::H2Options;
-use pingora::proxy::HttpProxy;
-use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::proxy::phases::AuthProxy;
-use crate::telemetry::access_log::{Line, LoggedPath};
-use crate::telemetry::outcome::Outcome;
-use crate::telemetry::request_log::Reports;
-use crate::upstream::Upstream;
+use crate::telemetry::access_log::LoggedPath;
 
 tokio::task_local! {
     /// The ends of the request that is being worked on; none for most.
@@ -69,7 +57,7 @@ impl fmt::Debug for Request {
 
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+pub(super) enum Over {
     Token,
     Body,
     Answer,
@@ -144,13 +132,13 @@ fn set(
 
 /// Work that was given up.
 #[derive(Debug, PartialEq, Eq)]
-struct GivenUp {
-    over: Over,
-    request: Option<Request>,
+pub(super) struct GivenUp {
+    pub(super) over: Over,
+    pub(super) request: Option<Request>,
 }
 
 /// The work on one request, or why its time was over before it was.
-async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, GivenUp> {
+pub(super) async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, GivenUp> {
     ENDS.scope(Ends::default(), async {
         let mut work = pin!(work);
         let mut timer: Option<Pin<Box<Sleep>>> = None;
@@ -175,72 +163,10 @@ async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, GivenUp> {
     .await
 }
 
-/// Stands before the proxy and watches the time of each request.
-pub(crate) struct TimedRequests {
-    pub(crate) proxy: Arc<HttpProxy<AuthProxy>>,
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) reports: Reports,
-}
-
-impl TimedRequests {
-    /// The proxy's own last phase is not reached.
-    fn ended(&self, GivenUp { over, request }: GivenUp) {
-        let (outcome, cause) = match over {
-            Over::Token => {
-                self.reports.metrics.stream_ended();
-                (Outcome::Verified, "the token of the stream has expired")
-            }
-            Over::Body => (
-                Outcome::Refused(Rejection::RequestTimeout),
-                "the body did not come",
-            ),
-            Over::Answer => (
-                Outcome::Refused(Rejection::UpstreamTimeout),
-                "the answer did not come",
-            ),
-        };
-        let request = request.as_ref();
-        self.reports.request_ended(outcome, || Line {
-            request: request.map(|request| (&request.method, &*request.target)),
-            client: request.and_then(|request| request.client),
-            upstream: (over == Over::Answer).then(|| self.upstream.address().to_string()),
-            cause: Some(cause.to_owned()),
-            request_id: request.and_then(|request| request.request_id.clone()),
-            trace_id: request.and_then(|request| request.trace_id),
-            ..Line::default()
-        });
-    }
-}
-
-#[async_trait]
-impl HttpServerApp for TimedRequests {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        session: ServerSession,
-        shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        let request = self.proxy.process_new_http(session, shutdown);
-        in_time(request).await.unwrap_or_else(|given_up| {
-            self.ended(given_up);
-            None
-        })
-    }
-
-    fn h2_options(&self) -> Option<H2Options> {
-        self.proxy.h2_options()
-    }
-
-    fn server_options(&self) -> Option<&HttpServerOptions> {
-        self.proxy.server_options()
-    }
-
-    async fn http_cleanup(&self) {
-        self.proxy.http_cleanup().await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn over<T>(given_up: Result<T, GivenUp>) -> Option<Over> {

@@ -1,21 +1,63 @@
-//! A request as Pingora hands it over, put before the judge; and one that nobody sent, read as if it had
-//! come over a connection: by the same parser, within the same limits, so that nothing that is said of it
-//! is said of another request than the proxy would see.
+//! The head of a request, as Pingora hands it over.
 
-use std::io::Cursor;
-use std::net::IpAddr;
-use std::pin::pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-use bytes::Bytes;
+use contract::interceptor::check_method;
 use contract::rejection::Rejection;
+use http::{HeaderMap, Method, Version};
 use pingora::protocols::http::ServerSession;
 
-use crate::auth::authorize::{RequestHead, Wire};
-use crate::downstream::stream::{ClientStream, UnreadRequests};
-use crate::downstream::transport::{self, ClientTransport};
+use crate::request::target::Target;
+use crate::request::{http1, http2};
+
+/// One request as it arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestHead<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) version: Version,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) wire: RawHead<'a>,
+    /// The target that Pingora would send to the service.
+    pub(crate) target_to_send: &'a [u8],
+}
+
+/// What a head was before it was parsed, as far as that is known.
+#[derive(Clone, Copy)]
+pub(crate) enum RawHead<'a> {
+    /// The header block, byte for byte.
+    Http1(&'a [u8]),
+    /// Its fields came one by one.
+    Http2 {
+        /// `:authority`
+        authority: Option<&'a [u8]>,
+        /// Whether the stream goes on after the head.
+        has_body: bool,
+    },
+}
+
+impl<'a> RequestHead<'a> {
+    /// The target of a head whose shape is beyond doubt.
+    pub(crate) fn checked_target(&self) -> Result<Target<'a>, Rejection> {
+        match self.wire {
+            RawHead::Http1(raw) => http1::check(self.version, self.headers, raw)?,
+            RawHead::Http2 { authority, .. } => {
+                http2::check(authority, self.target_to_send, self.headers)?;
+            }
+        }
+        // Before the target, which is no path with CONNECT; after the framing, because the connection
+        // lives on.
+        check_method(self.method)?;
+        match self.wire {
+            RawHead::Http1(raw) => Target::parse(raw, self.target_to_send),
+            RawHead::Http2 { .. } => Target::of_http_2(self.target_to_send),
+        }
+    }
+
+    pub(crate) fn has_body(&self) -> bool {
+        match self.wire {
+            RawHead::Http1(_) => http1::announces_body(self.headers),
+            RawHead::Http2 { has_body, .. } => has_body,
+        }
+    }
+}
 
 /// Has `judge` decide about the request that was read last.
 pub(crate) fn judged<T>(
@@ -27,9 +69,9 @@ pub(crate) fn judged<T>(
     let wire = match session {
         ServerSession::H1(connection) => {
             raw = connection.get_headers_raw_bytes();
-            Wire::Http1(&raw)
+            RawHead::Http1(&raw)
         }
-        ServerSession::H2(stream) => Wire::Http2 {
+        ServerSession::H2(stream) => RawHead::Http2 {
             authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
             has_body: !stream.is_body_empty(),
         },
@@ -42,88 +84,4 @@ pub(crate) fn judged<T>(
         wire,
         target_to_send: request.raw_path(),
     })
-}
-
-/// Reads a header block that nobody sent, up to its final empty line.
-///
-/// # Errors
-/// What a client is told whose request never becomes one.
-pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
-    let told = Arc::new(Told::default());
-    let bytes = Box::new(Cursor::new(raw.to_vec()));
-    let transport = ClientTransport::plain(transport::socket(bytes, None));
-    let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX, None);
-    let mut session = ServerSession::new_http1(Box::new(stream));
-    let is_request = at_once(async {
-        let read = session.read_request().await;
-        if read.is_err() {
-            // As Pingora does, for `ClientStream` to say it in our words.
-            let _ = session.respond_error(400).await;
-        }
-        matches!(read, Ok(true))
-    });
-    match is_request {
-        Some(true) => Ok(session),
-        _ => Err(told.0.get().copied().unwrap_or(Rejection::RequestMalformed)),
-    }
-}
-
-/// The first refusal.
-#[derive(Debug, Default)]
-struct Told(OnceLock<Rejection>);
-
-impl UnreadRequests for Told {
-    fn refuse(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
-        let _ = self.0.set(rejection);
-        Bytes::new()
-    }
-
-    fn was_refused(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
-}
-
-/// What comes of it without waiting: of bytes that are all there, everything.
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
-
-    fn seen(fields: &str) -> Result<Vec<u8>, Rejection> {
-        seen_at("/a", fields)
-    }
-
-    fn seen_at(target: &str, fields: &str) -> Result<Vec<u8>, Rejection> {
-        let session = read(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
-        judged(&session, |head| Ok(head.target_to_send.to_vec()))
-    }
-
-    #[test]
-    fn a_request_that_nobody_sent_is_read_by_the_proxy_s_parser() {
-        assert_eq!(seen("X: 1\r\n"), Ok(b"/a".to_vec()));
-        assert_eq!(seen_at("/a b", ""), Err(Rejection::RequestMalformed));
-        let long = format!("X: {}\r\n", "a".repeat(2 * MAX_HEAD_BYTES));
-        for (fields, rejection) in [
-            ("Host: b\r\n", Rejection::RequestMalformed),
-            ("a line without a colon\r\n", Rejection::RequestMalformed),
-            (long.as_str(), Rejection::RequestHeaderTooLarge),
-            (
-                "X: 1\r\n".repeat(MAX_HEAD_LINES).as_str(),
-                Rejection::RequestHeaderTooLarge,
-            ),
-        ] {
-            assert_eq!(seen(fields), Err(rejection), "{fields}");
-        }
-    }
-
-    #[test]
-    fn half_a_head_is_none() {
-        let read = read(b"GET / HTTP/1.1\r\n").map(|_| ());
-        assert_eq!(read, Err(Rejection::RequestMalformed));
-    }
 }

@@ -114,7 +114,7 @@ mod tests {
 
     fn asked_for(field: &'static str, value: &'static str) -> Conversation {
         let headers = [(
-            header::HeaderName::from_static(field),
+            HeaderName::from_static(field),
             HeaderValue::from_static(value),
         )]
         .into_iter()

@@ -30,6 +30,7 @@ use crate::downstream::limits::{InFlight, Limit};
 use crate::downstream::tls::ClientTls;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
+use crate::keys::key_metrics::KeyMetrics;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
 use crate::proxy::connections::ClientConnections;
@@ -134,7 +135,8 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
 fn shared(config: &Config) -> (Shared, Registry) {
     let keys =
         Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
-    let (metrics, mut registry) = Metrics::new(Arc::clone(&keys));
+    let (metrics, mut registry) = Metrics::new(keys.token_cache().counters.clone());
+    registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
     if config.tls.is_some() {
         metrics.tls.register(&mut registry);
     }

@@ -19,23 +19,15 @@ use runtime::supervisor::Ends;
 use tokio::sync::watch;
 
 use crate::background::Draining;
+use crate::config::ShutdownTimeouts;
 use crate::server::listener::Announcement;
 use crate::telemetry::metrics::Metrics;
-
-/// How long each part of the stop may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StopTimes {
-    /// Whoever routes here needs this long to notice that we are not ready any more.
-    pub(crate) lame_duck: Duration,
-    /// What is still in flight after it is cut off.
-    pub(crate) drain_limit: Duration,
-}
 
 /// Waits for the signal and carries out the stop.
 #[derive(Debug)]
 pub(crate) struct GracefulStop {
     pub(crate) announcement: Announcement,
-    pub(crate) times: StopTimes,
+    pub(crate) times: ShutdownTimeouts,
     pub(crate) draining: Draining,
     /// The readiness condition that is lost first.
     pub(crate) serving: Condition,
@@ -137,6 +129,7 @@ mod tests {
 
     use super::*;
     use crate::background::{Work, watched};
+    use crate::telemetry::metrics::TokenCacheCounters;
 
     fn stop(lame_duck: Duration, drain_limit: Duration) -> (GracefulStop, Health) {
         let health = Health::new();
@@ -145,14 +138,14 @@ mod tests {
         serving.met();
         let stop = GracefulStop {
             announcement: Announcement::new(Vec::new(), LogFormat::Text),
-            times: StopTimes {
+            times: ShutdownTimeouts {
                 lame_duck,
                 drain_limit,
             },
             draining: Draining::default(),
             serving,
             connections: watch::Sender::new(false),
-            metrics: Metrics::new(Arc::default()).0,
+            metrics: Metrics::new(TokenCacheCounters::default()).0,
             ends: background().1,
             fault: Fault::default(),
         };

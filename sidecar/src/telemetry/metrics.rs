@@ -1,6 +1,5 @@
 //! Every metric of the sidecar: names, help texts, labels. None has a path or a user as label.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use contract::rejection::Rejection;
@@ -14,13 +13,7 @@ use runtime::histogram::DurationHistogram;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
 
-use crate::keys::current::CurrentKeys;
-use crate::keys::token_cache::Counters;
 use crate::telemetry::outcome::{Outcome, Totals};
-
-mod key_metrics;
-
-use self::key_metrics::KeyMetrics;
 
 const PREFIX: &str = "postern_sidecar";
 
@@ -88,6 +81,14 @@ const UPSTREAM_ERRORS: [Rejection; 3] = [
     Rejection::UpstreamTimeout,
 ];
 
+/// Look-ups of the token cache; they count on from one set of keys to the next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TokenCacheCounters {
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) evictions: Counter,
+}
+
 /// The counters that the program itself moves.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -117,8 +118,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all metrics; `keys` is read at each scrape.
-    pub(crate) fn new(keys: Arc<CurrentKeys>) -> (Self, Registry) {
+    /// Registers all metrics but those of the keys, which are theirs to register.
+    pub(crate) fn new(token_cache: TokenCacheCounters) -> (Self, Registry) {
         let requests = Family::<RequestLabels, Counter>::default();
         let metrics = Self {
             verified: requests.get_or_create_owned(&labels(Outcome::Verified)),
@@ -142,11 +143,11 @@ impl Metrics {
             config_restart_needed: Gauge::default(),
             tls: CertificateMetrics::default(),
         };
-        let registry = metrics.registry(keys);
+        let registry = metrics.registry(token_cache);
         (metrics, registry)
     }
 
-    fn registry(&self, keys: Arc<CurrentKeys>) -> Registry {
+    fn registry(&self, token_cache: TokenCacheCounters) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
             "requests",
@@ -212,7 +213,7 @@ impl Metrics {
             self.key_cache_writes.clone(),
         );
         self.register_reloads(&mut registry);
-        register_token_cache(&mut registry, keys.token_cache().counters.clone());
+        register_token_cache(&mut registry, token_cache);
         registry.register(
             "log_lines_dropped",
             "Log lines that were dropped because nobody read them",
@@ -223,7 +224,6 @@ impl Metrics {
             "The running version",
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
-        registry.register_collector(Box::new(KeyMetrics(keys)));
         registry
     }
 
@@ -352,7 +352,7 @@ impl Metrics {
     }
 }
 
-fn register_token_cache(registry: &mut Registry, counters: Counters) {
+fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
     registry.register(
         "token_cache_hits",
         "Tokens that had been verified before with the keys of the moment",

@@ -86,11 +86,10 @@ impl Work for BypassCheck {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::sync::Arc;
-
     use runtime::health::Health;
 
     use super::*;
+    use crate::telemetry::metrics::TokenCacheCounters;
 
     #[test]
     fn what_is_tried_is_the_services_port_on_the_pods_address() {
@@ -112,7 +111,7 @@ mod tests {
         health.set_started();
         let check = BypassCheck {
             target: listener.local_addr().unwrap(),
-            metrics: Metrics::new(Arc::default()).0,
+            metrics: Metrics::new(TokenCacheCounters::default()).0,
             ready: Some(health.condition("bypass", "not looked yet")),
         };
         assert!(answers(check.target).await);

@@ -85,14 +85,13 @@ impl LastHour {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
+    use crate::telemetry::metrics::TokenCacheCounters;
     use crate::telemetry::outcome::Outcome;
 
     #[test]
     fn each_minute_has_its_own_requests_and_there_are_sixty_of_them() {
-        let (metrics, _) = Metrics::new(Arc::default());
+        let (metrics, _) = Metrics::new(TokenCacheCounters::default());
         let at = |minute: u32| SystemTime::UNIX_EPOCH + MINUTE * minute;
         let hour = LastHour::new(metrics.clone(), at(0));
         for minute in 0..100 {

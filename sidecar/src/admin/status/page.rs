@@ -5,7 +5,8 @@ use contract::rejection::Rejection;
 use maud::{DOCTYPE, Markup, html};
 
 use super::chart::chart;
-use super::{KeysSnapshot, Protected, RefusalSnapshot, Snapshot};
+use super::{KeysSnapshot, RefusalSnapshot, Snapshot};
+use crate::config::effective::EffectiveConfig;
 use crate::headers::identity::Encoding;
 use crate::telemetry::outcome::Totals;
 
@@ -88,7 +89,7 @@ fn document(title: &str, body: Markup) -> Markup {
     }
 }
 
-fn name_of(protected: &Protected) -> &str {
+fn name_of(protected: &EffectiveConfig) -> &str {
     match protected.context_path.as_str() {
         "" => "/",
         context => context,
@@ -116,7 +117,7 @@ fn readiness(snapshot: &Snapshot<'_>) -> Markup {
     }
 }
 
-fn keys(keys: Option<&KeysSnapshot>, protected: &Protected) -> Markup {
+fn keys(keys: Option<&KeysSnapshot>, protected: &EffectiveConfig) -> Markup {
     html! {
         section.card aria-labelledby="key" {
             h2 id="key" { "Verification key" }
@@ -171,7 +172,7 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
     }
 }
 
-fn protected(protected: &Protected) -> Markup {
+fn protected(protected: &EffectiveConfig) -> Markup {
     html! {
         section.card aria-labelledby="protected" {
             h2 id="protected" { "What is protected" }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use contract::http::path_patterns::PassList;
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
-use http::HeaderName;
+use http::{HeaderMap, HeaderName, Method, Version};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn admit_under(
         method: &Method::GET,
         version: Version::HTTP_11,
         headers: &headers,
-        wire: Wire::Http1(raw.as_bytes()),
+        wire: RawHead::Http1(raw.as_bytes()),
         target_to_send: target.as_bytes(),
     };
     let keys = keys.map(CurrentKeys::load);
@@ -237,18 +237,18 @@ fn the_shape_is_checked_before_anything_else() {
 fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
     let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("a"))]);
     let ambiguous = b"TRACE / HTTP/1.1\r\nContent_Length: 3\r\n\r\n";
-    let stream = Wire::Http2 {
+    let stream = RawHead::Http2 {
         authority: Some(b"a"),
         has_body: false,
     };
     for method in [Method::TRACE, Method::CONNECT] {
         for (wire, refused) in [
             (
-                Wire::Http1(b"TRACE / HTTP/1.1\r\n\r\n"),
+                RawHead::Http1(b"TRACE / HTTP/1.1\r\n\r\n"),
                 Rejection::MethodNotAllowed,
             ),
             (stream, Rejection::MethodNotAllowed),
-            (Wire::Http1(ambiguous), Rejection::RequestFraming),
+            (RawHead::Http1(ambiguous), Rejection::RequestFraming),
         ] {
             let head = RequestHead {
                 method: &method,
@@ -427,7 +427,7 @@ fn nothing_is_allocated_again(rules: &AdmissionRules) {
         method: &Method::GET,
         version: Version::HTTP_11,
         headers: &headers,
-        wire: Wire::Http1(raw.as_bytes()),
+        wire: RawHead::Http1(raw.as_bytes()),
         target_to_send: b"/orders/1?a=b",
     };
     let admit = || {

@@ -2,6 +2,7 @@
 
 use contract::rejection::Rejection;
 
+use crate::admin::explain::replay;
 use crate::auth::authorize::{Admission, AdmissionRules};
 use crate::keys::current::KeyState;
 use crate::request::head;
@@ -23,7 +24,7 @@ impl Request<'_> {
         keys: Result<&KeyState, Rejection>,
         now: i64,
     ) -> Result<Admission, Rejection> {
-        let session = head::read(&self.raw())?;
+        let session = replay::read(&self.raw())?;
         head::judged(&session, |head| rules.admit(head, keys, now))
     }
 

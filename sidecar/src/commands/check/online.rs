@@ -10,7 +10,8 @@ use runtime::exit::Failure;
 
 use crate::config::Config;
 use crate::keys::current::Names;
-use crate::keys::source::{Fetched, KeySource, Purpose};
+use crate::keys::fetch::{Fetched, Purpose};
+use crate::keys::source::KeySource;
 use crate::request::kind::Conversation;
 use crate::upstream::errors::cause_of;
 use crate::upstream::exposure_check;

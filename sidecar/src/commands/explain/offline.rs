@@ -16,9 +16,9 @@ use zeroize::Zeroizing;
 
 use crate::admin::explain::Explainer;
 use crate::admin::explain::MAX_BODY_BYTES;
-use crate::admin::status::Protected;
 use crate::cli::explain_args::ExplainArgs;
 use crate::config;
+use crate::config::effective::EffectiveConfig;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
 use crate::keys::key_response::{AnswerError, key_string};
@@ -44,7 +44,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
         rules: Arc::new(CurrentRules::new(Rules {
             admission: config::admission_rules(&args.rules, mapping, &upstream)?,
             service_head: config::service_head(&args.rules.service_head),
-            protected: Protected::default(),
+            protected: EffectiveConfig::default(),
         })),
         keys: Arc::new(current),
         marking: args.marks.marking(),

@@ -11,6 +11,7 @@ use super::super::source::SourceSettings;
 use super::super::source::auth_server::EndpointSettings;
 use super::super::tls::TlsFiles;
 use super::*;
+use crate::telemetry::metrics::TokenCacheCounters;
 
 const YEARLY: &str = "0 0 0 1 1 *";
 
@@ -51,7 +52,7 @@ fn refresher_with(
     let health = Health::new();
     health.set_started();
     let ready = health.condition("verification_key", "not fetched yet");
-    let metrics = Metrics::new(Arc::clone(&keys)).0;
+    let metrics = Metrics::new(TokenCacheCounters::default()).0;
     let timing = Timing {
         schedule: Schedule::new(cron).unwrap(),
         retry_without_key: true,

@@ -7,8 +7,8 @@ use contract::keys::{KeySet, VerificationKey};
 use runtime::exit::Failure;
 use zeroize::Zeroizing;
 
-use super::FetchError;
 use crate::discovery::{Asked, AuthServer, Instance};
+use crate::keys::fetch::FetchError;
 use crate::keys::http_client::{Answer, Question, Transport, TransportError};
 use crate::keys::jwks::{self, KnownSet};
 use crate::keys::key_response::{AnswerError, key_string};

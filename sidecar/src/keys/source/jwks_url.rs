@@ -2,41 +2,21 @@
 //! Discovery and RFC 8414).
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
-use http::uri::Scheme;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, header};
 use runtime::exit::Failure;
-use runtime::loopback::is_loopback_host;
 
-use super::{FetchError, Fetched, Purpose};
-use crate::address_text::{NoPort, port_of};
 use crate::discovery::Instance;
+use crate::keys::fetch::{FetchError, Fetched, Purpose};
 use crate::keys::http_client::{Question, Transport};
 use crate::keys::jwks::{self, KnownSet, jws};
+use crate::keys::jwks_address::JwksAddress;
 use crate::keys::tls::TlsFiles;
 
 /// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
 pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
-
-/// `http(s)://HOST[:PORT]/PATH[?QUERY]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JwksAddress {
-    scheme: Scheme,
-    authority: String,
-    target: String,
-}
-
-/// Why `--jwks-url` cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JwksAddressError {
-    #[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]
-    Malformed,
-    #[error(transparent)]
-    Port(#[from] NoPort),
-}
 
 #[derive(Debug, Clone)]
 pub(crate) struct JwksUrlSettings {
@@ -142,57 +122,6 @@ fn freshness(headers: &HeaderMap) -> Duration {
         .min(MAX_FRESHNESS)
 }
 
-impl JwksAddress {
-    /// Whether the keys could be changed on the way.
-    pub(crate) fn is_plain_over_a_network(&self) -> bool {
-        let host = self.authority.parse::<http::uri::Authority>();
-        let on_loopback = host.is_ok_and(|authority| is_loopback_host(authority.host()));
-        self.scheme == Scheme::HTTP && !on_loopback
-    }
-
-    /// With its query, which may hold a secret.
-    pub(crate) fn with_query(&self) -> String {
-        format!("{}://{}{}", self.scheme, self.authority, self.target)
-    }
-
-    pub(crate) const fn scheme(&self) -> &Scheme {
-        &self.scheme
-    }
-}
-
-impl FromStr for JwksAddress {
-    type Err = JwksAddressError;
-
-    fn from_str(text: &str) -> Result<Self, JwksAddressError> {
-        // A fragment is never sent, and `Uri` would drop it.
-        let uri: Uri = text.parse().map_err(|_| JwksAddressError::Malformed)?;
-        let scheme = uri
-            .scheme()
-            .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
-        let (Some(scheme), Some(authority)) = (scheme, uri.authority()) else {
-            return Err(JwksAddressError::Malformed);
-        };
-        if authority.as_str().contains('@') || text.contains('#') {
-            return Err(JwksAddressError::Malformed);
-        }
-        port_of(authority)?;
-        let target = uri.path_and_query().map_or("/", |target| target.as_str());
-        Ok(Self {
-            scheme: scheme.clone(),
-            authority: authority.to_string(),
-            target: target.to_owned(),
-        })
-    }
-}
-
-/// Without the query.
-impl fmt::Display for JwksAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.target.split('?').next().unwrap_or_default();
-        write!(f, "{}://{}{path}", self.scheme, self.authority)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -229,40 +158,5 @@ mod tests {
             }
             assert_eq!(freshness(&headers).as_secs(), seconds, "{fields:?}");
         }
-    }
-
-    #[test]
-    fn an_address_has_a_scheme_and_a_host_and_is_shown_without_its_query() {
-        for (text, shown, plain) in [
-            ("https://idp/keys", "https://idp/keys", false),
-            (
-                "http://127.0.0.1:1/keys?k=v",
-                "http://127.0.0.1:1/keys",
-                false,
-            ),
-            ("http://localhost/", "http://localhost/", false),
-            ("http://idp/keys", "http://idp/keys", true),
-            ("https://idp", "https://idp/", false),
-        ] {
-            let address: JwksAddress = text.parse().unwrap();
-            assert_eq!(address.to_string(), shown);
-            assert_eq!(address.is_plain_over_a_network(), plain, "{text}");
-        }
-        for text in [
-            "",
-            "idp/keys",
-            "/keys",
-            "ftp://idp/keys",
-            "file:///keys",
-            "https:///keys",
-            "https://user:pw@idp/keys",
-            "https://idp/keys#top",
-        ] {
-            let refused = text.parse::<JwksAddress>();
-            assert_eq!(refused, Err(JwksAddressError::Malformed), "{text}");
-        }
-        let error = "https://idp:70000/keys".parse::<JwksAddress>();
-        let why = "port '70000' is not between 1 and 65535";
-        assert_eq!(error.unwrap_err().to_string(), why);
     }
 }

@@ -1,9 +1,4 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use std::time::Instant;
-
-use contract::keys::signing_type::SigningType;
-use contract::keys::{KeySet, VerificationKey};
-
 use super::*;
 
 fn exposition(registry: &Registry) -> String {
@@ -14,7 +9,7 @@ fn exposition(registry: &Registry) -> String {
 
 #[test]
 fn requests_are_counted_by_outcome_and_reason() {
-    let (metrics, registry) = Metrics::new(Arc::default());
+    let (metrics, registry) = Metrics::new(TokenCacheCounters::default());
     for outcome in [
         Outcome::Verified,
         Outcome::Verified,
@@ -54,7 +49,7 @@ fn requests_are_counted_by_outcome_and_reason() {
 
 #[test]
 fn a_request_is_in_flight_until_its_guard_is_dropped() {
-    let (metrics, _) = Metrics::new(Arc::default());
+    let (metrics, _) = Metrics::new(TokenCacheCounters::default());
     let guard = metrics.request_began();
     assert_eq!(metrics.in_flight(), 1);
     drop(guard);
@@ -63,7 +58,7 @@ fn a_request_is_in_flight_until_its_guard_is_dropped() {
 
 #[test]
 fn without_tls_none_is_said_to_be_broken() {
-    let (metrics, mut registry) = Metrics::new(Arc::default());
+    let (metrics, mut registry) = Metrics::new(TokenCacheCounters::default());
     assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
     metrics.tls.register(&mut registry);
     metrics.tls.seen(7, None);
@@ -74,23 +69,4 @@ fn without_tls_none_is_said_to_be_broken() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-}
-
-#[test]
-fn the_key_age_appears_with_the_first_key() {
-    let keys = Arc::new(CurrentKeys::default());
-    let (_, registry) = Metrics::new(Arc::clone(&keys));
-    assert!(!exposition(&registry).contains("key_age_seconds"));
-    let secret = "0123456789abcdef0123456789abcdef";
-    let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
-    keys.install(KeySet::nameless(key), Instant::now());
-    let text = exposition(&registry);
-    assert!(
-        text.contains("\npostern_sidecar_key_age_seconds 0."),
-        "{text}"
-    );
-    assert!(
-        text.contains("\npostern_sidecar_key_generation 1\n"),
-        "{text}"
-    );
 }

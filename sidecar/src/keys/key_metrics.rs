@@ -7,11 +7,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::keys::current::CurrentKeys;
+use super::current::CurrentKeys;
 
 /// What is only known at the moment of the scrape. All but the first is absent as long as there is no key.
 #[derive(Debug)]
-pub(super) struct KeyMetrics(pub(super) Arc<CurrentKeys>);
+pub(crate) struct KeyMetrics(pub(crate) Arc<CurrentKeys>);
 
 impl Collector for KeyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -48,5 +48,35 @@ impl Collector for KeyMetrics {
             None,
             cached.metric_type(),
         )?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use contract::keys::signing_type::SigningType;
+    use contract::keys::{KeySet, VerificationKey};
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    fn exposition(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_key_age_appears_with_the_first_key() {
+        let keys = Arc::new(CurrentKeys::default());
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
+        assert!(!exposition(&registry).contains("key_age_seconds"));
+        let secret = "0123456789abcdef0123456789abcdef";
+        let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+        keys.install(KeySet::nameless(key), Instant::now());
+        let text = exposition(&registry);
+        assert!(text.contains("\nkey_age_seconds 0."), "{text}");
+        assert!(text.contains("\nkey_generation 1\n"), "{text}");
     }
 }

@@ -1,0 +1,101 @@
+//! A request that nobody sent, read as if it had come over a connection: by the same parser, within the
+//! same limits, so that nothing that is said of it is said of another request than the proxy would see.
+
+use std::io::Cursor;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use contract::rejection::Rejection;
+use pingora::protocols::http::ServerSession;
+
+use crate::downstream::stream::{ClientStream, UnreadRequests};
+use crate::downstream::transport::{self, ClientTransport};
+
+/// Reads a header block that nobody sent, up to its final empty line.
+///
+/// # Errors
+/// What a client is told whose request never becomes one.
+pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
+    let told = Arc::new(Told::default());
+    let bytes = Box::new(Cursor::new(raw.to_vec()));
+    let transport = ClientTransport::plain(transport::socket(bytes, None));
+    let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX, None);
+    let mut session = ServerSession::new_http1(Box::new(stream));
+    let is_request = at_once(async {
+        let read = session.read_request().await;
+        if read.is_err() {
+            // As Pingora does, for `ClientStream` to say it in our words.
+            let _ = session.respond_error(400).await;
+        }
+        matches!(read, Ok(true))
+    });
+    match is_request {
+        Some(true) => Ok(session),
+        _ => Err(told.0.get().copied().unwrap_or(Rejection::RequestMalformed)),
+    }
+}
+
+/// The first refusal.
+#[derive(Debug, Default)]
+struct Told(OnceLock<Rejection>);
+
+impl UnreadRequests for Told {
+    fn refuse(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
+        let _ = self.0.set(rejection);
+        Bytes::new()
+    }
+
+    fn was_refused(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
+}
+
+/// What comes of it without waiting: of bytes that are all there, everything.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
+    use crate::request::head::judged;
+
+    fn seen(fields: &str) -> Result<Vec<u8>, Rejection> {
+        seen_at("/a", fields)
+    }
+
+    fn seen_at(target: &str, fields: &str) -> Result<Vec<u8>, Rejection> {
+        let session = read(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
+        judged(&session, |head| Ok(head.target_to_send.to_vec()))
+    }
+
+    #[test]
+    fn a_request_that_nobody_sent_is_read_by_the_proxy_s_parser() {
+        assert_eq!(seen("X: 1\r\n"), Ok(b"/a".to_vec()));
+        assert_eq!(seen_at("/a b", ""), Err(Rejection::RequestMalformed));
+        let long = format!("X: {}\r\n", "a".repeat(2 * MAX_HEAD_BYTES));
+        for (fields, rejection) in [
+            ("Host: b\r\n", Rejection::RequestMalformed),
+            ("a line without a colon\r\n", Rejection::RequestMalformed),
+            (long.as_str(), Rejection::RequestHeaderTooLarge),
+            (
+                "X: 1\r\n".repeat(MAX_HEAD_LINES).as_str(),
+                Rejection::RequestHeaderTooLarge,
+            ),
+        ] {
+            assert_eq!(seen(fields), Err(rejection), "{fields}");
+        }
+    }
+
+    #[test]
+    fn half_a_head_is_none() {
+        let read = read(b"GET / HTTP/1.1\r\n").map(|_| ());
+        assert_eq!(read, Err(Rejection::RequestMalformed));
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests that end at their deadline, whatever the proxy is doing with them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::rejection::Rejection;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::proxy::HttpProxy;
+use pingora::server::ShutdownWatch;
+
+use super::phases::AuthProxy;
+use super::stream_deadline::{GivenUp, Over, in_time};
+use crate::telemetry::access_log::Line;
+use crate::telemetry::outcome::Outcome;
+use crate::telemetry::request_log::Reports;
+use crate::upstream::Upstream;
+
+/// Stands before the proxy and watches the time of each request.
+pub(crate) struct TimedRequests {
+    pub(crate) proxy: Arc<HttpProxy<AuthProxy>>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) reports: Reports,
+}
+
+impl TimedRequests {
+    /// The proxy's own last phase is not reached.
+    fn ended(&self, GivenUp { over, request }: GivenUp) {
+        let (outcome, cause) = match over {
+            Over::Token => {
+                self.reports.metrics.stream_ended();
+                (Outcome::Verified, "the token of the stream has expired")
+            }
+            Over::Body => (
+                Outcome::Refused(Rejection::RequestTimeout),
+                "the body did not come",
+            ),
+            Over::Answer => (
+                Outcome::Refused(Rejection::UpstreamTimeout),
+                "the answer did not come",
+            ),
+        };
+        let request = request.as_ref();
+        self.reports.request_ended(outcome, || Line {
+            request: request.map(|request| (&request.method, &*request.target)),
+            client: request.and_then(|request| request.client),
+            upstream: (over == Over::Answer).then(|| self.upstream.address().to_string()),
+            cause: Some(cause.to_owned()),
+            request_id: request.and_then(|request| request.request_id.clone()),
+            trace_id: request.and_then(|request| request.trace_id),
+            ..Line::default()
+        });
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for TimedRequests {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let request = self.proxy.process_new_http(session, shutdown);
+        in_time(request).await.unwrap_or_else(|given_up| {
+            self.ended(given_up);
+            None
+        })
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        self.proxy.h2_options()
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        self.proxy.server_options()
+    }
+
+    async fn http_cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
