@@ -18,6 +18,7 @@ use contract::http::path_patterns::ContextPath;
 use http::Uri;
 use http::uri::Scheme;
 use runtime::exit::Failure;
+use runtime::host_port::{NoPort, port_of};
 use runtime::loopback::is_loopback_host;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
@@ -26,8 +27,6 @@ pub(crate) use dns::DnsName;
 pub(crate) use nacos::NacosService;
 pub(crate) use srv::ServiceName;
 pub(crate) use static_address::FixedAddress;
-
-use crate::address_text::{NoPort, port_of};
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Stands in front of one unmodified service and lets only requests with a valid access token
 //! through.
 
-mod address_text;
 mod admin;
 mod auth;
 mod background;

@@ -18,6 +18,7 @@ pub mod file_watch;
 pub mod health;
 pub mod healthcheck;
 pub mod histogram;
+pub mod host_port;
 pub mod listener;
 pub mod lock_file;
 mod log_lines;

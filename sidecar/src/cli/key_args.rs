@@ -12,13 +12,13 @@ use contract::keys::signing_type::SigningType;
 use http::uri::Authority;
 use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::displayed_if_any;
+use runtime::host_port::without_credentials;
 use runtime::listener::ip_address_and_port;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
 use zeroize::Zeroizing;
 
 use super::policy_args::ISSUERS;
-use crate::address_text::without_credentials;
 
 /// The settings that say where the verification keys come from: exactly one is given.
 const KEY_SOURCE: &str = "key_source";

@@ -6,11 +6,11 @@ use std::path::Path;
 use contract::keys::signing_type::SigningType;
 use http::uri::Scheme;
 use runtime::exit::Failure;
+use runtime::host_port::without_credentials;
 use runtime::secret_file;
 use zeroize::Zeroizing;
 
 use super::refused;
-use crate::address_text::without_credentials;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
 use crate::keys::cache::KeyCacheSettings;

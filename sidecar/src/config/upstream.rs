@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use runtime::exit::Failure;
+use runtime::host_port::without_credentials;
 
 use super::{given, refused};
-use crate::address_text::without_credentials;
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;

@@ -5,9 +5,8 @@ use std::str::FromStr;
 
 use http::Uri;
 use http::uri::Scheme;
+use runtime::host_port::{NoPort, port_of};
 use runtime::loopback::is_loopback_host;
-
-use crate::address_text::{NoPort, port_of};
 
 /// `http(s)://HOST[:PORT]/PATH[?QUERY]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use http::Uri;
+use runtime::host_port::{NoPort, port_of};
 
-use crate::address_text::{NoPort, port_of};
 use crate::upstream::loop_check::{is_of_this_host, leads_to};
 
 /// The whole of `--upstream`.

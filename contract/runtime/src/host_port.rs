@@ -1,18 +1,18 @@
-//! What holds of the text of every address that is configured: of the auth server, of a key set, of the service.
+//! The port and the credentials in the text of an address.
 
 use http::uri::Authority;
 
 /// A port that nothing can listen on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("port '{0}' is not between 1 and 65535")]
-pub(crate) struct NoPort(String);
+pub struct NoPort(String);
 
-/// The port that is written behind the host, which holds no user: `Authority` takes any number, and then has
+/// Returns the port behind the host, which holds no user: `Authority` accepts any number, and then has
 /// none.
 ///
 /// # Errors
 /// [`NoPort`] for one that does not exist.
-pub(crate) fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
+pub fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
     let Some(text) = authority.as_str().strip_prefix(authority.host()) else {
         return Ok(None);
     };
@@ -23,8 +23,9 @@ pub(crate) fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
     }
 }
 
-/// An address as it may be printed, usable or not: without user and password.
-pub(crate) fn without_credentials(text: &str) -> String {
+/// Returns an address for logs, usable or not: without user and password.
+#[must_use]
+pub fn without_credentials(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), text),
