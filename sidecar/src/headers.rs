@@ -1,7 +1,7 @@
 //! Headers by which the service learns of the user and of the client.
 
-pub(crate) mod ascii_json;
-pub(crate) mod claim_text;
-pub(crate) mod field_name;
+mod ascii_json;
+mod claim_text;
+mod field_name;
 pub(crate) mod forwarded;
 pub(crate) mod identity;

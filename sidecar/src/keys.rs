@@ -1,6 +1,6 @@
 //! The verification keys: what is trusted now, where it comes from, when it is fetched again.
 
-pub(crate) mod backoff;
+mod backoff;
 pub(crate) mod cache;
 pub(crate) mod current;
 pub(crate) mod fetch;

@@ -2,6 +2,6 @@
 
 pub(crate) mod connections;
 pub(crate) mod phases;
-pub(crate) mod response;
+mod response;
 mod stream_deadline;
 mod timed_requests;

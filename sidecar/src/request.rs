@@ -3,7 +3,7 @@
 
 pub(crate) mod head;
 pub(crate) mod header_list;
-pub(crate) mod http1;
+mod http1;
 pub(crate) mod http2;
 pub(crate) mod kind;
-pub(crate) mod target;
+mod target;

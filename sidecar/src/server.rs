@@ -1,7 +1,7 @@
 //! The running program: its services, its listeners, its reload and its end.
 
 pub(crate) mod build;
-pub(crate) mod listener;
+mod listener;
 pub(crate) mod reload;
 mod services;
-pub(crate) mod shutdown;
+mod shutdown;

@@ -7,7 +7,7 @@ mod address;
 mod dns_refresh;
 pub(crate) mod errors;
 pub(crate) mod exposure_check;
-pub(crate) mod loop_check;
+mod loop_check;
 pub(crate) mod request;
 pub(crate) mod response;
 mod retry;

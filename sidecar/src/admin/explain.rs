@@ -2,7 +2,7 @@
 
 pub(crate) mod replay;
 pub(crate) mod request;
-pub(crate) mod upstream_preview;
+mod upstream_preview;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

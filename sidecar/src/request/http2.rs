@@ -41,7 +41,7 @@ pub(crate) fn check(
     }
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
-    // Two names, and none, are refused before this (`client_stream::bare_refusals`); odd bytes are not.
+    // Two names, and none, are refused before this (`downstream::stream::h2_error_sniffer`); odd bytes are not.
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
     host::check(authority.or(host))
 }

@@ -1,6 +1,6 @@
 //! Finds the refusals that Pingora and `h2` write to an HTTP/2 client by themselves: a request that names two
 //! hosts (if only in another case), none, or a user beside one, and one that breaks the framing of HTTP/2, never
-//! reach a filter. One bare answer, the 431 of `h2` (see `http2_head`), is not found: its status is in no
+//! reach a filter. One bare answer, the 431 of `h2` (see `request::http2`), is not found: its status is in no
 //! static table. The first on a connection is a literal, each later one an index into what that connection has
 //! been sent before, which is also what trailers of one field look like: telling them apart would take decoding
 //! every head that is sent. If the request has a body its stream is reset besides, and that is found.
