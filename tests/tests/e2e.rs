@@ -59,6 +59,7 @@ mod e2e {
     mod redis_topologies;
     mod registry;
     mod reload;
+    mod rooms;
     mod rotation;
     mod secret_key;
     mod secrets;
