@@ -1,13 +1,12 @@
 //! The configuration, checked through: what is here can be served. Every complaint names its flag.
 
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::keys::signing_type::SigningType;
 use runtime::client_address::TrustedProxies;
 use runtime::clock::unix_now;
-use runtime::command_line::{exposed_secrets, not_empty};
+use runtime::command_line::exposed_secrets;
 use runtime::exit::Failure;
 
 use crate::cli::{Cli, ServeArgs};
@@ -23,6 +22,7 @@ use crate::telemetry::request_id::Marking;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 pub(crate) mod effective;
+mod flag_value;
 mod key_source;
 pub(crate) mod live;
 mod path_warnings;
@@ -30,6 +30,7 @@ mod policy;
 mod upstream;
 
 use self::effective::effective_config;
+use self::flag_value::refused;
 use self::policy::mapping;
 use self::upstream::{
     bypass, refuse_bypass_nowhere, refuse_own_address, upstream_timeouts, upstream_tls,
@@ -225,12 +226,6 @@ fn expired(
     shown.into_iter().chain(to_the_service)
 }
 
-/// Returns what is given, if anything is: an empty one is no wish to leave the check out.
-fn given(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure> {
-    let given = value.map(not_empty).transpose();
-    given.map_err(|error| refused(flag, "", error))
-}
-
 fn timing(args: &ServeArgs) -> Result<Timing, Failure> {
     Ok(Timing {
         schedule: Schedule::new(&args.keys.refresh_cron)
@@ -238,14 +233,6 @@ fn timing(args: &ServeArgs) -> Result<Timing, Failure> {
         retry_without_key: args.keys.retry_without_key,
         previous_key_grace: args.keys.previous_key_grace.duration(),
     })
-}
-
-fn parsed<T: std::str::FromStr<Err: Display>>(flag: &str, value: &str) -> Result<T, Failure> {
-    value.parse().map_err(|error| refused(flag, value, error))
-}
-
-fn refused(flag: &str, value: impl Display, why: impl Display) -> Failure {
-    Failure::Config(format!("--{flag} '{value}': {why}"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use runtime::host_port::without_credentials;
 use runtime::secret_file;
 use zeroize::Zeroizing;
 
-use super::refused;
+use super::flag_value::refused;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
 use crate::keys::cache::KeyCacheSettings;

@@ -7,7 +7,7 @@ use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
 use runtime::exit::Failure;
 
-use super::{given, parsed, refused};
+use super::flag_value::{given, parsed, refused};
 use crate::auth::authorize::AdmissionRules;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use runtime::exit::Failure;
 use runtime::host_port::without_credentials;
 
-use super::{given, refused};
+use super::flag_value::{given, refused};
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
