@@ -1,8 +1,8 @@
-//! The events an auditor asks for, each one log line of the target `audit` with a stable `event`:
-//! `--log-level warn,audit=info` keeps them where everything else is quiet. No line holds a secret.
+//! Audit events: one log line each, of the target `audit`, with a stable `event`. `--log-level
+//! warn,audit=info` keeps them where everything else is quiet; no line holds a secret.
 //!
-//! What strangers sent is recorded as text, which a text line puts in quotes: nothing in it can pass
-//! for another field.
+//! Untrusted values are recorded as strings, which a text line quotes: none can pass for another
+//! field.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -20,17 +20,17 @@ use crate::users::changes::{UserChange, UserChangeKind};
 
 const TARGET: &str = "audit";
 
-/// How a login ended.
+/// Outcome of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoginEvent {
     Succeeded,
     /// Unknown account, wrong password, or a disabled user.
     Failed,
-    /// Too soon after failures at the account, from this client or its network.
+    /// Within the wait after failures at the account, from this client or its network.
     Locked,
-    /// The address has to wait.
+    /// Over the rate limit of the client address.
     Limited,
-    /// For a reason that has nothing to do with who logs in.
+    /// For a reason unrelated to the account.
     Refused,
 }
 
@@ -46,16 +46,17 @@ impl LoginEvent {
     }
 }
 
-/// The end of one login. `account` is empty where it could not be read, `outcome` is the metric's label.
+/// One finished login. `account` is empty where it could not be read; `outcome` is the metric's
+/// label.
 pub(crate) struct LoginLine<'l> {
     pub(crate) event: LoginEvent,
     pub(crate) account: &'l str,
     pub(crate) client: IpAddr,
     pub(crate) outcome: &'l str,
-    /// Of the token, where one was issued.
+    /// Of the issued token, if any.
     pub(crate) token_id: Option<&'l str>,
     pub(crate) key_id: Option<&'l KeyId>,
-    /// Those of the request's access line.
+    /// The same as in the access line.
     pub(crate) ids: &'l RequestIds,
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn login(line: &LoginLine<'_>) {
     );
 }
 
-/// `app_id` is what may be shown of what was sent as one.
+/// Logs a retrieval of the verification key; `app_id` is as received.
 pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed: bool) {
     let event = retrieval_name(allowed);
     let app_id = LogText(&shown_id(app_id)).to_string();
@@ -89,8 +90,8 @@ const fn retrieval_name(allowed: bool) -> &'static str {
     }
 }
 
-/// Cuts an id where a query seems to begin: a client that encodes its own wrongly sends the secret
-/// inside the id.
+/// Cuts an id where a query seems to begin: a client that encodes its query wrongly sends the
+/// secret within the id.
 fn shown_id(app_id: &str) -> Cow<'_, str> {
     match app_id.find(['&', ';', '=']) {
         Some(end) => format!("{}…", app_id.get(..end).unwrap_or_default()).into(),
@@ -112,18 +113,19 @@ const fn application_name(event: Event) -> &'static str {
     }
 }
 
-/// `at` is when the key signs, or is listed no more, in seconds since the epoch.
+/// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
+/// epoch.
 pub(crate) fn key(event: &KeyEvent) {
     info!(target: TARGET, event = %event.kind, kid = %event.kid, at = event.at, "key");
 }
 
 const USERS_CHANGED: &str = "users_changed";
-/// A file of other users is no list of names worth reading; `users_changed` counts them all.
-const MOST_USER_LINES: usize = 1000;
+/// Bounds the lines where a whole file was replaced; `users_changed` counts all changes.
+const MAX_USER_LINES: usize = 1000;
 
-/// Another content of the users file is in force: so many users, of whom these changed.
+/// Logs that new content of the users file is in force, with the number of users and what changed.
 pub(crate) fn users_changed(count: usize, changes: &[UserChange]) {
-    for UserChange { account, kind } in changes.iter().take(MOST_USER_LINES) {
+    for UserChange { account, kind } in changes.iter().take(MAX_USER_LINES) {
         let account = LogText(account).to_string();
         info!(target: TARGET, event = %user_name(*kind), account, "user");
     }
@@ -144,26 +146,26 @@ const fn user_name(kind: UserChangeKind) -> &'static str {
 const SERVER_STARTED: &str = "server_started";
 const SERVER_STOPPING: &str = "server_stopping";
 
-/// From now on this server answers at `listen`.
+/// Logs that this server accepts requests at `listen`.
 pub(crate) fn server_started(listen: Option<SocketAddr>) {
     let version = env!("CARGO_PKG_VERSION");
     let listen = listen.map(display);
     info!(target: TARGET, event = %SERVER_STARTED, %version, listen, "server");
 }
 
-/// `cause` is the signal, or the fault that ends this server.
+/// Logs the begin of the shutdown; `cause` is the signal or the error behind it.
 pub(crate) fn server_stopping(cause: &str) {
     info!(target: TARGET, event = %SERVER_STOPPING, cause, "server");
 }
 
-/// What became of this server's entry in the registry.
+/// Change of this server's entry in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Registration {
     Listed,
     Withdrawn,
 }
 
-/// `instance` is the address under which others reach this server.
+/// Logs a registration; `instance` is the address under which others reach this server.
 pub(crate) fn registration(event: Registration, instance: &str, registry: &str) {
     let event = registration_name(event);
     info!(target: TARGET, %event, %instance, %registry, "registry");
@@ -184,7 +186,8 @@ mod tests {
     use super::*;
     use crate::keys::ring::events::KeyEventKind;
 
-    /// Each variant leads to the next one, so that a new one does not compile until it is in here.
+    /// Enumerates all names: each variant leads to the next, so a new one does not compile until it
+    /// is here.
     fn names() -> BTreeSet<String> {
         let logins = successors(Some(LoginEvent::Succeeded), |event| match event {
             LoginEvent::Succeeded => Some(LoginEvent::Failed),

@@ -1,4 +1,4 @@
-//! The settings of `serve`, validated: what is left are values that cannot be wrong any more.
+//! The validated settings of `serve`.
 
 pub(crate) mod rotation;
 mod store;
@@ -34,24 +34,24 @@ use crate::tokens::issuer::TokenIssuer;
 use crate::users::UsersLocation;
 use crate::users::file::FileUsers;
 
-/// Contract §4.4: what needs no token on the auth server. The key endpoint is exempt by route.
+/// Paths of the auth server without a token (contract §4.4). The key endpoint is exempt by route.
 const PASS_LIST: [&str; 3] = ["/oauth/jwt/**", "/static/**", "/assets/**"];
-/// Before a token is split: far above any token of ours (lesson B13).
+/// Maximum before a token is parsed; far above our own tokens.
 pub(crate) const MAX_AUTHORIZATION_BYTES: usize = 8 * 1024;
 
-/// A minute's logins of one address that checks passwords: an office behind one address gets through,
-/// somebody who tries one password on many accounts does not get far.
+/// Default per address with password checks: enough for an office behind one address, too few to
+/// try one password on many accounts.
 const LOGINS_PER_MINUTE: u32 = 300;
 
-/// What `serve` runs with, besides its addresses and logs.
+/// The settings of `serve`, without addresses and logs.
 pub(crate) struct Config {
-    /// `None`: the port speaks plainly.
+    /// `None` for plain HTTP.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
     pub(crate) context_path: ContextPath,
     pub(crate) store: StoreLocation,
     pub(crate) store_reread: Duration,
     pub(crate) rotation: RotationPolicy,
-    /// How the key answer leads to all keys.
+    /// `Link` field of the key response.
     pub(crate) jwks_link: HeaderValue,
     pub(crate) signing_type: SigningType,
     pub(crate) issuer: TokenIssuer,
@@ -61,14 +61,14 @@ pub(crate) struct Config {
     pub(crate) static_root: Option<PathBuf>,
     pub(crate) request_timeout: Duration,
     pub(crate) max_connections: u32,
-    /// The users of a file, read and found right; `None`: the built-in user.
+    /// Loaded users of a file; `None` for the built-in user.
     pub(crate) users: Option<Arc<FileUsers>>,
-    /// `None`: only the store holds applications.
+    /// `None` if only the store holds applications.
     pub(crate) mounted_applications: Option<MountedApplications>,
-    /// Logins a minute from one address; 0: any number.
+    /// Logins a minute from one address; 0 for any number.
     pub(crate) login_rate: u32,
     pub(crate) trusted_proxies: TrustedProxies,
-    /// `None`: this server is registered nowhere.
+    /// `None` if this server is not registered.
     pub(crate) registry: Option<RegistryConfig>,
     pub(crate) allowed_origins: AllowedOrigins,
     pub(crate) console: Option<Console>,
@@ -77,8 +77,10 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// Validates the flags.
+    ///
     /// # Errors
-    /// [`Failure::Config`], one line naming the flag.
+    /// [`Failure::Config`], one line that names the flag.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
         let context_path = args.listening.context_path.clone();
         Ok(Self {
@@ -121,7 +123,7 @@ impl Config {
         })
     }
 
-    /// The applications known before the first look into the store.
+    /// Returns the applications known before the store is read.
     pub(crate) fn registrations(&self) -> Registrations {
         let registrations = Registrations::new(self.signing_type == SigningType::Hmac);
         match &self.mounted_applications {
@@ -131,7 +133,7 @@ impl Config {
     }
 }
 
-/// What is asked of every token: one of our own.
+/// Returns the policy for our own tokens.
 pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> VerificationPolicy {
     VerificationPolicy {
         issuer: Some(issuer.to_owned()),

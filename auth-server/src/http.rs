@@ -1,5 +1,4 @@
-//! The HTTP surface: one route, one file. What is common to all stands here: which paths there are
-//! and in which order a request meets interception, routing and the envelope.
+//! The HTTP surface: paths, and the order of the layers around the routes.
 
 mod body;
 pub(crate) mod middleware;
@@ -17,30 +16,30 @@ use contract::http::path_patterns::ContextPath;
 use contract::interceptor::USER_DETAILS_PATH;
 use contract::rejection::Rejection;
 
-use self::middleware::access_log::{Reports, report};
-use self::middleware::authenticate::{Interception, intercept};
+use self::middleware::access_log::{RequestLogger, log_request};
+use self::middleware::authenticate::{Authentication, authenticate_request};
 use self::middleware::security_headers::security_headers;
-pub(crate) use self::response::rejection_on_the_wire;
+pub(crate) use self::response::raw_http1_response;
 use self::routes::current_user::current_user;
 use self::routes::jwks::{JWKS_PATH, Jwks, jwks};
 use self::routes::login::{LOGIN_PATH, Login, login};
 use self::routes::static_files::{self, StaticFiles, static_file};
-use self::routes::verification_key::{SECRET_KEY_PATH, SecretKey, secret_key};
+use self::routes::verification_key::{KeyEndpoint, VERIFICATION_KEY_PATH, verification_key};
 
-/// What the routes are made of.
+/// State of all routes and layers.
 pub(crate) struct Routes {
-    pub(crate) reports: Reports,
+    pub(crate) logger: RequestLogger,
     pub(crate) context_path: ContextPath,
-    pub(crate) interception: Interception,
+    pub(crate) authentication: Authentication,
     pub(crate) login: Login,
-    pub(crate) secret_key: SecretKey,
+    pub(crate) verification_key: KeyEndpoint,
     pub(crate) jwks: Jwks,
     pub(crate) static_files: StaticFiles,
 }
 
 impl Routes {
-    /// Every path of the contract below the context path; everything else is not found, once the
-    /// token was seen.
+    /// Builds the router: every contract path below the context path. Other paths are 404, after
+    /// the token check.
     pub(crate) fn into_router(self) -> Router {
         let context = self.context_path.as_str().to_owned();
         let path = |relative: &str| format!("{context}{relative}");
@@ -52,12 +51,12 @@ impl Routes {
                 post(login).with_state(Arc::new(self.login)),
             )
             .route(
-                &path(SECRET_KEY_PATH),
-                // HEAD would count as a retrieval that brings nobody a key.
-                get(secret_key)
+                &path(VERIFICATION_KEY_PATH),
+                // HEAD would count as a retrieval without handing out a key.
+                get(verification_key)
                     .head(only_get)
                     .fallback(only_get)
-                    .with_state(Arc::new(self.secret_key)),
+                    .with_state(Arc::new(self.verification_key)),
             )
             .route(&path(JWKS_PATH), get(jwks).with_state(Arc::new(self.jwks)))
             .route(&path(USER_DETAILS_PATH), get(current_user));
@@ -69,9 +68,12 @@ impl Routes {
         router
             .fallback(async || response::rejection(Rejection::NotFound))
             .method_not_allowed_fallback(async || response::rejection(Rejection::MethodNotAllowed))
-            .layer(from_fn_with_state(Arc::new(self.interception), intercept))
+            .layer(from_fn_with_state(
+                Arc::new(self.authentication),
+                authenticate_request,
+            ))
             .layer(map_response(security_headers))
-            .layer(from_fn_with_state(self.reports, report))
+            .layer(from_fn_with_state(self.logger, log_request))
     }
 }
 

@@ -26,14 +26,14 @@ use runtime::{command_line, healthcheck, signals, telemetry};
 
 use crate::cli::{Cli, Command, ServeArgs};
 
-/// An RSA signature takes under half a millisecond: two threads sign thousands a second, and more of
-/// them would cost memory on the many machines where this server idles.
+/// Two sign thousands of tokens a second (an RSA signature takes under half a millisecond); more
+/// would cost memory on machines where this server idles.
 const WORKERS: usize = 2;
-/// For a probe that its caller gives a few seconds.
+/// Shorter than the few seconds that a probe's caller waits.
 const HEALTHCHECK_TIMEOUT: Duration = Duration::from_secs(2);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An answer makes some hundred allocations, nearly all of them within axum and hyper.
+/// mimalloc: a response makes some hundred allocations, nearly all of them within axum and hyper.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    // Before anything may look for one: the tree must not end up with two cryptographic libraries.
+    // Before anything looks for a provider: there must not be two cryptographic libraries.
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
@@ -77,7 +77,7 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), Failure> {
     block_on(serve::serve(args))
 }
 
-/// What is asked for comes last, so that it can ask for the library's lines too.
+/// Appends the operator's filter, so that it can enable the library's lines too.
 fn log_filter(asked: &str) -> String {
     format!("{},{asked}", service_registry::LOG_DIRECTIVE)
 }
@@ -89,7 +89,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
         .build()
         .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
     let outcome = runtime.block_on(work);
-    // A file system that hangs must not hold up the end.
+    // A hanging file system must not delay the exit.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     outcome
 }

@@ -1,4 +1,4 @@
-//! Every metric of this program, by name.
+//! All metrics of this program.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,22 +20,22 @@ use crate::keys::ring::KeyRing;
 use crate::keys::ring::events::{KeyEvent, KeyEventKind};
 use crate::keys::ring::rotation::Role;
 
-/// `ok`, or the reason code of the refusal.
+/// `ok`, or a reason code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
 }
 
-/// A listed key and what it is there for: current, next, retired.
+/// A listed key and its role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Key {
     kid: String,
     role: &'static str,
 }
 
-/// The reason code of a refusal.
+/// A reason code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Refusal {
+struct Reason {
     reason: &'static str,
 }
 
@@ -53,20 +53,20 @@ const SIGNING_BOUNDS: [Duration; 10] = [
     Duration::from_millis(100),
 ];
 
-/// Label value of every application that is not registered. Strangers must not make up labels.
+/// Label of all unregistered applications: attackers must not create labels.
 const OTHER_APPLICATION: &str = "other";
 
-/// Label value of what went well.
+/// Label of a success.
 pub(crate) const OK: &str = "ok";
 
-/// The same by registered application.
+/// Outcome by registered application.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Retrieval {
     app_id: String,
     outcome: &'static str,
 }
 
-/// How long signing a token takes.
+/// Time to sign a token.
 #[derive(Debug, Clone)]
 struct SigningTime(DurationHistogram);
 
@@ -87,12 +87,12 @@ pub(crate) struct Metrics {
     clock_skew: Gauge,
     application_files_unusable: Gauge,
     listed_keys: Family<Key, Gauge>,
-    /// The labels of `listed_keys`, which cannot be asked for them.
-    shown_keys: Arc<Mutex<HashSet<Key>>>,
+    /// Labels in `listed_keys`, which cannot be enumerated.
+    exported_keys: Arc<Mutex<HashSet<Key>>>,
     key_rotations: Counter,
     key_revocations: Counter,
     signing: SigningTime,
-    refusals: Family<Refusal, Counter>,
+    refusals: Family<Reason, Counter>,
     builtin_users: Gauge,
     users: Gauge,
     users_uncommon_cost: Gauge,
@@ -102,7 +102,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Adds every metric to the registry that the admin port shows.
+    /// Registers the metrics of every server.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("postern_auth_server_build", "The running program", build);
@@ -173,7 +173,7 @@ impl Metrics {
         );
     }
 
-    /// For a server with a directory of applications.
+    /// Registers those of `--applications-dir`.
     pub(crate) fn register_applications_dir(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_application_files_unusable",
@@ -182,7 +182,7 @@ impl Metrics {
         );
     }
 
-    /// For a server with a users file. What is not there is not shown: a 0 would say that it is broken.
+    /// Registers those of a users file. Without one they are absent: a 0 would look like a failure.
     pub(crate) fn register_users_file(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_users",
@@ -201,13 +201,13 @@ impl Metrics {
         );
     }
 
-    /// For a server with TLS.
+    /// Registers those of TLS.
     pub(crate) fn register_tls(&self, registry: &mut Registry) {
         self.tls
             .register(registry.sub_registry_with_prefix("postern_auth_server"));
     }
 
-    /// For a server that registers itself.
+    /// Registers those of the registration.
     pub(crate) fn register_registration(&self, registry: &mut Registry) {
         registry.register(
             "postern_auth_server_registry_registered",
@@ -220,15 +220,15 @@ impl Metrics {
         self.logins.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// Signing a token took so long.
+    /// Observes the time to sign a token.
     pub(crate) fn signed(&self, after: Duration) {
         self.signing.0.observe(after);
     }
 
-    /// A request was refused.
-    pub(crate) fn refused(&self, rejection: Rejection) {
+    /// Counts a rejection.
+    pub(crate) fn rejected(&self, rejection: Rejection) {
         let reason = rejection.reason();
-        self.refusals.get_or_create(&Refusal { reason }).inc();
+        self.refusals.get_or_create(&Reason { reason }).inc();
     }
 
     /// `app_id` is the id of a registered application.
@@ -261,9 +261,9 @@ impl Metrics {
         self.clock_skew.set(seconds);
     }
 
-    /// The keys of this moment, and what led to them.
+    /// Sets the listed keys and counts the events.
     pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
-        self.show_keys(listed(ring));
+        self.export_keys(listed(ring));
         for event in events {
             match event.kind {
                 KeyEventKind::Promoted => drop(self.key_rotations.inc()),
@@ -273,10 +273,10 @@ impl Metrics {
         }
     }
 
-    /// What stays is left alone: a scrape in between must not see a server without keys.
-    fn show_keys(&self, listed: HashSet<Key>) {
+    /// Leaves unchanged keys alone: a scrape in between must not see a server without keys.
+    fn export_keys(&self, listed: HashSet<Key>) {
         let mut shown = self
-            .shown_keys
+            .exported_keys
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for new in listed.difference(&shown) {
@@ -292,14 +292,14 @@ impl Metrics {
         self.builtin_users.set(1);
     }
 
-    /// `uncommon` of the users have a password of another cost than most.
+    /// `uncommon` users have a password of another cost than most.
     pub(crate) fn users(&self, count: usize, uncommon: usize) {
         let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.users.set(gauge(count));
         self.users_uncommon_cost.set(gauge(uncommon));
     }
 
-    /// The certificate of the start, or what a look into its files saw.
+    /// Records the certificate, and the outcome of a reload.
     pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
         self.tls.seen(not_after, seen);
     }
@@ -342,7 +342,7 @@ mod tests {
         metrics.key_retrieval(Some("orders".to_owned()), OK);
         metrics.key_retrieval(None, "application_unknown");
         metrics.signed(Duration::from_micros(400));
-        metrics.refused(Rejection::LoginFailed);
+        metrics.rejected(Rejection::LoginFailed);
         metrics.store_up(true);
         metrics.registered_applications(2);
         metrics.unreadable_applications(1);

@@ -1,8 +1,8 @@
-//! `--registry` and `--advertise`: whether this server is listed in a service registry, and under which
-//! address (contract §1).
+//! `--registry` and `--advertise`: registration of this server in Nacos, and its advertised address
+//! (contract §1).
 //!
-//! Readiness does not depend on the registry: who finds this server in another way must not lose it
-//! with the registry, and who finds it there has the list of before.
+//! Readiness does not depend on the registry: clients that find this server in another way must not
+//! lose it, and those that use the registry keep their last list.
 
 pub(crate) mod registration;
 
@@ -16,28 +16,28 @@ use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings
 
 use crate::cli::ServeArgs;
 
-/// The flag that holds the address.
+/// The flag of the registry address.
 const FLAG: &str = "--registry";
 const NONE: &str = "none";
 const SCHEME: &str = "nacos://";
 
-/// What to register, and where.
+/// The registry, and the entry of this server.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistryConfig {
     pub(crate) settings: RegistrySettings,
     pub(crate) advertised: Advertised,
 }
 
-/// Where others reach this server.
+/// The address for other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertised {
     host: String,
-    /// `None`: the port that is listened on.
+    /// `None` for the port of `--listen`.
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidAdvertised {
+pub(crate) enum AdvertiseError {
     #[error("expected HOST:PORT, or HOST for the port that is listened on")]
     Malformed,
     #[error("nobody can connect to an unspecified address")]
@@ -47,10 +47,10 @@ pub(crate) enum InvalidAdvertised {
 }
 
 impl RegistryConfig {
-    /// `None`: this server is registered nowhere.
+    /// Returns `None` if this server is not registered.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line naming the flag; it repeats no password.
+    /// [`Failure::Config`], one line that names the flag and repeats no password.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Self>, Failure> {
         let advertised = args
             .registration
@@ -78,14 +78,14 @@ impl RegistryConfig {
     }
 }
 
-/// Without user and password.
+/// Omits user and password.
 impl fmt::Display for RegistryConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.settings.address())
     }
 }
 
-/// How a configuration file says it.
+/// Formats the setting as in a configuration file.
 pub(crate) fn shown(config: Option<&RegistryConfig>) -> String {
     config.map_or(NONE.to_owned(), RegistryConfig::to_string)
 }
@@ -105,35 +105,35 @@ fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>,
 }
 
 impl Advertised {
-    fn parse(text: &str) -> Result<Self, InvalidAdvertised> {
+    fn parse(text: &str) -> Result<Self, AdvertiseError> {
         // An IPv6 address without brackets and port.
         if let Ok(address) = text.parse::<IpAddr>() {
             return Self::reachable(address.to_string(), None);
         }
-        let (host, port) = host_and_port(text).ok_or(InvalidAdvertised::Malformed)?;
+        let (host, port) = host_and_port(text).ok_or(AdvertiseError::Malformed)?;
         Self::reachable(host.to_owned(), port.filter(|port| *port != 0))
     }
 
-    /// What is listened on, where others can reach that.
-    fn from_listen(listen: SocketAddr) -> Result<Self, InvalidAdvertised> {
+    /// Returns the address of `--listen` if other hosts can reach it.
+    fn from_listen(listen: SocketAddr) -> Result<Self, AdvertiseError> {
         if listen.ip().is_unspecified() || listen.ip().is_loopback() {
-            return Err(InvalidAdvertised::Missing);
+            return Err(AdvertiseError::Missing);
         }
         Self::reachable(listen.ip().to_string(), None)
     }
 
-    fn reachable(host: String, port: Option<u16>) -> Result<Self, InvalidAdvertised> {
+    fn reachable(host: String, port: Option<u16>) -> Result<Self, AdvertiseError> {
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         if host.is_empty() {
-            return Err(InvalidAdvertised::Malformed);
+            return Err(AdvertiseError::Malformed);
         }
         if address.is_ok_and(|address| address.is_unspecified()) {
-            return Err(InvalidAdvertised::Unspecified);
+            return Err(AdvertiseError::Unspecified);
         }
         Ok(Self { host, port })
     }
 
-    /// The entry for a server that listens on `port`. `secure` is what Spring Cloud calls TLS.
+    /// Returns the entry of a server on `port`. `secure` is Spring Cloud's word for TLS.
     pub(crate) fn instance(&self, port: u16, context: &ContextPath, secure: bool) -> Instance {
         let metadata = [
             ("version", env!("CARGO_PKG_VERSION")),
@@ -173,7 +173,7 @@ mod tests {
             ("[fd00::1]:9000", "[fd00::1]:9000"),
             ("[fd00::1]", "[fd00::1]:7"),
             ("fd00::1", "[fd00::1]:7"),
-            // Asked for, for a demonstration on one machine.
+            // Explicit, for a demonstration on one machine.
             ("127.0.0.1", "127.0.0.1:7"),
         ] {
             let advertised = Advertised::parse(text).unwrap();
@@ -189,15 +189,15 @@ mod tests {
     #[test]
     fn what_nobody_reaches_is_refused() {
         for (text, why) in [
-            ("", InvalidAdvertised::Malformed),
-            (":9000", InvalidAdvertised::Malformed),
-            ("a:b", InvalidAdvertised::Malformed),
-            ("a:70000", InvalidAdvertised::Malformed),
-            ("user@a:1", InvalidAdvertised::Malformed),
-            ("http://a:1", InvalidAdvertised::Malformed),
-            ("0.0.0.0:9000", InvalidAdvertised::Unspecified),
-            ("[::]:9000", InvalidAdvertised::Unspecified),
-            ("::", InvalidAdvertised::Unspecified),
+            ("", AdvertiseError::Malformed),
+            (":9000", AdvertiseError::Malformed),
+            ("a:b", AdvertiseError::Malformed),
+            ("a:70000", AdvertiseError::Malformed),
+            ("user@a:1", AdvertiseError::Malformed),
+            ("http://a:1", AdvertiseError::Malformed),
+            ("0.0.0.0:9000", AdvertiseError::Unspecified),
+            ("[::]:9000", AdvertiseError::Unspecified),
+            ("::", AdvertiseError::Unspecified),
         ] {
             assert_eq!(Advertised::parse(text), Err(why), "{text}");
         }
@@ -208,10 +208,10 @@ mod tests {
         for (listen, advertised) in [
             ("10.0.0.1:9000", Ok("10.0.0.1")),
             ("[fd00::1]:9000", Ok("fd00::1")),
-            ("0.0.0.0:9000", Err(InvalidAdvertised::Missing)),
-            ("[::]:9000", Err(InvalidAdvertised::Missing)),
-            ("127.0.0.1:9000", Err(InvalidAdvertised::Missing)),
-            ("[::1]:9000", Err(InvalidAdvertised::Missing)),
+            ("0.0.0.0:9000", Err(AdvertiseError::Missing)),
+            ("[::]:9000", Err(AdvertiseError::Missing)),
+            ("127.0.0.1:9000", Err(AdvertiseError::Missing)),
+            ("[::1]:9000", Err(AdvertiseError::Missing)),
         ] {
             let found = Advertised::from_listen(listen.parse().unwrap());
             let found = found.map(|advertised| advertised.to_string());

@@ -10,7 +10,7 @@ pub(crate) fn secret() -> Result<Zeroizing<String>, Unspecified> {
     text::<32>().map(Zeroizing::new)
 }
 
-/// 16 random bytes in base64url: enough for no two tokens ever to share their `jti`.
+/// 16 random bytes in base64url: enough that no two tokens share a `jti`.
 pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
@@ -22,17 +22,17 @@ pub(crate) fn salt() -> Result<[u8; 16], Unspecified> {
     Ok(bytes)
 }
 
-/// To tell requests apart; not a secret, so that a fault of the source does no harm.
+/// Returns a request number. It is no secret, so a failed source does no harm.
 pub(crate) fn number() -> u128 {
     let mut bytes = [0; 16];
     let _ = rand::fill(&mut bytes);
     u128::from_ne_bytes(bytes)
 }
 
-/// Evenly spread over 0.0 ..= 1.0, to spread retries.
+/// Returns an even spread over 0.0 ..= 1.0, for the jitter of retries.
 pub(crate) fn fraction() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness every server retries at the same moment: a pity, no fault.
+    // Without randomness every server retries at the same moment, which is tolerable.
     let _ = rand::fill(&mut bytes);
     f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! `serve`: puts the parts together and runs them until a signal.
+//! `serve`: builds the parts and runs them until a signal.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::audit;
 use crate::cli::ServeArgs;
 use crate::config::{Config, warnings};
 use crate::http::Routes;
-use crate::http::middleware::access_log::Reports;
-use crate::http::middleware::authenticate::Interception;
+use crate::http::middleware::access_log::RequestLogger;
+use crate::http::middleware::authenticate::Authentication;
 use crate::http::routes::jwks::Jwks;
 use crate::http::routes::login::Login;
 use crate::http::routes::static_files::StaticFiles;
-use crate::http::routes::verification_key::SecretKey;
+use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
 use crate::keys::store::KeyStore;
-use crate::keys::sync::{Shared, Upkeep};
+use crate::keys::sync::{KeySync, SyncedState};
 use crate::metrics::Metrics;
 use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
-use crate::server::{self, ConnectionLimit, Draining, Served};
+use crate::server::{self, ConnectionLimit, Draining, ServerParts};
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -40,8 +40,7 @@ use crate::users::reload::UsersReload;
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What stops a start. Once the server listens only a fault of its own does: work that goes on in the
-/// background and has ended.
+/// Start errors; later only a background task that has ended.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let hang_ups = HangUps::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
@@ -55,11 +54,11 @@ async fn serve_with(
     store: Arc<dyn KeyStore>,
     hang_ups: HangUps,
 ) -> Result<(), Failure> {
-    // Before anybody can learn the addresses: who does may end the process the next moment.
+    // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = background();
-    let shared = Shared {
-        current: Arc::default(),
+    let shared = SyncedState {
+        live_keys: Arc::default(),
         registrations: Arc::new(config.registrations()),
         metrics: Metrics::default(),
     };
@@ -78,14 +77,14 @@ async fn serve_with(
     let public = listener::bind(Port::Public, args.listening.listen)?;
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
-    let mut upkeep = Upkeep::new(
+    let mut key_sync = KeySync::new(
         store,
         config.signing_type,
         config.rotation,
         shared.clone(),
         &health,
     );
-    // First the probes: a store that stalls must not look like a process that hangs.
+    // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
     let admin_task = serve_admin(
         admin,
@@ -95,24 +94,27 @@ async fn serve_with(
         &stop,
         &background,
     )?;
-    upkeep.start().await?;
+    key_sync.start().await?;
     follow_users(&config, &shared.metrics, &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
-    let hang_ups = tell_of_hang_ups(hang_ups, followed(&config));
+    let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
     background.forever("listening for SIGHUP", hang_ups);
-    background.forever("the upkeep of the keys", upkeep.run(config.store_reread));
-    let leave = Leave {
+    background.forever(
+        "the key_sync of the keys",
+        key_sync.run(config.store_reread),
+    );
+    let parts = ShutdownParts {
         serving: health.condition("serving", "starting"),
         draining: Draining::default(),
         lame_duck: args.stop.lame_duck.duration(),
     };
-    let draining = leave.draining.clone();
-    let end = end_of_service(
+    let draining = parts.draining.clone();
+    let end = shutdown(
         terminations,
         ends,
         registration(&public, &config, &shared, &background)?,
-        leave,
+        parts,
     );
     let format = args.logs.log_format;
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
@@ -127,8 +129,8 @@ fn no_signals(error: std::io::Error) -> Failure {
     Failure::Software(format!("signals cannot be received: {error}"))
 }
 
-/// What SIGHUP has this server look at.
-fn followed(config: &Config) -> Vec<&'static str> {
+/// Lists what a SIGHUP reloads.
+fn reloaded_parts(config: &Config) -> Vec<&'static str> {
     let users = config.users.as_ref().map(|_| "users file");
     let mounted = config.mounted_applications.as_ref();
     let mounted = mounted.map(|_| "applications directory");
@@ -139,15 +141,17 @@ fn followed(config: &Config) -> Vec<&'static str> {
         .collect()
 }
 
-/// Whoever sends it to all servers alike gets to know what it did here; those who follow a file look by
-/// themselves.
-async fn tell_of_hang_ups(mut hang_ups: HangUps, followed: Vec<&'static str>) {
+/// Logs the effect of each SIGHUP; the reloaded parts receive it themselves.
+async fn log_sighups(mut hang_ups: HangUps, reloaded_parts: Vec<&'static str>) {
     loop {
         hang_ups.next().await;
-        if followed.is_empty() {
+        if reloaded_parts.is_empty() {
             info!("SIGHUP received: there is nothing to read again");
         } else {
-            info!("SIGHUP received: looking at {}", followed.join(" and "));
+            info!(
+                "SIGHUP received: looking at {}",
+                reloaded_parts.join(" and ")
+            );
         }
     }
 }
@@ -155,7 +159,7 @@ async fn tell_of_hang_ups(mut hang_ups: HangUps, followed: Vec<&'static str>) {
 fn registration(
     public: &TcpListener,
     config: &Config,
-    shared: &Shared,
+    shared: &SyncedState,
     background: &Background,
 ) -> Result<Registration, Failure> {
     let Some(registry) = &config.registry else {
@@ -168,11 +172,11 @@ fn registration(
     let own = registry
         .advertised
         .instance(port, &config.context_path, secure);
-    let (current, metrics) = (Arc::clone(&shared.current), shared.metrics.clone());
+    let (live_keys, metrics) = (Arc::clone(&shared.live_keys), shared.metrics.clone());
     Ok(Registration::start(
         registry.settings.clone(),
         own,
-        current,
+        live_keys,
         metrics,
         background,
     ))
@@ -196,7 +200,7 @@ fn follow_users(
 
 fn follow_applications(
     config: &Config,
-    shared: &Shared,
+    shared: &SyncedState,
     background: &Background,
 ) -> Result<(), Failure> {
     let Some(mounted) = config.mounted_applications.clone() else {
@@ -229,7 +233,7 @@ fn follow_certificate(
     Ok(())
 }
 
-/// What the admin port shows.
+/// Registers the metrics of the configured parts.
 fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     let mut registry = Registry::default();
     metrics.register(&mut registry);
@@ -273,28 +277,27 @@ fn serve_admin(
     }))
 }
 
-/// How this server leaves those who route to it and those who are connected.
-struct Leave {
+/// Parts of a graceful shutdown.
+struct ShutdownParts {
     serving: Condition,
     draining: Draining,
     lame_duck: Duration,
 }
 
-/// Resolves when no more connections are to be accepted: off the registry's list first, so that nobody
-/// new is sent here, then a while in which whoever routes here notices that this server is not ready any
-/// more. Nobody routes to what is run at a terminal, and a second signal means now. With work in the
-/// background that has ended this server goes the same way, so that no request fails for it.
-async fn end_of_service(
+/// Resolves when to stop accepting: deregisters first, then logger not ready for a while, so that
+/// load balancers notice. A terminal needs no such time, and a second signal ends it; a failed
+/// background task takes the same way, so that no request is lost.
+async fn shutdown(
     mut terminations: Terminations,
     ends: Ends,
     registration: Registration,
-    leave: Leave,
+    parts: ShutdownParts,
 ) -> Result<(), Failure> {
-    let Leave {
+    let ShutdownParts {
         serving,
         draining,
         lame_duck,
-    } = leave;
+    } = parts;
     serving.met();
     let (reason, gradually) = tokio::select! {
         signal = terminations.next() => (Ok(()), signal == Termination::Requested),
@@ -320,7 +323,7 @@ async fn end_of_service(
     reason
 }
 
-/// Names the signal, or the fault, that ends this server.
+/// Names the signal or the error behind the shutdown.
 fn cause(reason: &Result<(), Failure>, gradually: bool) -> String {
     match reason {
         Err(failure) => failure.to_string(),
@@ -333,22 +336,22 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    shared: Shared,
+    shared: SyncedState,
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let limit = ConnectionLimit::new(config.max_connections);
     let tls = config.certificate.clone().map(tls::http1).transpose()?;
-    let reports = reports(&config, &shared);
+    let logger = logger(&config, &shared);
     let unfinished = Unfinished::for_this_process();
-    let served = Served {
+    let served = ServerParts {
         tls,
-        reports: reports.clone(),
+        logger: logger.clone(),
         request_timeout: config.request_timeout,
         draining,
         unfinished: unfinished.clone(),
-        router: routes(config, shared, reports, unfinished).into_router(),
+        router: routes(config, shared, logger, unfinished).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -358,8 +361,8 @@ async fn serve_public(
     server::serve(listener, served, &limit, end).await
 }
 
-fn reports(config: &Config, shared: &Shared) -> Reports {
-    Reports {
+fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
+    RequestLogger {
         access_log: config.access_log,
         request_ids: config.request_ids,
         allowed_origins: config.allowed_origins.clone(),
@@ -368,19 +371,24 @@ fn reports(config: &Config, shared: &Shared) -> Reports {
     }
 }
 
-fn routes(config: Config, shared: Shared, reports: Reports, unfinished: Unfinished) -> Routes {
-    let Shared {
-        current,
+fn routes(
+    config: Config,
+    shared: SyncedState,
+    logger: RequestLogger,
+    unfinished: Unfinished,
+) -> Routes {
+    let SyncedState {
+        live_keys,
         registrations,
         metrics,
     } = shared;
     Routes {
-        reports,
-        interception: Interception::new(
+        logger,
+        authentication: Authentication::new(
             &config.context_path,
             config.interceptor,
             config.policy,
-            Arc::clone(&current),
+            Arc::clone(&live_keys),
         ),
         login: Login {
             address_limit: AddressLimit::per_minute(config.login_rate),
@@ -390,18 +398,18 @@ fn routes(config: Config, shared: Shared, reports: Reports, unfinished: Unfinish
             }),
             trusted_proxies: config.trusted_proxies.clone(),
             issuer: config.issuer,
-            current: Arc::clone(&current),
+            live_keys: Arc::clone(&live_keys),
             metrics: metrics.clone(),
             body_timeout: config.request_timeout,
             unfinished,
             oauth_response: config.oauth_response,
         },
         jwks: Jwks {
-            current: Arc::clone(&current),
+            live_keys: Arc::clone(&live_keys),
         },
-        secret_key: SecretKey {
+        verification_key: KeyEndpoint {
             jwks_link: config.jwks_link,
-            current,
+            live_keys,
             registrations,
             trusted_proxies: config.trusted_proxies,
             metrics,

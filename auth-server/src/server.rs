@@ -1,4 +1,4 @@
-//! Accepts connections and ends them gracefully. What happens on one of them is `connection`'s.
+//! Accepts connections and shuts down gracefully; `connection` serves each of them.
 
 mod connection;
 mod connection_limit;
@@ -20,38 +20,38 @@ use tracing::warn;
 use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
 pub(crate) use self::draining::Draining;
-use crate::http::middleware::access_log::Reports;
+use crate::http::middleware::access_log::RequestLogger;
 use crate::http::unfinished::Unfinished;
 
-/// In-flight requests are short (the longest is a body that arrives slowly), and orchestrators
-/// grant 10 to 30 seconds in all.
+/// In-flight requests are short (the longest waits for a slow body), and orchestrators grant 10 to
+/// 30 seconds in all.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is served, and how.
-pub(crate) struct Served {
+/// The router and the settings of its connections.
+pub(crate) struct ServerParts {
     pub(crate) router: Router,
-    /// Hears of what never reaches the router.
-    pub(crate) reports: Reports,
-    /// `None`: the port speaks plainly.
+    /// Logs requests that never reach the router.
+    pub(crate) logger: RequestLogger,
+    /// `None` for plain HTTP.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// For a TLS handshake, for a request's header, again for its body, and for a client to read on.
+    /// Timeout of a TLS handshake, of a request's head, of its body, and of a blocked write.
     pub(crate) request_timeout: Duration,
     pub(crate) draining: Draining,
-    /// For the heads that come in pieces.
+    /// Budget for incomplete heads.
     pub(crate) unfinished: Unfinished,
 }
 
-/// Serves until `shutdown` resolves, then finishes what is in flight. Why it resolved is for the caller.
+/// Serves until `shutdown` resolves, then finishes the requests in flight; returns its output.
 pub(crate) async fn serve<T>(
     listener: TcpListener,
-    served: Served,
+    served: ServerParts,
     limit: &ConnectionLimit,
     shutdown: impl Future<Output = T>,
 ) -> T {
     let (stop, stopped) = watch::channel(());
     let serving = Serving {
         router: served.router,
-        reports: served.reports,
+        logger: served.logger,
         tls: served.tls.map(TlsAcceptor::from),
         request_timeout: served.request_timeout,
         draining: served.draining,
@@ -73,7 +73,7 @@ pub(crate) async fn serve<T>(
     };
     drop((listener, serving));
     stop.send_replace(());
-    // Each connection holds a receiver to its end.
+    // Each connection holds a receiver until it ends.
     if tokio::time::timeout(DRAIN_TIMEOUT, stop.closed())
         .await
         .is_err()
@@ -83,7 +83,7 @@ pub(crate) async fn serve<T>(
     reason
 }
 
-/// The next connection, once there is a place for it.
+/// Waits for a permit, then accepts the next connection.
 async fn accept(
     listener: &TcpListener,
     limit: &ConnectionLimit,

@@ -1,7 +1,7 @@
-//! Who may log in: the contract's built-in user, or the users of a file.
+//! Users: the contract's built-in user, or those of a file.
 //!
-//! A store says who somebody is; how often one may try, and how much of it happens at once, is
-//! `authenticator`'s business.
+//! A store verifies a password; rate limits and the number of simultaneous checks are in
+//! `authenticate`.
 
 pub(crate) mod authenticate;
 pub(crate) mod builtin;
@@ -22,7 +22,7 @@ use std::str::FromStr;
 use contract::api::login::{LoginRequest, UserInfo};
 use contract::token::claims::ExtraInfo;
 
-/// A user that has logged in: what a token says of him (contract §2.4).
+/// An authenticated user, as the claims describe it (contract §2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) id: String,
@@ -31,19 +31,19 @@ pub(crate) struct User {
     pub(crate) extra_info: ExtraInfo,
 }
 
-/// The member user type of contract §2.3 and §2.4.
+/// The member user type (contract §2.3, §2.4).
 pub(crate) const MEMBER: &str = "member";
 
 /// The users of one installation.
 pub(crate) trait UserStore: fmt::Debug + Send + Sync {
-    /// Whoever `request` proves to be. `None` for an unknown account, a wrong password and a disabled
-    /// user alike, after the same work.
+    /// Verifies the credentials. Returns `None` for an unknown account, a wrong password and a
+    /// disabled user alike, after the same work.
     fn authenticate(&self, request: &LoginRequest) -> Option<User>;
 
-    /// Whether there is such an account. For logs: no answer to a stranger may depend on it.
+    /// Returns true for an existing account. For logs only: no response may depend on it.
     fn knows(&self, account: &str) -> bool;
 
-    /// Whether passwords mean anything here: then they can be guessed, and checking one takes long.
+    /// Returns true where passwords are verified, so that they can be guessed and a check is slow.
     fn checks_passwords(&self) -> bool;
 }
 
@@ -56,16 +56,16 @@ pub(crate) enum UsersLocation {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected builtin, or file:FILE such as file:users.toml")]
-pub(crate) struct InvalidUsers;
+pub(crate) struct UsersLocationError;
 
 impl FromStr for UsersLocation {
-    type Err = InvalidUsers;
+    type Err = UsersLocationError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
             None if text == "builtin" => Ok(Self::Builtin),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
-            _ => Err(InvalidUsers),
+            _ => Err(UsersLocationError),
         }
     }
 }
@@ -80,7 +80,7 @@ impl fmt::Display for UsersLocation {
 }
 
 impl User {
-    /// The `info` block of the login answer (contract §2.3).
+    /// Returns the `info` block of the login response (contract §2.3).
     pub(crate) fn info(&self) -> UserInfo {
         let ExtraInfo {
             avatar,
@@ -111,7 +111,11 @@ mod tests {
             assert_eq!(text.parse::<UsersLocation>().unwrap().to_string(), text);
         }
         for text in ["", "file", "file:", "builtin:", "users.toml", "ldap:x"] {
-            assert_eq!(text.parse::<UsersLocation>(), Err(InvalidUsers), "{text}");
+            assert_eq!(
+                text.parse::<UsersLocation>(),
+                Err(UsersLocationError),
+                "{text}"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::rate_limit::{Rate, TokenBucket, TooSoon};
+use crate::rate_limit::{Rate, RetryAfter, TokenBucket};
 
 /// A misconfigured sidecar asks once a minute; a few dozen of one application are still told why.
 const RATE: Rate = Rate {
@@ -37,8 +37,8 @@ impl FailureLimit {
     /// Counts one failure.
     ///
     /// # Errors
-    /// [`TooSoon`] where there were too many.
-    pub(super) fn failed(&self, id: &str, now: Instant) -> Result<(), TooSoon> {
+    /// [`RetryAfter`] where there were too many.
+    pub(super) fn failed(&self, id: &str, now: Instant) -> Result<(), RetryAfter> {
         let index = self.key.hash_one(id) as usize % BUCKETS;
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         match buckets.get_mut(index) {
@@ -59,7 +59,7 @@ mod tests {
         let (limit, now) = (FailureLimit::new(), Instant::now());
         let failed = |id| limit.failed(id, now);
         assert!((0..RATE.burst).all(|_| failed("orders").is_ok()));
-        assert_eq!(failed("orders"), Err(TooSoon(RATE.every)));
+        assert_eq!(failed("orders"), Err(RetryAfter(RATE.every)));
         // One of these may share the bucket of `orders`; three do so once in a billion runs.
         assert!(["a", "b", "c"].into_iter().any(|id| failed(id).is_ok()));
         assert_eq!(limit.failed("orders", now + RATE.every), Ok(()));

@@ -8,7 +8,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
-use crate::rate_limit::TooSoon;
+use crate::rate_limit::RetryAfter;
 
 /// Who may fetch the verification key at present; nothing until the store was read once.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) enum Denied {
     /// The id is not registered, or the secret is wrong.
     Unknown,
     /// The same, too often.
-    TooOften(TooSoon),
+    TooOften(RetryAfter),
 }
 
 /// What a look into the store brought.

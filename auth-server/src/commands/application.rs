@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use crate::keys::store::envelope_encryption::KeyEncryption;
-    use crate::keys::store::redis::credentials::StoreAccess;
+    use crate::keys::store::redis::credentials::Credentials;
 
     /// `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);
@@ -176,7 +176,7 @@ mod tests {
             let directory = self.0.path().join("data");
             let address = format!("file:{}", directory.display());
             let location =
-                StoreLocation::parse(&address, StoreAccess::default(), KeyEncryption::default())
+                StoreLocation::parse(&address, Credentials::default(), KeyEncryption::default())
                     .unwrap();
             let applications = applications(&*location.open()).await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())

@@ -30,7 +30,7 @@ const LINE_END_BYTES: usize = "\r\n".len();
 const MIN_PASSWORD_CHARACTERS: usize = 8;
 const NEW_FILE_MODE: u32 = 0o600;
 /// The others hold the lock for a few file operations; longer means that one of them hangs.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
@@ -199,7 +199,7 @@ fn locked(path: &Path) -> Result<File, Failure> {
     {
         let _ = fchown(&file, Some(users.uid()), Some(users.gid()));
     }
-    lock_file::lock(&file, LOCK_PATIENCE).map_err(|error| {
+    lock_file::lock(&file, LOCK_TIMEOUT).map_err(|error| {
         if lock_file::is_busy(&error) {
             Failure::Unavailable(format!(
                 "{} stays locked by another process; nothing was changed",
@@ -228,7 +228,7 @@ fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
 /// A PHC string that costs as much to check as most of those that are there.
 fn hash_of_new_password(args: &UserPasswordArgs, there: &Users) -> Result<String, Failure> {
     let password = new_password(args)?;
-    if let Some(weakness) = there.common_weakness() {
+    if let Some(weakness) = there.weak_params_note() {
         remark(&weakness);
     }
     password::hash(&password, there.common_params())

@@ -1,4 +1,4 @@
-//! When keys change, from the flags; and whether everybody who verifies hears of it in time.
+//! Rotation settings, checked against the time that keys take to reach every verifier.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use crate::cli::ServeArgs;
 use crate::http::routes::jwks::MAX_AGE_SECONDS;
 use crate::keys::ring::rotation::RotationPolicy;
 
-/// A sidecar asks for the keys at second 0 of every minute (contract §8).
+/// A sidecar fetches the keys at second 0 of every minute (contract §8).
 const POLL_SECONDS: i64 = 60;
-/// Clocks that differ, answers that take their time.
+/// For clock differences and slow responses.
 const MARGIN_SECONDS: i64 = 15;
-/// A sidecar takes 64 KiB of keys; far below that a schedule is a mistake.
+/// A sidecar reads 64 KiB of keys; even far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;
 
 /// `--rotate-every`: a duration, or `off`.
@@ -43,14 +43,14 @@ impl fmt::Display for RotateEvery {
     }
 }
 
-/// The policy that the flags describe.
+/// Returns the policy of the flags.
 ///
 /// # Errors
 /// A schedule that cannot be kept.
 pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
     let policy = RotationPolicy {
         lead: args.keys.lead.rotation_lead.get().into(),
-        // The last token of a key is signed by the server that hears of the next key last, one
+        // The last token of a key is signed by the server that learns of the next key last, one
         // re-read late, and is accepted until its lifetime and the leeway are over.
         keep: i64::from(args.tokens.token_lifetime.get())
             + i64::from(args.tokens.leeway.get())
@@ -82,11 +82,12 @@ fn fault(args: &ServeArgs, policy: &RotationPolicy) -> Option<String> {
     })
 }
 
-/// The shortest lead with which everybody who verifies knows a key before it signs. Published now,
-/// the key is on every server one re-read later; a cache on the way may show the former set for its
-/// maximum age; then a sidecar's next poll brings it: 30 + 15 + 60 seconds with the defaults, and a
-/// margin of 15. The 150 seconds of `--rotation-lead` leave 30 more for a retry of either. A sidecar
-/// whose polls failed for longer asks for the unknown key when it first meets it.
+/// Returns the shortest lead with which every verifier knows a key before it signs: one re-read,
+/// the maximum age in caches, a sidecar's poll, and the margin (30 + 15 + 60 + 15 seconds by
+/// default).
+///
+/// The default `--rotation-lead` of 150 seconds leaves 30 for a retry. A sidecar whose polls failed
+/// for longer fetches the unknown key on demand.
 pub(crate) fn shortest_lead(store_reread: u32) -> i64 {
     i64::from(store_reread) + MAX_AGE_SECONDS + POLL_SECONDS + MARGIN_SECONDS
 }

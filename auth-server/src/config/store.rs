@@ -1,4 +1,4 @@
-//! The settings of a key store: every file they name is read before anything is done.
+//! Settings of a key store; every named file is read at once.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use zeroize::Zeroizing;
 use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};
 use crate::keys::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::keys::store::location::StoreLocation;
-use crate::keys::store::redis::credentials::{AccessFiles, StoreAccess};
+use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
 
-/// The store of any command.
+/// Validates the store flags of a command.
 ///
 /// # Errors
-/// [`Failure::Config`] naming the flag, for an address that is none and for files that cannot be used.
+/// [`Failure::Config`] that names the flag, for an invalid address or an unusable file.
 pub(crate) fn store_location(args: &StoreArgs) -> Result<StoreLocation, Failure> {
-    let access = StoreAccess::read(access_files(args))
+    let access = Credentials::read(access_files(args))
         .map_err(|fault| Failure::Config(fault.to_string()))?;
     StoreLocation::parse(&args.store, access, encryption(&args.encryption)?)
         .map_err(|error| refused("--store", &error))
 }
 
-fn access_files(args: &StoreArgs) -> AccessFiles {
-    AccessFiles {
+fn access_files(args: &StoreArgs) -> CredentialFiles {
+    CredentialFiles {
         password: args.store_password_file.clone(),
         ca: args.store_ca.clone(),
         client: args

@@ -1,4 +1,4 @@
-//! What works but deserves a second thought: `serve` logs it, `check` prints it.
+//! Warnings about valid but risky settings: `serve` logs them, `check` prints them.
 
 use runtime::clock::unix_now;
 use runtime::command_line::exposed_secrets;
@@ -7,14 +7,14 @@ use super::{Config, rotation};
 use crate::applications::directory::MountedApplications;
 use crate::cli::{Cli, ServeArgs};
 
-/// One line each, of one configuration.
+/// Returns one line per warning.
 pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     [
         short_lead(args),
         open_store(config),
         open_registry(config),
         builtin_users(config),
-        config.users.as_ref().and_then(|users| users.uneven_costs()),
+        config.users.as_ref().and_then(|users| users.cost_warning()),
         open_port(args, config),
         expired_certificate(config),
         config.store.expired_certificate(unix_now()),

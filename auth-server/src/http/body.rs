@@ -1,4 +1,4 @@
-//! Reading a request body: bounded in size and in time, and in what all bodies take together.
+//! Reads request bodies within limits of size, time and total memory.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::unfinished::{Exhausted, Held};
 /// A login is a few hundred bytes.
 pub(in crate::http) const MAX_BODY_BYTES: usize = 8 * 1024;
 
-/// Returns the whole body. `held` takes what of it waits for the rest.
+/// Reads the whole body; `held` accounts for its memory while it is incomplete.
 ///
 /// # Errors
-/// [`Rejection::BodyTooLarge`], before a byte is read where the length is declared;
-/// [`Rejection::RequestTimeout`]; [`Rejection::ServerBusy`] where other requests wait for their rest
-/// with too many bytes; [`Rejection::BodyMalformed`] where its framing breaks.
+/// [`Rejection::BodyTooLarge`], before reading where the length is declared;
+/// [`Rejection::RequestTimeout`]; [`Rejection::ServerBusy`] where incomplete requests fill the
+/// budget; [`Rejection::BodyMalformed`] on broken framing.
 pub(in crate::http) async fn read(
     body: Body,
     limit: Duration,
@@ -33,7 +33,7 @@ pub(in crate::http) async fn read(
         .unwrap_or(Err(Rejection::RequestTimeout))
 }
 
-/// Copies: a part of a body keeps the whole buffer alive that it came in, however short it is.
+/// Copies the data: a slice of a body would keep its whole receive buffer alive.
 async fn copy(mut body: Body, mut held: Held) -> Result<BytesMut, Rejection> {
     let mut copied = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -70,7 +70,7 @@ mod tests {
         Unfinished::of(MAX_BODY_BYTES * 2).nothing_held()
     }
 
-    /// A body in chunks of one byte.
+    /// Returns a body in chunks of one byte.
     fn dripping(length: usize) -> Body {
         let chunks = (0..length).map(|_| Ok::<_, Infallible>(b"x".as_slice()));
         Body::from_stream(stream::iter(chunks))

@@ -1,4 +1,4 @@
-//! Envelopes as HTTP answers. Tokens, keys and users are in them: nothing may be kept by a cache.
+//! Envelopes as HTTP responses. They hold tokens, keys and users, so no cache may store them.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -15,18 +15,18 @@ use serde::Serialize;
 use tracing::error;
 
 use super::middleware::security_headers;
-use crate::rate_limit::TooSoon;
+use crate::rate_limit::RetryAfter;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// Whatever a browser takes an envelope for, it runs and loads nothing.
+/// Lets a browser neither run nor load anything, whatever it takes an envelope for.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
-/// A successful operation.
+/// Returns a success.
 pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Response {
     match Envelope::ok(message, data).to_json() {
-        Ok(json) => json_answer(StatusCode::OK, json),
+        Ok(json) => json_response(StatusCode::OK, json),
         Err(error) => {
             error!(%error, "an answer cannot be written as JSON");
             rejection(Rejection::Internal)
@@ -34,19 +34,19 @@ pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Respo
     }
 }
 
-/// A successful operation whose envelope was written before.
+/// Returns a success from a serialized envelope.
 pub(in crate::http) fn prepared(json: Bytes) -> Response {
-    json_answer(StatusCode::OK, json)
+    json_response(StatusCode::OK, json)
 }
 
-/// A refusal that knows better than its row when to come back.
+/// A rejection with a retry time that may differ from its table row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) struct Refusal {
+pub(in crate::http) struct ErrorResponse {
     pub(in crate::http) rejection: Rejection,
     retry_after: Option<u32>,
 }
 
-impl From<Rejection> for Refusal {
+impl From<Rejection> for ErrorResponse {
     fn from(rejection: Rejection) -> Self {
         Self {
             rejection,
@@ -55,16 +55,16 @@ impl From<Rejection> for Refusal {
     }
 }
 
-impl From<TooSoon> for Refusal {
-    fn from(too_soon: TooSoon) -> Self {
+impl From<RetryAfter> for ErrorResponse {
+    fn from(wait: RetryAfter) -> Self {
         Self {
             rejection: Rejection::TooManyAttempts,
-            retry_after: Some(too_soon.retry_after()),
+            retry_after: Some(wait.seconds()),
         }
     }
 }
 
-/// To a browser that asks whether it may (Fetch standard §3.2.2).
+/// Returns the response to a CORS preflight (Fetch standard §3.2.2).
 pub(in crate::http) fn preflight(endpoint: Endpoint) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -72,28 +72,28 @@ pub(in crate::http) fn preflight(endpoint: Endpoint) -> Response {
     response
 }
 
-/// A refused request.
-pub(in crate::http) fn refusal(refusal: Refusal) -> Response {
-    let mut response = rejection(refusal.rejection);
-    if let Some(seconds) = refusal.retry_after {
+/// Returns a rejection with its retry time.
+pub(in crate::http) fn error_response(error: ErrorResponse) -> Response {
+    let mut response = rejection(error.rejection);
+    if let Some(seconds) = error.retry_after {
         let seconds = HeaderValue::from(seconds);
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
     response
 }
 
-/// A refused request, where its row says everything.
+/// Returns a rejection as in its table row.
 pub(in crate::http) fn rejection(rejection: Rejection) -> Response {
-    // An envelope of constants: it cannot fail, and an empty body would still be an answer.
+    // An envelope of constants cannot fail; an empty body would still be a valid response.
     let json = Envelope::rejection(rejection).to_json().unwrap_or_default();
-    let mut response = json_answer(rejection.status(), json);
+    let mut response = json_response(rejection.status(), json);
     add_fields(response.headers_mut(), rejection);
-    // For whoever reports it.
+    // Read by the access log.
     response.extensions_mut().insert(rejection);
     response
 }
 
-/// A refusal with the methods that are allowed instead (RFC 9110 §15.5.6).
+/// Returns a rejection with the allowed methods (RFC 9110 §15.5.6).
 pub(in crate::http) fn method_not_allowed(allowed: &'static str) -> Response {
     let mut response = rejection(Rejection::MethodNotAllowed);
     response
@@ -102,7 +102,7 @@ pub(in crate::http) fn method_not_allowed(allowed: &'static str) -> Response {
     response
 }
 
-fn json_answer(status: StatusCode, json: impl Into<Body>) -> Response {
+fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
     let mut response = Response::new(json.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -122,8 +122,8 @@ fn add_fields(headers: &mut HeaderMap, rejection: Rejection) {
     }
 }
 
-/// A refusal as bytes, for requests that never became one; the connection closes after it.
-pub(crate) fn rejection_on_the_wire(rejection: Rejection) -> Vec<u8> {
+/// Returns a rejection as bytes, for input that hyper cannot parse; the connection closes after it.
+pub(crate) fn raw_http1_response(rejection: Rejection) -> Vec<u8> {
     let mut response = self::rejection(rejection);
     security_headers::add(response.headers_mut());
     let status = response.status();

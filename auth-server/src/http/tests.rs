@@ -1,4 +1,4 @@
-//! The routes without sockets: who gets what on which path.
+//! Routes without sockets: paths, tokens, responses.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ use super::*;
 use crate::applications::Applications;
 use crate::applications::registry::Registrations;
 use crate::applications::secret_hash::SecretHashes;
-use crate::keys::live::CurrentKey;
+use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
 use crate::metrics::Metrics;
 use crate::tokens::issuer::TokenIssuer;
@@ -34,13 +34,13 @@ mod limits;
 
 const LOGIN: &str = r#"{"username":"a","password":"b"}"#;
 
-fn router(current: CurrentKey, applications: Applications) -> Router {
-    routes(current, applications).into_router()
+fn router(live_keys: LiveKeys, applications: Applications) -> Router {
+    routes(live_keys, applications).into_router()
 }
 
-fn routes(current: CurrentKey, applications: Applications) -> Routes {
+fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
     let context: ContextPath = "/auth".parse().unwrap();
-    let current = Arc::new(current);
+    let live_keys = Arc::new(live_keys);
     let registrations = Registrations::new(false);
     registrations.reconcile(applications);
     let pass_list = PassList::parse(["/oauth/jwt/**", "/static/**", "/assets/**"]).unwrap();
@@ -53,12 +53,12 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
         wanted_claims: Vec::new(),
     };
     Routes {
-        reports: Reports::silent(),
-        interception: Interception::new(
+        logger: RequestLogger::disabled(),
+        authentication: Authentication::new(
             &context,
             Interceptor::new(context.clone(), pass_list, 8192),
             policy,
-            Arc::clone(&current),
+            Arc::clone(&live_keys),
         ),
         login: Login {
             users: Authenticator::new(Arc::new(BuiltinUser)),
@@ -69,18 +69,18 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
                 audience: Vec::new(),
                 lifetime: 60,
             },
-            current: Arc::clone(&current),
+            live_keys: Arc::clone(&live_keys),
             metrics: Metrics::default(),
             body_timeout: Duration::from_secs(5),
             unfinished: Unfinished::of(1024 * 1024),
             oauth_response: false,
         },
         jwks: Jwks {
-            current: Arc::clone(&current),
+            live_keys: Arc::clone(&live_keys),
         },
-        secret_key: SecretKey {
+        verification_key: KeyEndpoint {
             jwks_link: routes::jwks::link(&context).unwrap(),
-            current,
+            live_keys,
             registrations: Arc::new(registrations),
             trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
@@ -90,15 +90,15 @@ fn routes(current: CurrentKey, applications: Applications) -> Routes {
     }
 }
 
-/// A server with a key, and with no application registered.
+/// Builds a server with a key, without registered applications.
 fn serving() -> Router {
     router(
-        CurrentKey::holding(pair(SigningType::Ecdsa)),
+        LiveKeys::holding(pair(SigningType::Ecdsa)),
         Applications::default(),
     )
 }
 
-/// `POST /auth/oauth/jwt/token <body>`, `GET /path`, with or without a token.
+/// Builds a request, with or without a token.
 fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> Request<Body> {
     let mut request = Request::builder()
         .method(method)
@@ -111,7 +111,7 @@ fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> Reque
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// Status and envelope; every JSON answer is checked for what all have in common.
+/// Returns status and envelope, and checks the headers that all JSON responses share.
 async fn answer(router: &Router, request: Request<Body>) -> (u16, Value) {
     let response = router.clone().oneshot(request).await.unwrap();
     for (name, value) in [
@@ -314,7 +314,7 @@ async fn a_token_of_another_key_is_refused() {
 
 #[tokio::test]
 async fn without_a_key_login_and_key_wait_for_the_store() {
-    let router = router(CurrentKey::default(), Applications::default());
+    let router = router(LiveKeys::default(), Applications::default());
     for (method, path, token, reason) in [
         (
             Method::POST,
@@ -347,7 +347,7 @@ async fn without_a_key_login_and_key_wait_for_the_store() {
 async fn with_an_application_registered_pairs_are_checked() {
     let mut applications = Applications::default();
     applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
-    let router = router(CurrentKey::holding(pair(SigningType::Ecdsa)), applications);
+    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), applications);
     for (query, expected) in [
         ("appId=orders&appSecret=right", 200),
         ("appId=orders&appSecret=wrong", 401),

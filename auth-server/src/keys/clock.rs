@@ -1,5 +1,4 @@
-//! The clock by which keys change places: the store's where it has one, so that all servers and
-//! commands go by the same.
+//! The clock of rotations: the store's, if it has one, so that all servers and commands agree.
 
 use std::sync::Arc;
 
@@ -9,17 +8,17 @@ use runtime::clock::unix_now;
 use super::ring::bounds::TOLERANCE;
 use super::store::{KeyStore, StoreError, within_timeout};
 
-/// Below this a clock is as right as a look over the network can say, and no token notices.
+/// In seconds; smaller differences are within the precision of a network round trip.
 const NOTICEABLE: u64 = 5;
 
-/// The time by this machine's clock and the store's: one moment where they agree, a range where not.
+/// The time by this machine's clock and the store's: a moment where they agree, else a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time {
-    /// Each clock has reached it: nothing is due before.
+    /// Reached by both clocks: nothing is due before.
     pub(crate) earliest: i64,
-    /// No clock is past it: counted from here, no key ends too soon.
+    /// Passed by neither clock: a key kept until then ends no sooner than it should.
     pub(crate) latest: i64,
-    /// Two clocks agree; a stored time that they do not allow is wrong then.
+    /// True if two clocks agree; stored times that contradict them are then wrong.
     pub(crate) is_certain: bool,
 }
 
@@ -34,13 +33,13 @@ impl From<i64> for Time {
     }
 }
 
-/// The seconds by which this machine's clock is ahead of the store's; empty until it was measured,
-/// and where the store has no clock of its own.
+/// Seconds by which this machine's clock is ahead of the store's; empty until measured, and where
+/// the store has no clock.
 #[derive(Debug, Default)]
 pub(crate) struct ClockSkew(ArcSwapOption<i64>);
 
 impl ClockSkew {
-    /// Compares the two clocks.
+    /// Measures the difference.
     pub(crate) async fn measure(&self, store: &dyn KeyStore) -> Result<(), StoreError> {
         let before = unix_now();
         let theirs = within_timeout(store.now()).await?;
@@ -50,7 +49,7 @@ impl ClockSkew {
         Ok(())
     }
 
-    /// Returns the difference, 0 where nothing is known.
+    /// Returns the difference, 0 if unknown.
     pub(crate) fn seconds(&self) -> i64 {
         self.0.load().as_deref().copied().unwrap_or_default()
     }
@@ -60,7 +59,7 @@ impl ClockSkew {
         machine.saturating_sub(self.seconds())
     }
 
-    /// Returns the time at which this machine's clock shows `machine`.
+    /// Returns the time at which this machine's clock reads `machine`.
     pub(crate) fn time(&self, machine: i64) -> Time {
         let store = self.to_store(machine);
         if self.is_contradicted() {
@@ -76,7 +75,7 @@ impl ClockSkew {
         }
     }
 
-    /// Returns the time of this machine at which [`Time::earliest`] is `earliest`.
+    /// Returns the machine time at which [`Time::earliest`] is `earliest`.
     pub(crate) fn to_machine(&self, earliest: i64) -> i64 {
         let skew = self.seconds();
         let is_own_clock_first = skew < 0 && self.is_contradicted();

@@ -1,4 +1,4 @@
-//! A key pair that was read from its two strings and proved to be one.
+//! A key pair, parsed from its two strings and verified to match.
 
 pub(crate) mod generation;
 mod pem;
@@ -12,9 +12,9 @@ use contract::keys::{KeyError, KeyId, VerificationKey};
 use self::signing_key::SigningKey;
 use super::{Half, StoredKeyPair};
 
-/// Why two stored strings are not a pair to sign with. The texts hold neither string.
+/// Key pair error. The texts hold neither string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum KeyPairFault {
+pub(crate) enum KeyPairError {
     #[error("no {0} private key: expected {expected}", expected = expected_private(*.0))]
     PrivateHalf(SigningType),
     #[error("no usable public half: {0}")]
@@ -37,8 +37,8 @@ fn expected_private(signing_type: SigningType) -> &'static str {
     }
 }
 
-impl KeyPairFault {
-    /// The half at fault; `None` where it takes both to say so.
+impl KeyPairError {
+    /// Returns the faulty half; `None` if it takes both to tell.
     pub(crate) fn half(&self) -> Option<Half> {
         match self {
             Self::PrivateHalf(_) => Some(Half::Private),
@@ -48,14 +48,14 @@ impl KeyPairFault {
     }
 }
 
-/// A parsed pair whose halves are proved to belong together.
+/// A parsed pair with matching halves.
 pub(crate) struct SigningKeyPair {
     stored: StoredKeyPair,
     signing_key: SigningKey,
     verification_key: VerificationKey,
 }
 
-/// Two are equal where they are stored alike; everything else follows from that.
+/// Compares the stored strings, which determine everything else.
 impl PartialEq for SigningKeyPair {
     fn eq(&self, other: &Self) -> bool {
         self.stored == other.stored
@@ -73,11 +73,11 @@ impl fmt::Debug for SigningKeyPair {
 }
 
 impl SigningKeyPair {
-    /// Parses both halves and proves that they match.
+    /// Parses both halves and checks that they match.
     pub(crate) fn parse(
         signing_type: SigningType,
         stored: StoredKeyPair,
-    ) -> Result<Self, KeyPairFault> {
+    ) -> Result<Self, KeyPairError> {
         parse_as(signing_type, &stored)
             .map(|(signing_key, verification_key)| Self {
                 stored: stored.clone(),
@@ -87,7 +87,8 @@ impl SigningKeyPair {
             .map_err(|fault| other_type(signing_type, &stored).unwrap_or(fault))
     }
 
-    /// RFC 7638 thumbprint of the public half: the `kid` of every token signed with this pair.
+    /// Returns the RFC 7638 thumbprint of the public half: the `kid` of tokens signed with this
+    /// pair.
     pub(crate) fn id(&self) -> &KeyId {
         self.verification_key.id()
     }
@@ -96,7 +97,7 @@ impl SigningKeyPair {
         &self.stored
     }
 
-    /// The string that the key endpoint hands out.
+    /// Returns the string that the key endpoint hands out.
     pub(crate) fn public_key_string(&self) -> &str {
         &self.stored.public
     }
@@ -105,7 +106,7 @@ impl SigningKeyPair {
         &self.verification_key
     }
 
-    /// For the token issuer only: nothing else signs.
+    /// Returns the signing key, for the token issuer only.
     pub(crate) fn signing_key(&self) -> &SigningKey {
         &self.signing_key
     }
@@ -114,25 +115,25 @@ impl SigningKeyPair {
 fn parse_as(
     signing_type: SigningType,
     stored: &StoredKeyPair,
-) -> Result<(SigningKey, VerificationKey), KeyPairFault> {
+) -> Result<(SigningKey, VerificationKey), KeyPairError> {
     let (signing_key, own_public) = SigningKey::parse(signing_type, &stored.private)
-        .ok_or(KeyPairFault::PrivateHalf(signing_type))?;
+        .ok_or(KeyPairError::PrivateHalf(signing_type))?;
     let verification_key =
-        VerificationKey::parse(signing_type, &stored.public).map_err(KeyPairFault::PublicHalf)?;
-    // Compared by thumbprint, so that the two spellings of one key (PEM, bare base64) are equal.
+        VerificationKey::parse(signing_type, &stored.public).map_err(KeyPairError::PublicHalf)?;
+    // Compared by thumbprint, so that both encodings of a key (PEM, bare base64) are equal.
     match VerificationKey::parse(signing_type, &own_public) {
         Ok(own) if own.id() == verification_key.id() => Ok((signing_key, verification_key)),
-        _ => Err(KeyPairFault::Mismatch),
+        _ => Err(KeyPairError::Mismatch),
     }
 }
 
-/// A whole pair of another type is the likeliest mistake of all and gets its own sentence.
-fn other_type(expected: SigningType, stored: &StoredKeyPair) -> Option<KeyPairFault> {
+/// Returns the type of a pair that is valid as another type: the likeliest mistake.
+fn other_type(expected: SigningType, stored: &StoredKeyPair) -> Option<KeyPairError> {
     SigningType::ALL
         .into_iter()
         .filter(|found| *found != expected)
         .find(|found| parse_as(*found, stored).is_ok())
-        .map(|found| KeyPairFault::OtherType { found, expected })
+        .map(|found| KeyPairError::OtherType { found, expected })
 }
 
 #[cfg(test)]
@@ -143,7 +144,7 @@ pub(crate) mod tests {
     use super::generation::generate;
     use super::*;
 
-    /// A fresh, parsed pair.
+    /// Returns a fresh, parsed pair.
     pub(crate) fn pair(signing_type: SigningType) -> SigningKeyPair {
         SigningKeyPair::parse(signing_type, generate(signing_type).unwrap()).unwrap()
     }
@@ -203,7 +204,7 @@ pub(crate) mod tests {
             let mixed = halves(&one.stored().private, &other.stored().public);
             assert_eq!(
                 SigningKeyPair::parse(signing_type, mixed).unwrap_err(),
-                KeyPairFault::Mismatch
+                KeyPairError::Mismatch
             );
         }
     }
@@ -217,7 +218,7 @@ pub(crate) mod tests {
             {
                 let fault =
                     SigningKeyPair::parse(expected, pair(found).stored().clone()).unwrap_err();
-                assert_eq!(fault, KeyPairFault::OtherType { found, expected });
+                assert_eq!(fault, KeyPairError::OtherType { found, expected });
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What is handed out of the keys, written once for each state of the ring: ten thousand sidecars
-//! ask in the same second of every minute.
+//! The public keys, serialized once for each state of the ring: ten thousand sidecars fetch them in
+//! the same second of every minute.
 
 use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -14,14 +14,14 @@ use tokio::time::{Duration, Instant};
 
 use super::ring::KeyRing;
 
-/// One state of the keys, and all that follows from it.
+/// One state of the ring, and its serialized forms.
 #[derive(Debug)]
 pub(crate) struct PublishedKeys {
     ring: KeyRing,
-    /// By a clock that nobody sets.
+    /// Monotonic.
     since: Instant,
     verification_keys: KeySet,
-    key_answer: Bytes,
+    key_response: Bytes,
     jwk_set: Option<JwkSet>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct PublishedKeys {
 #[derive(Debug)]
 pub(crate) struct JwkSet {
     pub(crate) json: Bytes,
-    /// Strong: the same bytes have the same tag on every server.
+    /// Strong, and the same on every server for the same bytes.
     pub(crate) etag: HeaderValue,
 }
 
@@ -38,7 +38,7 @@ impl PublishedKeys {
         let is_shared_secret = signing_type == SigningType::Hmac;
         Ok(Self {
             verification_keys: ring.verification_key_set(signing_type),
-            key_answer: key_answer(&ring)?,
+            key_response: key_response(&ring)?,
             jwk_set: if is_shared_secret {
                 None
             } else {
@@ -53,28 +53,28 @@ impl PublishedKeys {
         &self.ring
     }
 
-    /// Returns for how long the ring has been as it is.
+    /// Returns the time since the ring last changed.
     pub(crate) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// What this server's own interceptor verifies with: every listed key.
+    /// Returns every listed key, for this server's own interceptor.
     pub(crate) fn verification_keys(&self) -> &KeySet {
         &self.verification_keys
     }
 
-    /// The body of the contract's key answer: an envelope around the current public key.
-    pub(crate) fn key_answer(&self) -> Bytes {
-        self.key_answer.clone()
+    /// Returns the body of the contract's key response: an envelope around the current public key.
+    pub(crate) fn key_response(&self) -> Bytes {
+        self.key_response.clone()
     }
 
-    /// `None` for a shared secret, which is never listed.
+    /// Returns the JWK Set; `None` for a shared secret, which is never listed.
     pub(crate) fn jwk_set(&self) -> Option<&JwkSet> {
         self.jwk_set.as_ref()
     }
 }
 
-fn key_answer(ring: &KeyRing) -> serde_json::Result<Bytes> {
+fn key_response(ring: &KeyRing) -> serde_json::Result<Bytes> {
     let key = ring.current().public_key_string();
     Envelope::ok(MSG_OPERATION_SUCCEEDED, key)
         .to_json()

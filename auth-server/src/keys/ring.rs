@@ -13,7 +13,7 @@ use contract::keys::signing_type::SigningType;
 use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
 
 use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
-use super::pair::{KeyPairFault, SigningKeyPair};
+use super::pair::{KeyPairError, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
 
 /// Every key that counts. Two rings are equal where they would be stored alike.
@@ -71,13 +71,13 @@ impl Eq for RetiredKey {}
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeysFault {
     #[error(transparent)]
-    Pair(#[from] KeyPairFault),
+    Pair(#[from] KeyPairError),
     #[error("not a key ring (line {line}, column {column})")]
     NoRing { line: usize, column: usize },
     #[error("a key ring of version {0}, which a newer server wrote")]
     NewerRing(u32),
     #[error("the next key: {0}")]
-    Next(KeyPairFault),
+    Next(KeyPairError),
     #[error("a retired key: {0}")]
     Retired(KeyError),
 }

@@ -1,7 +1,8 @@
-//! Where the key pair lives, shared by every server of one installation, with the applications that
-//! may fetch its public half.
+//! Key stores: the signing keys, shared by all servers of an installation, and the applications
+//! that may fetch the public half.
 //!
-//! Two stores, encrypted or not, one conformance suite. A driver moves strings; what they mean is decided elsewhere.
+//! Two stores, encrypted or not, pass one conformance suite. A store moves strings; it does not
+//! interpret them.
 
 #[cfg(test)]
 mod conformance;
@@ -22,30 +23,30 @@ use super::{Half, StoredKeys};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 
-/// Above the drivers' own time-outs: whatever a store does, a call ends.
+/// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The operations every store offers.
+/// The operations of every store.
 #[async_trait]
 pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
-    /// The keys of one moment.
+    /// Reads a consistent snapshot of the keys.
     async fn load(&self) -> Result<StoredKeys, StoreError>;
 
-    /// Stores `new` if the store still holds `expected`, in one indivisible step, and returns what
-    /// the store holds then. Of many servers that do so at the same instant one succeeds, and the
-    /// others get what it stored: adopt the winner or install mine.
+    /// Stores `new` if the store still holds `expected`, atomically, and returns what the store
+    /// holds afterwards. Of several servers at the same instant one succeeds; the others adopt its
+    /// keys.
     async fn compare_and_swap(
         &self,
         expected: &StoredKeys,
         new: &StoredKeys,
     ) -> Result<StoredKeys, StoreError>;
 
-    /// The record of every application, of removed ones too, and apart from them what cannot be read.
+    /// Reads the record of every application, including removed ones, and the unreadable ones.
     async fn applications(&self) -> Result<Applications, StoreError>;
 
-    /// Puts `record` in the place of `expected` (`None`: of no record at all) in one indivisible
-    /// step. `false` where something else is there, which then stays; and where `beside`, the record
-    /// of another application, is not there unchanged.
+    /// Replaces `expected` (`None`: no record) by `record`, atomically. Returns `false` and changes
+    /// nothing if another record is there, or if `beside`, the record of another application, has
+    /// changed.
     async fn swap_application(
         &self,
         id: &AppId,
@@ -54,25 +55,26 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
         beside: Option<(&AppId, &SecretHashes)>,
     ) -> Result<bool, StoreError>;
 
-    /// What keeps a change that counts already from being completed in the store, such as a full disk.
+    /// Returns the reason, such as a full disk, why a change in effect is not complete in the
+    /// store.
     fn unfinished(&self) -> Option<StoreError> {
         None
     }
 
-    /// Returns the seconds since the epoch by the store's own clock, which all its servers share;
-    /// `None` where it has none, or does not say.
+    /// Returns the store's own clock in seconds since the epoch, shared by all its servers; `None`
+    /// if it has none or does not give it.
     async fn now(&self) -> Result<Option<i64>, StoreError> {
         Ok(None)
     }
 
-    /// The place of a value, with what an operator needs to look at it; never a secret.
-    fn whereabouts(&self, entry: Entry) -> String;
+    /// Returns the location of a value, with details for an operator, without secrets.
+    fn location(&self, entry: Entry) -> String;
 }
 
-/// What a store holds.
+/// The values of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// All of it: what `--store` says, without a password.
+    /// The whole store: `--store` without a password.
     Store,
     KeyPair,
     Half(Half),
@@ -80,19 +82,18 @@ pub(crate) enum Entry {
     Applications,
 }
 
-/// Why a store did not do as asked. The texts name the place and hold no secret.
+/// Store error. The texts name the location and hold no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// Away for now: the next attempt may succeed.
+    /// Unavailable for now; a retry may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// There, but it refuses us or holds what must be neither used nor overwritten: someone has to
-    /// look at it.
+    /// Access denied, or a value that must be neither used nor overwritten: an operator has to act.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// An unusable store is for the operator to repair, an absent one to wait for.
+/// Maps to exit codes: an unusable store is a configuration error, an unavailable one is not.
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
@@ -102,19 +103,19 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Stored applications that cannot be read, said with their place.
+/// Returns an error that locates unreadable applications.
 fn unusable_applications(store: &dyn KeyStore, cause: &dyn fmt::Display) -> StoreError {
-    let place = store.whereabouts(Entry::Applications);
+    let place = store.location(Entry::Applications);
     StoreError::Unusable(format!("{place}: {cause}"))
 }
 
-/// A record that is there, is none to this version, and so is not replaced by it.
+/// Returns the error for a record that this version cannot read and so does not replace.
 fn unreadable_record(store: &dyn KeyStore, id: &AppId) -> StoreError {
     let cause = format!("the record of {id} cannot be read; it stays until somebody removes it");
     unusable_applications(store, &cause)
 }
 
-/// Every call of a store passes here.
+/// Bounds every call of a store.
 pub(crate) async fn within_timeout<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {

@@ -1,6 +1,7 @@
-//! Keeps the keys and the applications in memory in step with the store: a look at the start, one
-//! every re-read period and whenever a key's own time comes, retries while the store is away. It
-//! never signs, and it never lets anything sign with a pair that the store did not take.
+//! Synchronizes keys and applications in memory with the store: at the start, once per re-read
+//! period, when a key becomes due, and with retries while the store is unavailable.
+//!
+//! Nothing here signs, and no pair is used for signing that the store has not accepted.
 
 pub(crate) mod backoff;
 pub(crate) mod compare_and_swap;
@@ -18,11 +19,11 @@ use runtime::health::{Condition, Health};
 use runtime::sanitize::LogText;
 use tracing::{debug, error, info, warn};
 
-use self::backoff::next_look;
-use self::compare_and_swap::{not_written, unusable_keys, update};
+use self::backoff::next_poll;
+use self::compare_and_swap::{serialization_error, unusable_keys, update};
 use self::reconcile::Reconciliation;
 use super::clock::ClockSkew;
-use super::live::CurrentKey;
+use super::live::LiveKeys;
 use super::pair::SigningKeyPair;
 use super::published::PublishedKeys;
 use super::ring::events::events;
@@ -33,41 +34,41 @@ use crate::applications::registry::{Registrations, Restored};
 use crate::audit;
 use crate::metrics::Metrics;
 
-/// What is kept in step, for whoever serves it.
+/// The synchronized state that the routes use.
 #[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) current: Arc<CurrentKey>,
+pub(crate) struct SyncedState {
+    pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<Registrations>,
     pub(crate) metrics: Metrics,
 }
 
-/// The loop's state.
-pub(crate) struct Upkeep {
+/// State of the loop.
+pub(crate) struct KeySync {
     store: Arc<dyn KeyStore>,
     signing_type: SigningType,
     policy: RotationPolicy,
-    shared: Shared,
+    shared: SyncedState,
     key_condition: Condition,
     store_condition: Condition,
     skew: ClockSkew,
-    /// What is wrong with the store although this server can serve; `/readyz` shows it.
-    trouble: Arc<ArcSwapOption<String>>,
-    /// Looks that failed in a row.
+    /// A store error that does not keep this server from serving, for `/readyz`.
+    store_error_note: Arc<ArcSwapOption<String>>,
+    /// Consecutive failures.
     failures: u32,
-    /// What the last one failed with, so that an outage is one line and not one every second.
+    /// Logged already: an outage is one line, not one per retry.
     last_failure: Option<StoreError>,
 }
 
-impl Upkeep {
+impl KeySync {
     pub(crate) fn new(
         store: Arc<dyn KeyStore>,
         signing_type: SigningType,
         policy: RotationPolicy,
-        shared: Shared,
+        shared: SyncedState,
         health: &Health,
     ) -> Self {
-        let trouble = Arc::<ArcSwapOption<String>>::default();
-        let note = Arc::clone(&trouble);
+        let store_error_note = Arc::<ArcSwapOption<String>>::default();
+        let note = Arc::clone(&store_error_note);
         let note = move || note.load().as_deref().cloned();
         let unread = "the store was not read yet";
         Self {
@@ -78,16 +79,16 @@ impl Upkeep {
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
             skew: ClockSkew::default(),
-            trouble,
+            store_error_note,
             failures: 0,
             last_failure: None,
         }
     }
 
-    /// The first look. A store that is away stops no start.
+    /// Synchronizes for the first time. An unavailable store does not fail the start.
     ///
     /// # Errors
-    /// A store that must not be used is a configuration error, and for the caller to report.
+    /// An unusable store, which is a configuration error for the caller to report.
     pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
         let now = unix_now();
         match self.synchronize(now).await {
@@ -99,21 +100,21 @@ impl Upkeep {
         }
     }
 
-    /// Looks again for as long as the process lives.
+    /// Synchronizes for as long as the process lives.
     pub(crate) async fn run(mut self, reread: Duration) {
         loop {
             let due_in = self.next_due().map(until);
             let jitter = crate::random::fraction();
-            tokio::time::sleep(next_look(reread, self.failures, jitter, due_in)).await;
-            self.look(unix_now()).await;
+            tokio::time::sleep(next_poll(reread, self.failures, jitter, due_in)).await;
+            self.poll(unix_now()).await;
         }
     }
 
-    /// `now` and the times below are this machine's until a ring comes in.
-    async fn look(&mut self, now: i64) {
+    /// Synchronizes once; `now` is the time of this machine's clock.
+    async fn poll(&mut self, now: i64) {
         let mut outcome = self.synchronize(now).await;
         if outcome.is_err()
-            && let Err(failure) = self.advance_alone(now)
+            && let Err(failure) = self.advance_offline(now)
         {
             outcome = Err(failure);
         }
@@ -121,18 +122,18 @@ impl Upkeep {
     }
 
     fn next_due(&self) -> Option<i64> {
-        let keys = self.shared.current.published()?;
+        let keys = self.shared.live_keys.published()?;
         let due = keys.ring().next_due(&self.policy)?;
         Some(self.skew.to_machine(due))
     }
 
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
-        if self.shared.current.load().is_none() {
-            // A key is never there while it is unknown who may have it.
+        if self.shared.live_keys.load().is_none() {
+            // Applications first: a key must not be served before it is known who may fetch it.
             self.synchronize_applications().await?;
             return self.synchronize_keys(now).await;
         }
-        // Neither waits for the other: a revocation counts whatever became of the applications.
+        // Independent: a revocation counts whatever happens to the applications.
         let (applications, keys) =
             tokio::join!(self.synchronize_applications(), self.synchronize_keys(now));
         keys.and(applications)
@@ -140,7 +141,7 @@ impl Upkeep {
 
     async fn synchronize_keys(&self, now: i64) -> Result<(), StoreError> {
         self.compare_clocks().await?;
-        let keys = self.shared.current.published();
+        let keys = self.shared.live_keys.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
         let reconciliation = Reconciliation {
             signing_type: self.signing_type,
@@ -163,11 +164,11 @@ impl Upkeep {
         if updated.written && memory == Some(&updated.ring) {
             info!("the keys in memory were put back into the store");
         }
-        self.take_over(memory, updated.ring, updated.generated.as_deref())
+        self.install(memory, updated.ring, updated.generated.as_deref())
     }
 
-    /// Each retired key has been one for as long as its tokens last, and the next one was announced
-    /// to everybody.
+    /// Returns true if the ring is unchanged for the lifetime of its retired keys' tokens and the
+    /// next key was announced for its whole lead.
     fn is_settled(&self, keys: &PublishedKeys) -> bool {
         let seconds = self.policy.keep.max(self.policy.lead);
         u64::try_from(seconds).is_ok_and(|seconds| keys.age() >= Duration::from_secs(seconds))
@@ -189,8 +190,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Keys that nobody can use stay as they are; but whoever repairs them, or starts then, has to
-    /// find which keys were revoked.
+    /// Adds revocations from memory to stored keys that are unusable, so that they survive a
+    /// repair.
     async fn carry_revocations(&self, memory: Option<&KeyRing>) -> Result<(), StoreError> {
         let Some(memory) = memory else {
             return Ok(());
@@ -202,18 +203,18 @@ impl Upkeep {
         Ok(())
     }
 
-    /// What becomes due while the store is away happens in memory: the next key is in the store
-    /// already, and everybody expects it to sign from now on.
-    fn advance_alone(&self, now: i64) -> Result<(), StoreError> {
-        let Some(keys) = self.shared.current.published() else {
+    /// Takes due steps in memory while the store is unavailable: the store holds the next key
+    /// already, and everybody expects it to sign when its time comes.
+    fn advance_offline(&self, now: i64) -> Result<(), StoreError> {
+        let Some(keys) = self.shared.live_keys.published() else {
             return Ok(());
         };
         let time = self.skew.time(now);
         let advanced = keys.ring().clone().advance(time, &self.policy);
-        self.take_over(Some(keys.ring()), advanced, None)
+        self.install(Some(keys.ring()), advanced, None)
     }
 
-    fn take_over(
+    fn install(
         &self,
         memory: Option<&KeyRing>,
         ring: KeyRing,
@@ -223,11 +224,11 @@ impl Upkeep {
             return Ok(());
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
-        let keys =
-            PublishedKeys::new(self.signing_type, ring).map_err(|error| not_written(&error))?;
+        let keys = PublishedKeys::new(self.signing_type, ring)
+            .map_err(|error| serialization_error(&error))?;
         events.iter().for_each(audit::key);
         self.shared.metrics.keys(keys.ring(), &events);
-        self.shared.current.replace(keys);
+        self.shared.live_keys.replace(keys);
         Ok(())
     }
 
@@ -235,12 +236,12 @@ impl Upkeep {
         let stored = within_timeout(self.store.applications()).await?;
         let was_open = self.shared.registrations.admit_anybody();
         let reconciled = self.shared.registrations.reconcile(stored);
-        self.tell_how_many(was_open);
+        self.log_application_count(was_open);
         for (id, event) in &reconciled.events {
             audit::application(id, *event);
         }
         for Restored { id, stored, record } in &reconciled.restored {
-            // Where another server was quicker, its record counts from the next look on.
+            // If another server was faster, its record counts from the next poll on.
             let swap = self
                 .store
                 .swap_application(id, stored.as_ref(), record, None);
@@ -261,14 +262,14 @@ impl Upkeep {
         Some(format!(
             "{}: {} record(s) cannot be read, the first is of {}: such an application is admitted only by a \
              server that could read it before",
-            self.store.whereabouts(Entry::Applications),
+            self.store.location(Entry::Applications),
             ids.len(),
             LogText(first)
         ))
     }
 
     fn far_off_note(&self, now: i64) -> Option<String> {
-        let keys = self.shared.current.published()?;
+        let keys = self.shared.live_keys.published()?;
         let next = keys.ring().next()?;
         let is_far_off = keys.ring().next_is_far_off(now, self.policy.lead);
         is_far_off.then(|| {
@@ -280,8 +281,9 @@ impl Upkeep {
         })
     }
 
-    /// The last one that is removed opens the key endpoint: nobody may miss that.
-    fn tell_how_many(&self, was_open: bool) {
+    /// Logs the number of applications where it matters: removing the last one opens the key
+    /// endpoint.
+    fn log_application_count(&self, was_open: bool) {
         let registrations = &self.shared.registrations;
         let count = registrations.count().unwrap_or_default();
         self.shared.metrics.registered_applications(count);
@@ -312,7 +314,7 @@ impl Upkeep {
         let notes = [unfinished, self.unreadable_note(), self.far_off_note(now)];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         let note = (!notes.is_empty()).then(|| Arc::new(notes.join("; ")));
-        let before = self.trouble.swap(note.clone());
+        let before = self.store_error_note.swap(note.clone());
         if let Some(note) = note.filter(|note| is_news && before.as_ref() != Some(note)) {
             warn!("{note}");
         }
@@ -322,11 +324,12 @@ impl Upkeep {
 
     fn report_failure(&mut self, failure: StoreError) {
         self.failures = self.failures.saturating_add(1);
-        let has_key = self.shared.current.load().is_some();
+        let has_key = self.shared.live_keys.load().is_some();
         if has_key {
-            // Every server meets the same store: with a wrong password, or with a value that nobody can use,
-            // all of them would go out of service at once, while each of them serves as well as before.
-            self.trouble.store(Some(Arc::new(failure.to_string())));
+            // All servers share the store: over a wrong password or an unusable value all would go
+            // out of service at once, although each can still serve.
+            self.store_error_note
+                .store(Some(Arc::new(failure.to_string())));
         } else {
             self.key_condition.unmet(failure.to_string());
             self.store_condition.unmet(failure.to_string());
@@ -340,12 +343,12 @@ impl Upkeep {
     }
 }
 
-/// Why no key is made or loaded while [`Registrations::are_missing`].
+/// Returns the error while [`Registrations::are_missing`], during which no key is made or loaded.
 pub(super) fn missing_applications(signing_type: SigningType, store: &dyn KeyStore) -> StoreError {
     StoreError::Unusable(format!(
         "--signing-type {signing_type} hands the signing secret to whoever may fetch the key, and no application is \
          registered yet: run auth-server application add --store {} --app-id ID",
-        store.whereabouts(Entry::Store)
+        store.location(Entry::Store)
     ))
 }
 

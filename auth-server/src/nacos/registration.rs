@@ -1,8 +1,7 @@
-//! Keeps this server listed in the registry while it serves, and takes it off the list first of all when
-//! it stops.
+//! Keeps this server registered while it serves, and deregisters it first when it stops.
 //!
-//! The registry is looked at, rather than believed to hold what it was told: one that has restarted
-//! has forgotten it.
+//! Polls the list instead of trusting an earlier registration: a restarted registry has forgotten
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +13,20 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::audit;
-use crate::keys::live::CurrentKey;
+use crate::keys::live::LiveKeys;
 use crate::metrics::Metrics;
 
-/// Between two looks at the list that we are on.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// After a failure; twice as long after each further one, up to `LOOK_EVERY`.
+/// Between two polls of the list.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// After a failure; doubled after each further one, up to `POLL_INTERVAL`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// Nobody is told when the first key is there, and it mostly is.
+/// Poll interval for the first key, which mostly is there at once.
 const KEY_PAUSE: Duration = Duration::from_millis(100);
-/// Orchestrators grant 10 to 30 seconds for the whole stop, and the end of the process takes us off the
-/// list as well.
-const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(2);
+/// Orchestrators grant 10 to 30 seconds for the whole stop, and the registry drops a process that
+/// has ended.
+const DEREGISTRATION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A registration that is kept up in the background, or none.
+/// A registration in the background, or none.
 #[derive(Debug)]
 pub(crate) struct Registration(Option<Running>);
 
@@ -42,12 +41,12 @@ impl Registration {
         Self(None)
     }
 
-    /// Registers `own` as soon as there is a key to serve, and again whenever the registry does not
-    /// list it.
+    /// Registers `own` once there is a key to serve, and again whenever the registry does not list
+    /// it.
     pub(crate) fn start(
         settings: RegistrySettings,
         own: Instance,
-        current: Arc<CurrentKey>,
+        live_keys: Arc<LiveKeys>,
         metrics: Metrics,
         background: &Background,
     ) -> Self {
@@ -55,7 +54,7 @@ impl Registration {
         let worker = Worker {
             settings,
             own,
-            current,
+            live_keys,
             state: State {
                 metrics,
                 listed: None,
@@ -68,13 +67,16 @@ impl Registration {
         Self(Some(Running { stop, task }))
     }
 
-    /// Takes this server off the list, in bounded time.
+    /// Deregisters this server, in bounded time.
     pub(crate) async fn end(self) {
         let Some(Running { stop, task }) = self.0 else {
             return;
         };
         let _ = stop.send(());
-        if tokio::time::timeout(WITHDRAWAL_LIMIT, task).await.is_err() {
+        if tokio::time::timeout(DEREGISTRATION_TIMEOUT, task)
+            .await
+            .is_err()
+        {
             warn!("the registry did not confirm in time that this server is off its list");
         }
     }
@@ -83,11 +85,11 @@ impl Registration {
 struct Worker {
     settings: RegistrySettings,
     own: Instance,
-    current: Arc<CurrentKey>,
+    live_keys: Arc<LiveKeys>,
     state: State,
 }
 
-/// What is known of the list, told when it changes.
+/// Known state of the list, logged when it changes.
 struct State {
     metrics: Metrics,
     /// `None` until the first attempt has ended.
@@ -103,39 +105,40 @@ impl Worker {
             _ = stopped => {}
             () = self.keep_listed(&client, &registry) => {}
         }
-        // Where no attempt has ended one may be under way: asked for, it is undone.
+        // An attempt may be under way: a registration that was sent is undone.
         if let Some(client) = client.get() {
             self.withdraw(client, &registry).await;
         }
     }
 
     async fn keep_listed(&mut self, client: &OnceCell<RegistryClient>, registry: &str) {
-        while self.current.load().is_none() {
+        while self.live_keys.load().is_none() {
             tokio::time::sleep(KEY_PAUSE).await;
         }
         let client = client.get_or_init(|| connected(&self.settings)).await;
         let mut after_failure = FIRST_PAUSE;
         loop {
             let found = match self.state.listed {
-                // An entry of this address may be a former process's, and go with its connection.
+                // An entry of this address may be a former process's, and vanish with its
+                // connection.
                 None => client.register(&self.own).await,
-                Some(_) => self.look(client).await,
+                Some(_) => self.poll(client).await,
             };
             let pause = if found.is_ok() {
                 after_failure = FIRST_PAUSE;
-                LOOK_EVERY
+                POLL_INTERVAL
             } else {
-                let longer = LOOK_EVERY.min(after_failure * 2);
+                let longer = POLL_INTERVAL.min(after_failure * 2);
                 std::mem::replace(&mut after_failure, longer)
             };
-            self.state.saw(&found, &self.own, registry);
+            self.state.record(&found, &self.own, registry);
             tokio::time::sleep(pause).await;
         }
     }
 
-    async fn look(&self, client: &RegistryClient) -> Result<(), RegistryError> {
+    async fn poll(&self, client: &RegistryClient) -> Result<(), RegistryError> {
         let listed = client.instances().await?;
-        // One that an operator has switched off is listed, and stays off.
+        // A disabled entry is listed, and stays disabled.
         if listed.iter().any(|listed| listed.is_at(&self.own)) {
             return Ok(());
         }
@@ -155,7 +158,7 @@ impl Worker {
 }
 
 impl State {
-    fn saw(&mut self, found: &Result<(), RegistryError>, own: &Instance, registry: &str) {
+    fn record(&mut self, found: &Result<(), RegistryError>, own: &Instance, registry: &str) {
         let listed = found.is_ok();
         self.metrics.registered(listed);
         if self.listed.replace(listed) == Some(listed) {
@@ -172,14 +175,14 @@ impl State {
     }
 }
 
-/// The client fails to be made for want of a thread or a descriptor, not of a registry.
+/// Starts the client; that fails for lack of a thread or a descriptor, not of a registry.
 async fn connected(settings: &RegistrySettings) -> RegistryClient {
     loop {
         match RegistryClient::start(settings).await {
             Ok(client) => return client,
             Err(error) => {
                 warn!(%error, "the registry client does not start; trying again");
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     }

@@ -1,16 +1,15 @@
-//! How often the password of an account may be guessed, whether or not there is such an account.
+//! Limits guesses at the password of an account, existing or not.
 //!
-//! - **One address guessing one account** waits longer after each failure, up to a minute: some 1440
+//! - **One address, one account**: the wait grows with each failure, up to a minute: some 1440
 //!   guesses a day. Only that client waits.
-//! - **Many addresses guessing one account**: a network has three failures free. From then on all such
+//! - **Many addresses, one account**: a network has three free failures. After that all such
 //!   networks together have one attempt a second: 86 400 a day, and three for each network.
-//! - **A user who is attacked** is not refused for failures elsewhere, however many there are: as long as
-//!   nobody failed in his name three times from his own network, he shares nothing with those who did.
-//!   From a client where he has logged in before, he does not even then. Whoever guesses from the user's
-//!   very address shares its waits with him.
+//! - **The attacked user** is not rejected for failures elsewhere, unless there were three failures
+//!   from the same network; from a client that has logged in before, not even then. A guesser
+//!   behind the user's own address shares its waits with the user.
 //!
-//! One address guessing many accounts is what [`super::AddressLimit`] is for. All of this is known to
-//! one process alone, until it ends.
+//! One address guessing many accounts is limited by [`super::AddressLimit`]. The state belongs to
+//! one process and is lost with it.
 
 use std::fmt;
 use std::hash::RandomState;
@@ -23,23 +22,23 @@ use lru::LruCache;
 
 use super::backoff::Failures;
 use super::client_prefix::Source;
-use super::{MAX_ENTRIES, Rate, TokenBucket, TooSoon};
+use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
-/// What a user may mistype at a place of his own while others guess elsewhere.
-const FREE_IN_A_NETWORK: usize = 3;
-/// For all networks with more failures than that. An address has one attempt a minute of its own: it
+/// Typing errors that a user may make while others guess elsewhere.
+const FREE_FAILURES_PER_NETWORK: usize = 3;
+/// Shared by all networks with more failures than that. One address has one attempt a minute, so it
 /// takes sixty to use this up.
-const PACE: Rate = Rate {
+const SHARED_RATE: Rate = Rate {
     burst: 60,
     every: Duration::from_secs(1),
 };
 
-/// A digest in the place of the name: it is as short as every other, and nobody finds in memory what
-/// somebody typed into the wrong field.
+/// A digest instead of the name: of fixed length, and safe to keep if a password was typed as a
+/// name.
 type Name = [u8; SHA256_OUTPUT_LEN];
 type Table<V> = LruCache<Name, V, RandomState>;
 
-/// Under what an attempt counts: the account, from anywhere or from somewhere.
+/// Keys of one attempt: the account alone, with the network, and with the client.
 #[derive(Debug, Clone, Copy)]
 struct Names {
     account: Name,
@@ -47,72 +46,79 @@ struct Names {
     at_client: Name,
 }
 
-/// An attempt that was let through and has not ended yet.
+/// An accepted attempt that has not ended yet.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     names: Names,
-    /// Whether it stands among the failures of its client already.
+    /// True once it is counted among the failures of its client.
     is_counted: bool,
 }
 
 /// The failures of all accounts.
-pub(crate) struct AccountLocks(Mutex<Tables>);
+pub(crate) struct AccountLockout(Mutex<Tables>);
 
 struct Tables {
     by_client: Table<Failures>,
     by_network: Table<Failures>,
-    /// By account, for the networks that failed too often.
-    paces: Table<TokenBucket>,
+    /// By account, shared by the networks that failed too often.
+    buckets: Table<TokenBucket>,
     /// Clients from which the account has logged in.
     known: Table<()>,
 }
 
-impl fmt::Debug for AccountLocks {
+impl fmt::Debug for AccountLockout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AccountLocks")
+        f.write_str("AccountLockout")
     }
 }
 
-impl AccountLocks {
+impl AccountLockout {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Tables {
             by_client: table(),
             by_network: table(),
-            paces: table(),
+            buckets: table(),
             known: table(),
         }))
     }
 
+    /// Checks for an attempt without counting it.
+    ///
     /// # Errors
-    /// [`TooSoon`] within the wait after a failure. That an attempt was refused does not count as
-    /// another failure: nobody waits longer for knocking.
-    pub(crate) fn check(&self, account: &str, client: IpAddr, now: Instant) -> Result<(), TooSoon> {
+    /// [`RetryAfter`] within the wait after a failure. A rejected attempt does not prolong the
+    /// wait.
+    pub(crate) fn check(
+        &self,
+        account: &str,
+        client: IpAddr,
+        now: Instant,
+    ) -> Result<(), RetryAfter> {
         let names = Names::of(account, client);
-        self.tables().admit(&names, now).map(drop)
+        self.tables().check(&names, now).map(drop)
     }
 
-    /// Tells a client from which the account has logged in.
+    /// Returns true where the account has logged in from this client before.
     pub(crate) fn knows(&self, account: &str, client: IpAddr) -> bool {
         let at_client = Names::of(account, client).at_client;
         self.tables().known.contains(&at_client)
     }
 
-    /// Begins an attempt. After a failure of its client it counts as another one until it turns out
-    /// right: however many begin at once, one of them is judged. Before the first failure nobody has to
-    /// wait for anybody, so that an account may log in many times at the same moment.
+    /// Begins an attempt. After a failure of its client it counts as a failure until it succeeds,
+    /// so only one of many simultaneous guesses is verified; before the first failure any number
+    /// may run at once.
     ///
     /// # Errors
-    /// As [`AccountLocks::check`].
+    /// As [`AccountLockout::check`].
     pub(crate) fn begin(
         &self,
         account: &str,
         client: IpAddr,
         now: Instant,
-    ) -> Result<Attempt, TooSoon> {
+    ) -> Result<Attempt, RetryAfter> {
         let names = Names::of(account, client);
         let mut tables = self.tables();
-        if let Some(pace) = tables.admit(&names, now)? {
-            tables.paces.put(names.account, pace);
+        if let Some(bucket) = tables.check(&names, now)? {
+            tables.buckets.put(names.account, bucket);
         }
         let is_counted = tables.by_client.contains(&names.at_client);
         if is_counted {
@@ -129,7 +135,7 @@ impl AccountLocks {
         count(&mut tables.by_network, attempt.names.at_network, now);
     }
 
-    /// The network's failures stay: others in it may be guessing.
+    /// Clears the client's failures; those of the network stay, as others in it may be guessing.
     pub(crate) fn succeeded(&self, attempt: &Attempt) {
         let mut tables = self.tables();
         tables.by_client.pop(&attempt.names.at_client);
@@ -137,7 +143,7 @@ impl AccountLocks {
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Every step leaves valid tables: a panic elsewhere is no reason to refuse all logins.
+        // Every step leaves valid tables: a panic elsewhere must not reject all logins.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -152,24 +158,24 @@ fn count(failures: &mut Table<Failures>, name: Name, now: Instant) {
 }
 
 impl Tables {
-    /// Whether there may be an attempt now, and the account's pace after it, if it has to keep to one.
-    fn admit(&mut self, names: &Names, now: Instant) -> Result<Option<TokenBucket>, TooSoon> {
+    /// Checks an attempt, and returns the account's bucket after it if the shared rate applies.
+    fn check(&mut self, names: &Names, now: Instant) -> Result<Option<TokenBucket>, RetryAfter> {
         if let Some(failures) = self.by_client.peek(&names.at_client) {
             failures.check(now)?;
         }
-        if !self.is_paced(names, now) {
+        if !self.is_throttled(names, now) {
             return Ok(None);
         }
-        let former = self.paces.peek(&names.account).copied();
-        let mut pace = former.unwrap_or_else(|| TokenBucket::full(now));
-        pace.take(PACE, now)?;
-        Ok(Some(pace))
+        let former = self.buckets.peek(&names.account).copied();
+        let mut bucket = former.unwrap_or_else(|| TokenBucket::full(now));
+        bucket.take(SHARED_RATE, now)?;
+        Ok(Some(bucket))
     }
 
-    fn is_paced(&mut self, names: &Names, now: Instant) -> bool {
+    fn is_throttled(&mut self, names: &Names, now: Instant) -> bool {
         let of_network = self.by_network.peek(&names.at_network);
         let failed_here = of_network.map_or(0, |failures| failures.in_a_row(now));
-        failed_here >= FREE_IN_A_NETWORK && self.known.get(&names.at_client).is_none()
+        failed_here >= FREE_FAILURES_PER_NETWORK && self.known.get(&names.at_client).is_none()
     }
 }
 
@@ -185,7 +191,7 @@ impl Names {
 
 fn name_of(account: &str, kind: u8, source: Option<Source>) -> Name {
     let mut digest = Context::new(&SHA256);
-    // In front and of a fixed length: no account can be written so that it looks like it.
+    // A prefix of fixed length: no account name can imitate it.
     digest.update(&[kind]);
     if let Some(source) = source {
         digest.update(&source.to_bytes());
@@ -209,8 +215,8 @@ mod tests {
     const NEXT_DOOR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
-    impl AccountLocks {
-        /// A wrong password; whether it was judged.
+    impl AccountLockout {
+        /// Makes an attempt with a wrong password; true if it was verified.
         fn guess(&self, account: &str, client: IpAddr, now: Instant) -> bool {
             let attempt = self.begin(account, client, now);
             attempt.is_ok_and(|attempt| {
@@ -219,15 +225,15 @@ mod tests {
             })
         }
 
-        /// The right password.
-        fn log_in(&self, account: &str, client: IpAddr, now: Instant) -> Result<(), TooSoon> {
+        /// Makes an attempt with the right password.
+        fn log_in(&self, account: &str, client: IpAddr, now: Instant) -> Result<(), RetryAfter> {
             self.check(account, client, now)?;
             let attempt = self.begin(account, client, now)?;
             self.succeeded(&attempt);
             Ok(())
         }
 
-        /// Guesses at `ada` from all of them, each knocking every second; how many are judged.
+        /// Guesses at `ada` from each client once a second, and counts the verified guesses.
         fn attack(&self, clients: &[IpAddr], start: Instant, seconds: u32) -> usize {
             let knocks = (0..seconds).flat_map(|second| {
                 clients
@@ -240,7 +246,7 @@ mod tests {
         }
     }
 
-    /// So many addresses, 256 to a network.
+    /// Returns addresses, 256 to a network.
     fn neighbours(count: u32) -> Vec<IpAddr> {
         let first = Ipv4Addr::new(10, 0, 0, 0).to_bits();
         (0..count)
@@ -248,7 +254,7 @@ mod tests {
             .collect()
     }
 
-    /// So many addresses, each in a network of its own.
+    /// Returns addresses, each in a network of its own.
     fn scattered(count: u32) -> Vec<IpAddr> {
         let first = Ipv4Addr::new(10, 0, 0, 0).to_bits();
         (0..count)
@@ -258,15 +264,15 @@ mod tests {
 
     #[test]
     fn one_address_waits_longer_after_each_failure_and_then_a_minute() {
-        let (locks, mut now) = (AccountLocks::new(), Instant::now());
+        let (locks, mut now) = (AccountLockout::new(), Instant::now());
         for seconds in [1, 3, 5, 10, 20, 30, 60, 60, 60] {
             assert!(locks.guess("ada", ELSEWHERE, now));
             let wait = seconds * SECOND;
             let locked = locks.check("ada", ELSEWHERE, now);
-            assert_eq!(locked, Err(TooSoon(wait)));
+            assert_eq!(locked, Err(RetryAfter(wait)));
             let just_before = now + wait - SECOND / 1000;
             let locked = locks.check("ada", ELSEWHERE, just_before);
-            assert_eq!(locked, Err(TooSoon(SECOND / 1000)));
+            assert_eq!(locked, Err(RetryAfter(SECOND / 1000)));
             assert_eq!(locks.check("bob", ELSEWHERE, now), Ok(()));
             now += wait;
         }
@@ -274,7 +280,7 @@ mod tests {
 
     #[test]
     fn one_address_gets_one_guess_a_minute_however_hard_it_knocks() {
-        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let (locks, start) = (AccountLockout::new(), Instant::now());
         let judged = locks.attack(&[ELSEWHERE], start, 2 * HOUR);
         // At 0, 1, 4, 9, 19, 39, 69 and 129 s, then every minute.
         assert_eq!(judged, 7 + (2 * 60 - 2));
@@ -282,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_user_is_never_refused_for_what_an_address_elsewhere_does() {
-        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let (locks, start) = (AccountLockout::new(), Instant::now());
         for second in 0..HOUR {
             let now = start + second * SECOND;
             locks.guess("ada", ELSEWHERE, now);
@@ -295,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_user_is_never_refused_for_what_thousands_do_elsewhere() {
-        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let (locks, start) = (AccountLockout::new(), Instant::now());
         let strangers = scattered(3000);
         for second in 0..60 {
             let now = start + second * SECOND;
@@ -308,13 +314,16 @@ mod tests {
 
     #[test]
     fn who_mistypes_under_attack_waits_for_himself_alone() {
-        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let (locks, start) = (AccountLockout::new(), Instant::now());
         let strangers = scattered(3000);
         locks.attack(&strangers, start, 60);
         let mut now = start + 60 * SECOND;
         for wait in [1, 3] {
             assert!(locks.guess("ada", HOME, now));
-            assert_eq!(locks.check("ada", HOME, now), Err(TooSoon(wait * SECOND)));
+            assert_eq!(
+                locks.check("ada", HOME, now),
+                Err(RetryAfter(wait * SECOND))
+            );
             now += wait * SECOND;
             locks.attack(&strangers, now, 1);
         }
@@ -323,11 +332,11 @@ mod tests {
 
     #[test]
     fn many_addresses_together_get_one_guess_a_second_and_three_for_each_network() {
-        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let (locks, start) = (AccountLockout::new(), Instant::now());
         let strangers = scattered(500);
-        // At 0, 1 and 4 s all of them; at 9 s their free ones are used up.
+        // All of them at 0, 1 and 4 s; at 9 s their free failures are used up.
         let judged = locks.attack(&strangers, start, 10);
-        assert_eq!(judged, FREE_IN_A_NETWORK * 500 + 60);
+        assert_eq!(judged, FREE_FAILURES_PER_NETWORK * 500 + 60);
         let judged = locks.attack(&strangers, start + 10 * SECOND, HOUR / 4);
         assert_eq!(judged, HOUR as usize / 4);
     }
@@ -339,29 +348,33 @@ mod tests {
             .map(|n| Ipv6Addr::from_bits((sites << 80) | (n << 64) | 1).into())
             .collect::<Vec<_>>();
         for strangers in [neighbours(256), hosts] {
-            let (locks, start) = (AccountLocks::new(), Instant::now());
+            let (locks, start) = (AccountLockout::new(), Instant::now());
             let judged = locks.attack(&strangers, start, 1);
-            assert_eq!(judged, FREE_IN_A_NETWORK + 60);
+            assert_eq!(judged, FREE_FAILURES_PER_NETWORK + 60);
             let judged = locks.attack(&strangers, start + SECOND, 60);
             assert_eq!(judged, 60);
             let next_day = start + (25 * HOUR) * SECOND;
             let judged = locks.attack(&strangers, next_day, 1);
-            assert_eq!(judged, FREE_IN_A_NETWORK + 60, "forgotten after a day");
+            assert_eq!(
+                judged,
+                FREE_FAILURES_PER_NETWORK + 60,
+                "forgotten after a day"
+            );
         }
     }
 
     #[test]
     fn a_client_that_has_logged_in_before_keeps_to_no_pace_but_its_own() {
-        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let (locks, now) = (AccountLockout::new(), Instant::now());
         assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
         let strangers = (3..=255).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
         locks.attack(&strangers.collect::<Vec<_>>(), now, 1);
         let paced = locks.check("ada", NEXT_DOOR, now);
-        assert_eq!(paced, Err(TooSoon(SECOND)));
+        assert_eq!(paced, Err(RetryAfter(SECOND)));
         assert_eq!(locks.check("ada", HOME, now), Ok(()));
 
         assert!(locks.guess("ada", HOME, now));
-        assert_eq!(locks.check("ada", HOME, now), Err(TooSoon(SECOND)));
+        assert_eq!(locks.check("ada", HOME, now), Err(RetryAfter(SECOND)));
         let now = now + SECOND;
         assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
         assert!(locks.guess("ada", NEXT_DOOR, now), "there is one a second");
@@ -373,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_few_neighbours_who_guess_keep_nobody_out() {
-        let (locks, start) = (AccountLocks::new(), Instant::now());
+        let (locks, start) = (AccountLockout::new(), Instant::now());
         let strangers = (3..=52).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
         locks.attack(&strangers.collect::<Vec<_>>(), start, HOUR);
         let end = start + HOUR * SECOND;
@@ -382,18 +395,18 @@ mod tests {
 
     #[test]
     fn a_success_forgets_the_failures_of_its_client() {
-        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let (locks, now) = (AccountLockout::new(), Instant::now());
         assert!(locks.guess("ada", HOME, now));
         let now = now + SECOND;
         assert_eq!(locks.log_in("ada", HOME, now), Ok(()));
         assert!(locks.guess("ada", HOME, now));
         let again = locks.check("ada", HOME, now);
-        assert_eq!(again, Err(TooSoon(SECOND)), "the row began anew");
+        assert_eq!(again, Err(RetryAfter(SECOND)), "the row began anew");
     }
 
     #[test]
     fn after_a_failure_attempts_at_once_are_one() {
-        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let (locks, now) = (AccountLockout::new(), Instant::now());
         let first = locks.begin("ada", HOME, now).unwrap();
         let beside = locks.begin("ada", HOME, now).unwrap();
         locks.failed(&first, now);
@@ -401,15 +414,15 @@ mod tests {
         let now = now + 3 * SECOND;
         let second = locks.begin("ada", HOME, now).unwrap();
         let others = locks.begin("ada", HOME, now).err();
-        assert_eq!(others, Some(TooSoon(5 * SECOND)));
+        assert_eq!(others, Some(RetryAfter(5 * SECOND)));
         locks.failed(&second, now);
         let locked = locks.check("ada", HOME, now);
-        assert_eq!(locked, Err(TooSoon(5 * SECOND)), "it counted once");
+        assert_eq!(locked, Err(RetryAfter(5 * SECOND)), "it counted once");
     }
 
     #[test]
     fn a_right_one_takes_back_that_it_was_counted() {
-        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let (locks, now) = (AccountLockout::new(), Instant::now());
         assert!(locks.guess("ada", HOME, now));
         let now = now + SECOND;
         let right = locks.begin("ada", HOME, now).unwrap();
@@ -420,12 +433,12 @@ mod tests {
 
     #[test]
     fn floods_of_names_and_of_addresses_take_bounded_memory() {
-        let (locks, now) = (AccountLocks::new(), Instant::now());
+        let (locks, now) = (AccountLockout::new(), Instant::now());
         let many = u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000;
         for client in scattered(many) {
             let name = client.to_string();
             let _ = locks.log_in(&name, client, now);
-            // The third is past the free ones: its account has a pace from the fourth on.
+            // The third uses up the free failures: from the fourth on the account has a bucket.
             for address in 1..=4 {
                 let stranger = IpAddr::V4(Ipv4Addr::new(203, 0, 113, address));
                 locks.guess(&name, stranger, now);
@@ -435,7 +448,7 @@ mod tests {
         for held in [
             tables.by_client.len(),
             tables.by_network.len(),
-            tables.paces.len(),
+            tables.buckets.len(),
             tables.known.len(),
         ] {
             assert_eq!(held, MAX_ENTRIES.get());

@@ -1,4 +1,4 @@
-//! How many logins come from one client address, and from all addresses of its network together.
+//! Limits logins from one client address, and from all addresses of its network together.
 
 use std::fmt;
 use std::hash::RandomState;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use lru::LruCache;
 
 use super::client_prefix::Source;
-use super::{MAX_ENTRIES, Rate, TokenBucket, TooSoon};
+use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
-/// As many as so many addresses may make: some offices behind neighbouring addresses get through,
-/// a stranger with a network of addresses does not get much further than with one.
+/// Multiple of the client limit: lets several offices behind neighbouring addresses through, while
+/// an attacker with a whole network gets little more than with one address.
 const ADDRESSES_PER_NETWORK: u32 = 4;
 
 type Buckets = LruCache<Source, TokenBucket, RandomState>;
@@ -36,7 +36,7 @@ impl fmt::Debug for AddressLimit {
 }
 
 impl AddressLimit {
-    /// `None` for 0: no limit.
+    /// Returns `None` (no limit) for 0.
     pub(crate) fn per_minute(count: u32) -> Option<Self> {
         let buckets = || LruCache::with_hasher(MAX_ENTRIES, RandomState::new());
         (count > 0).then(|| Self {
@@ -52,9 +52,8 @@ impl AddressLimit {
     /// Counts one login.
     ///
     /// # Errors
-    /// [`TooSoon`] where there were too many, from the address or from its network; then it counts for
-    /// neither.
-    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> Result<(), TooSoon> {
+    /// [`RetryAfter`] over the limit of the address or its network; then it counts for neither.
+    pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), RetryAfter> {
         let mut tables = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Tables { clients, networks } = &mut *tables;
         let full = || TokenBucket::full(now);
@@ -85,7 +84,7 @@ mod tests {
             ("2001:db8:0:1:ffff::2", false),
             ("2001:db8:0:2::1", true),
         ] {
-            let outcome = limit.admit(address.parse().unwrap(), now);
+            let outcome = limit.take(address.parse().unwrap(), now);
             assert_eq!(outcome.is_ok(), admitted, "{address}");
         }
     }
@@ -99,10 +98,10 @@ mod tests {
                 _ => format!("{network}{n}::1").parse().unwrap(),
             };
             let attempts = (0..5).flat_map(|_| 1..=addresses);
-            let admitted = attempts.filter(|n| limit.admit(address(*n), now).is_ok());
+            let admitted = attempts.filter(|n| limit.take(address(*n), now).is_ok());
             assert_eq!(admitted.count(), 20, "{network}");
             let elsewhere = "198.51.100.1".parse().unwrap();
-            assert_eq!(limit.admit(elsewhere, now), Ok(()));
+            assert_eq!(limit.take(elsewhere, now), Ok(()));
         }
     }
 
@@ -110,7 +109,7 @@ mod tests {
     fn many_addresses_take_bounded_memory() {
         let (limit, now) = (AddressLimit::per_minute(60).unwrap(), Instant::now());
         for n in 0..u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000 {
-            let _ = limit.admit(std::net::Ipv4Addr::from_bits(n).into(), now);
+            let _ = limit.take(std::net::Ipv4Addr::from_bits(n).into(), now);
         }
         let tables = limit.buckets.lock().unwrap();
         assert_eq!(tables.clients.len(), MAX_ENTRIES.get());

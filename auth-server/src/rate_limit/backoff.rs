@@ -1,14 +1,14 @@
-//! Consecutive failures of one name, and how long the next attempt has to wait for them.
+//! Consecutive failures of one name, and the wait before the next attempt.
 
 use std::time::{Duration, Instant};
 
-use super::TooSoon;
+use super::RetryAfter;
 
-/// Seconds after the first, second, … failure in a row: mistyping costs nothing anybody would notice,
-/// guessing gets one attempt a minute.
+/// Seconds after the first, second, … consecutive failure: a typing error costs little, guessing is
+/// limited to one attempt a minute.
 const DELAYS: [u64; 7] = [1, 3, 5, 10, 20, 30, 60];
-/// After this long without another one the failures are forgotten: so long that it gains nobody much to
-/// come from many networks in turn, each forgotten when its turn comes again.
+/// Resets the failures after a quiet time, long enough that rotating through many networks gains
+/// little.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The failures of one name.
@@ -19,7 +19,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// After one more failure.
+    /// Adds one failure.
     pub(crate) fn after(former: Option<Self>, now: Instant) -> Self {
         let in_a_row = former.map_or(0, |failures| failures.in_a_row(now));
         Self {
@@ -28,13 +28,15 @@ impl Failures {
         }
     }
 
+    /// Checks the wait.
+    ///
     /// # Errors
-    /// [`TooSoon`] within the delay after the last failure.
-    pub(crate) fn check(&self, now: Instant) -> Result<(), TooSoon> {
+    /// [`RetryAfter`] within the delay after the last failure.
+    pub(crate) fn check(&self, now: Instant) -> Result<(), RetryAfter> {
         let ends = self.last + delay(self.in_a_row);
         match ends.saturating_duration_since(now) {
             Duration::ZERO => Ok(()),
-            left => Err(TooSoon(left)),
+            left => Err(RetryAfter(left)),
         }
     }
 
@@ -66,7 +68,7 @@ mod tests {
         for seconds in [1, 3, 5, 10, 20, 30, 60, 60, 60] {
             let after = Failures::after(failures, now);
             let delay = seconds * SECOND;
-            assert_eq!(after.check(now), Err(TooSoon(delay)));
+            assert_eq!(after.check(now), Err(RetryAfter(delay)));
             let just_before = now + delay - Duration::from_millis(1);
             assert!(after.check(just_before).is_err());
             now += delay;
@@ -81,9 +83,9 @@ mod tests {
         let seven = (0..7).fold(None, |failures, _| Some(Failures::after(failures, start)));
         let (before, after) = (FORGOTTEN_AFTER - SECOND, FORGOTTEN_AFTER);
         let again = Failures::after(seven, start + before);
-        assert_eq!(again.check(start + before), Err(TooSoon(60 * SECOND)));
+        assert_eq!(again.check(start + before), Err(RetryAfter(60 * SECOND)));
         let anew = Failures::after(seven, start + after);
-        assert_eq!(anew.check(start + after), Err(TooSoon(SECOND)));
+        assert_eq!(anew.check(start + after), Err(RetryAfter(SECOND)));
         assert!(seven.unwrap().check(start + after).is_ok());
     }
 }

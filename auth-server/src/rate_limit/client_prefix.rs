@@ -1,19 +1,19 @@
-//! Where an attempt comes from: what counts as one client, and what as one network.
+//! Address prefixes that count as one client, or as one network.
 
 use std::net::IpAddr;
 
-/// A part of the address space. Canonical, so that an IPv4 address is the same however it came in.
+/// An address prefix. Canonical: an IPv4-mapped IPv6 address equals its IPv4 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Source(u128);
 
 impl Source {
-    /// An IPv4 address, or the IPv6 network of one link, within which an address costs nothing.
+    /// Returns the IPv4 address, or the IPv6 /64: addresses within one link are free.
     pub(crate) fn client(address: IpAddr) -> Self {
         Self::within(address, 32, 64)
     }
 
-    /// What one stranger may well have to himself: an IPv4 /24, which is the smallest that is routed, or
-    /// the most that one site is given of IPv6 (RFC 6177).
+    /// Returns the prefix that one attacker can easily own: an IPv4 /24, the smallest that is
+    /// routed, or the IPv6 /48 of a site (RFC 6177).
     pub(crate) fn network(address: IpAddr) -> Self {
         Self::within(address, 24, 48)
     }
@@ -26,7 +26,7 @@ impl Source {
         Self(bits & (u128::MAX << (128 - prefix)))
     }
 
-    /// Distinct for distinct sources.
+    /// Returns bytes that differ for different prefixes.
     pub(super) fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }

@@ -1,20 +1,20 @@
-//! The token bucket: a burst at once, then a steady rate.
+//! Token bucket: a burst, then a steady rate.
 
 use std::time::{Duration, Instant};
 
-use super::TooSoon;
+use super::RetryAfter;
 
-/// How many attempts are allowed.
+/// A burst and a steady rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
-    /// At once, after a long enough silence.
+    /// Attempts allowed at once when full.
     pub(crate) burst: u32,
-    /// The time in which one more is allowed.
+    /// Time until one more is allowed.
     pub(crate) every: Duration,
 }
 
 impl Rate {
-    /// `count` attempts a minute, which may all come at its beginning.
+    /// Returns `count` attempts a minute, which may all come at once.
     pub(crate) fn per_minute(count: u32) -> Self {
         let count = count.max(1);
         Self {
@@ -24,15 +24,15 @@ impl Rate {
     }
 }
 
-/// One bucket. It keeps the moment at which it will be full, instead of a number of tokens and the
-/// time of the last look (the generic cell rate algorithm): one value, nothing to round.
+/// One bucket. It stores the moment at which it will be full (generic cell rate algorithm), a
+/// single value without rounding.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenBucket {
     full_at: Instant,
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Returns a full bucket.
     pub(crate) fn full(now: Instant) -> Self {
         Self { full_at: now }
     }
@@ -40,12 +40,12 @@ impl TokenBucket {
     /// Takes one token.
     ///
     /// # Errors
-    /// [`TooSoon`] while there is none; that costs nothing, so waiting helps whoever knocks on.
-    pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), TooSoon> {
+    /// [`RetryAfter`] while it is empty; a rejected call takes nothing.
+    pub(crate) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), RetryAfter> {
         let missing = self.full_at.saturating_duration_since(now) + rate.every;
         let capacity = rate.every.saturating_mul(rate.burst);
         match missing.checked_sub(capacity) {
-            Some(wait) if !wait.is_zero() => Err(TooSoon(wait)),
+            Some(wait) if !wait.is_zero() => Err(RetryAfter(wait)),
             _ => {
                 self.full_at = now + missing;
                 Ok(())
@@ -72,15 +72,15 @@ mod tests {
             (0, Ok(())),
             (0, Ok(())),
             (0, Ok(())),
-            (0, Err(TooSoon(10 * SECOND))),
-            (4, Err(TooSoon(6 * SECOND))),
+            (0, Err(RetryAfter(10 * SECOND))),
+            (4, Err(RetryAfter(6 * SECOND))),
             (10, Ok(())),
-            (10, Err(TooSoon(10 * SECOND))),
-            // After a long silence: the burst again, and no more than that.
+            (10, Err(RetryAfter(10 * SECOND))),
+            // After a long pause: one burst, no more.
             (1000, Ok(())),
             (1000, Ok(())),
             (1000, Ok(())),
-            (1000, Err(TooSoon(10 * SECOND))),
+            (1000, Err(RetryAfter(10 * SECOND))),
         ] {
             let now = start + second * SECOND;
             assert_eq!(bucket.take(RATE, now), expected, "at {second} s");

@@ -1,4 +1,4 @@
-//! A whole server in this process, on a store that no real one can be made to be.
+//! A whole server in this process, with stores that fail in rare ways.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use crate::cli::{Cli, Command};
 use crate::keys::StoredKeys;
 use crate::keys::store::{Entry, StoreError};
 
-/// Takes whatever key it is given, and panics at the second look into it, as a library may.
+/// Accepts any key, and panics at the second read, as a library may.
 #[derive(Debug, Default)]
 struct PanickingStore {
     was_read: AtomicBool,
@@ -52,7 +52,7 @@ impl KeyStore for PanickingStore {
         Ok(true)
     }
 
-    fn whereabouts(&self, entry: Entry) -> String {
+    fn location(&self, entry: Entry) -> String {
         format!("{entry:?}")
     }
 }
@@ -80,7 +80,7 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
     assert_eq!(failure.code(), 70);
     let line = failure.to_string();
     assert!(
-        line.starts_with("the upkeep of the keys has ended: ") && line.contains("out of bounds"),
+        line.starts_with("the key_sync of the keys has ended: ") && line.contains("out of bounds"),
         "{line}"
     );
 }

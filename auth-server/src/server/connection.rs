@@ -1,5 +1,4 @@
-//! One HTTP/1.1 connection: its limits, its time-outs, and an end at which the client still gets to
-//! read the answer.
+//! One HTTP/1.1 connection: limits, timeouts, and a close that does not lose the last response.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,28 +22,28 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::draining::Draining;
-use super::http1_guard::AutomaticAnswers;
-use crate::http::middleware::access_log::Reports;
+use super::http1_guard::Http1Guard;
+use crate::http::middleware::access_log::RequestLogger;
 use crate::http::middleware::client_ip::Peer;
-use crate::http::rejection_on_the_wire;
+use crate::http::raw_http1_response;
 use crate::http::unfinished::Unfinished;
 
-/// As in most servers: 100 fields, 16 KiB. A token has its own, lower limit.
+/// As in most servers: 100 fields, 16 KiB. A token has a lower limit of its own.
 const MAX_HEADER_FIELDS: usize = 100;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
-/// How long, and for how much, a refused upload is read on, so that the refusal arrives.
+/// Bounds the reading of a rejected upload after its response, so that the response arrives.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 
 type Socket = WriteDeadline<TcpStream>;
 
-/// What every connection is served with.
+/// The router and the settings of a connection.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) router: Router,
-    pub(super) reports: Reports,
-    /// `None`: the port speaks plainly.
+    pub(super) logger: RequestLogger,
+    /// `None` for plain HTTP.
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) request_timeout: Duration,
     pub(super) draining: Draining,
@@ -53,39 +52,42 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Serves the connection until it ends, or after `stop` changed until its last answer is out.
+    /// Serves the connection until it ends; after `stop` changed, until its last response is
+    /// written.
     pub(super) async fn serve(self, stream: TcpStream, peer: IpAddr) {
-        // An answer may be two writes; the second must not wait for the first one's acknowledgement.
+        // A response may be two writes; the second must not wait for the acknowledgement of the
+        // first.
         let _ = stream.set_nodelay(true);
         let stream = WriteDeadline::new(stream, self.request_timeout);
         match self.tls.clone() {
             None => serve(stream, peer, self).await,
-            // Boxed, or each plain connection would have room for this too.
-            Some(tls) => Box::pin(self.serve_over(tls, stream, peer)).await,
+            // Boxed, or each plain connection would reserve room for it too.
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, peer)).await,
         }
     }
 
-    async fn serve_over(self, tls: TlsAcceptor, stream: Socket, peer: IpAddr) {
+    async fn serve_tls(self, tls: TlsAcceptor, stream: Socket, peer: IpAddr) {
         match self.handshake(&tls, stream).await {
-            Ok(Greeting::Tls(stream)) => serve(*stream, peer, self).await,
-            Ok(Greeting::Plain(stream)) => self.refuse_plain(stream, peer).await,
+            Ok(FirstBytes::Tls(stream)) => serve(*stream, peer, self).await,
+            Ok(FirstBytes::Plain(stream)) => self.reject_plain(stream, peer).await,
             Err(error) => debug!(%error, %peer, "no TLS connection"),
         }
     }
 
-    /// Who sent `http://` to this port learns it from the answer's remedy.
-    async fn refuse_plain(self, mut stream: Socket, peer: IpAddr) {
+    /// Responds to `http://` on a TLS port; the response names the remedy.
+    async fn reject_plain(self, mut stream: Socket, peer: IpAddr) {
         let rejection = Rejection::RequestMalformed;
-        self.reports.refused_unread(rejection, peer);
-        let _ = stream.write_all(&rejection_on_the_wire(rejection)).await;
+        self.logger.log_unparsed(rejection, peer);
+        let _ = stream.write_all(&raw_http1_response(rejection)).await;
         linger(stream).await;
     }
 
-    /// As long as a header may take; who has not said anything of HTTP yet is not waited for at the end.
-    async fn handshake(&self, tls: &TlsAcceptor, stream: Socket) -> io::Result<Greeting> {
+    /// Shakes hands within the request timeout, and aborts at a shutdown: nothing was requested
+    /// yet.
+    async fn handshake(&self, tls: &TlsAcceptor, stream: Socket) -> io::Result<FirstBytes> {
         let mut stop = self.stop.clone();
         tokio::select! {
-            handshake = tokio::time::timeout(self.request_timeout, greet(tls, stream)) => {
+            handshake = tokio::time::timeout(self.request_timeout, detect_tls(tls, stream)) => {
                 handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }
             _ = stop.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
@@ -93,21 +95,21 @@ impl Serving {
     }
 }
 
-/// How a connection to a port that speaks TLS begins.
-enum Greeting {
+/// The begin of a connection to a TLS port.
+enum FirstBytes {
     Tls(Box<TlsStream<Socket>>),
-    /// As a method does, and no handshake.
+    /// Letters, as in a method: no handshake.
     Plain(Socket),
 }
 
-async fn greet(tls: &TlsAcceptor, stream: Socket) -> io::Result<Greeting> {
+async fn detect_tls(tls: &TlsAcceptor, stream: Socket) -> io::Result<FirstBytes> {
     let mut first = [0];
     stream.get_ref().peek(&mut first).await?;
     if first.iter().all(u8::is_ascii_alphabetic) {
-        return Ok(Greeting::Plain(stream));
+        return Ok(FirstBytes::Plain(stream));
     }
     let stream = tls.accept(stream).await?;
-    Ok(Greeting::Tls(Box::new(stream)))
+    Ok(FirstBytes::Tls(Box::new(stream)))
 }
 
 async fn serve<S>(stream: S, peer: IpAddr, serving: Serving)
@@ -116,7 +118,7 @@ where
 {
     let Serving {
         router,
-        reports,
+        logger,
         request_timeout,
         draining,
         unfinished,
@@ -135,25 +137,25 @@ where
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The stream below has one that knows whether a head has begun.
+        // The stream below has a timer that knows if a head has begun.
         .header_read_timeout(None)
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(
-            TokioIo::new(AutomaticAnswers::new(
+            TokioIo::new(Http1Guard::new(
                 stream,
                 request_timeout,
                 unfinished.nothing_held(),
                 {
-                    let reports = reports.clone();
-                    move |rejection| reports.refused_unread(rejection, peer)
+                    let logger = logger.clone();
+                    move |rejection| logger.log_unparsed(rejection, peer)
                 },
             )),
             service,
         );
 
-    // Not as a future: that would close the socket in the face of a client that is still sending.
+    // Not as a future: that would close the socket while a client is still sending.
     let ended = tokio::select! {
         ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
         _ = stop.changed() => None,
@@ -167,21 +169,21 @@ where
     };
     let parts = connection.into_parts();
     let stream = parts.io.into_inner();
-    let half_a_head = stream.has_half_a_head();
+    let partial_head = stream.has_partial_head();
     let mut stream = stream.into_inner();
     if let Err(error) = ended {
         debug!(%error, "connection ended");
-        if let Some(rejection) = unanswered(&error, half_a_head) {
-            reports.refused_unread(rejection, peer);
-            let _ = stream.write_all(&rejection_on_the_wire(rejection)).await;
+        if let Some(rejection) = missing_response(&error, partial_head) {
+            logger.log_unparsed(rejection, peer);
+            let _ = stream.write_all(&raw_http1_response(rejection)).await;
         }
     }
     Box::pin(linger(stream)).await;
 }
 
-/// What hyper gives up without a word, though the client waits for an answer.
-fn unanswered(error: &hyper::Error, half_a_head: bool) -> Option<Rejection> {
-    if half_a_head {
+/// Returns the rejection for errors that hyper leaves without a response.
+fn missing_response(error: &hyper::Error, partial_head: bool) -> Option<Rejection> {
+    if partial_head {
         Some(Rejection::RequestTimeout)
     } else {
         error
@@ -191,7 +193,7 @@ fn unanswered(error: &hyper::Error, half_a_head: bool) -> Option<Rejection> {
 }
 
 /// Closes for writing and reads on for a moment: closing with unread bytes resets the connection,
-/// and the client loses an answer that it has not read yet. Of TLS the close itself is something to read.
+/// and an unread response is lost. A TLS client also still sends its own close.
 async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let parting = async {
         stream.shutdown().await?;

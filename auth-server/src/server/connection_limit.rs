@@ -1,5 +1,4 @@
-//! How many connections are served at a time: as many as configured, and never so many that the
-//! process runs out of file descriptors.
+//! Limits the connections to the configured number, and to the available file descriptors.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use runtime::fd_limit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
-/// The places; a connection holds one to its end.
+/// Permits; a connection holds one until it ends.
 pub(crate) struct ConnectionLimit(Arc<Semaphore>);
 
 impl ConnectionLimit {
@@ -23,8 +22,8 @@ impl ConnectionLimit {
         Self(Arc::new(Semaphore::new(places)))
     }
 
-    /// Waits for a place. Who connects in the meantime waits in the kernel's queue: that costs less
-    /// than an answer, and those with a place are done within the request timeout.
+    /// Waits for a permit. Meanwhile new connections wait in the kernel's queue, which costs less
+    /// than a response, and those with a permit end within the request timeout.
     pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).acquire_owned().await.ok()
     }

@@ -1,9 +1,9 @@
-//! hyper answers what it cannot parse by itself, with an empty body. This stream puts the envelope
-//! in its place: every failure of this server carries a reason.
+//! A stream under hyper that rejects ambiguous HTTP/1 and gives each error response its envelope.
 //!
-//! hyper also takes heads that two parsers could read differently. Such a head is held back, and so is what is
-//! out of place among the chunks of a body; hyper gets something in its place that it refuses: in its turn,
-//! after the answers to what came before.
+//! hyper rejects unparsable heads with an empty body, which is replaced here. It also accepts heads
+//! that two parsers could read differently: such a head, or such a line among the chunks of a body,
+//! is withheld, and hyper reads bytes that it rejects in turn, after the responses to earlier
+//! requests.
 
 use std::io;
 use std::pin::Pin;
@@ -16,43 +16,43 @@ use runtime::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::http::rejection_on_the_wire;
+use crate::http::raw_http1_response;
 use crate::http::unfinished::{Exhausted, Held};
 
-/// No request for anybody, whatever part of a head precedes it.
+/// Bytes that hyper rejects as a head, whatever part of a head precedes them.
 const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
-/// No chunk for anybody, wherever outside of its data it stands.
+/// Bytes that hyper rejects between the data of chunks.
 const NO_CHUNK: &[u8] = b"\r\r";
 
-/// The socket, or TLS on it, under hyper.
-pub(super) struct AutomaticAnswers<S, R> {
+/// A socket, or TLS on it, under hyper.
+pub(super) struct Http1Guard<S, R> {
     stream: S,
-    /// Hears of each refusal.
+    /// Called with each rejection.
     report: R,
-    /// What is sent in place of the buffer that hyper is writing, as far as it is not out yet.
+    /// Response in place of hyper's own, as far as it is not written yet.
     replacement: Option<Replacement>,
     requests: Requests,
-    /// A head whose end has not come yet.
+    /// Memory of an incomplete head.
     unfinished: Held,
-    held_back: Option<HeldBack>,
+    withheld: Option<Withheld>,
     head_timeout: Duration,
-    /// Of what is waited for. Set only while there is something to wait for: most heads arrive at once.
+    /// Timer of the current wait, created on the first pending read: most heads arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
-    head_is_overdue: bool,
+    is_head_overdue: bool,
 }
 
-/// What hyper does not get to see.
-struct HeldBack {
+/// A rejected head or chunk that hyper does not see.
+struct Withheld {
     rejection: Rejection,
-    /// What is left of [`NO_REQUEST`] or [`NO_CHUNK`].
-    instead: &'static [u8],
+    /// Unread rest of [`NO_REQUEST`] or [`NO_CHUNK`].
+    substitute: &'static [u8],
 }
 
-impl From<Refused> for HeldBack {
+impl From<Refused> for Withheld {
     fn from(refused: Refused) -> Self {
         Self {
             rejection: refused.rejection,
-            instead: match refused.part {
+            substitute: match refused.part {
                 Part::Head => NO_REQUEST,
                 Part::Chunks => NO_CHUNK,
             },
@@ -65,7 +65,7 @@ struct Replacement {
     sent: usize,
 }
 
-impl<S, R> AutomaticAnswers<S, R> {
+impl<S, R> Http1Guard<S, R> {
     pub(super) fn new(stream: S, head_timeout: Duration, unfinished: Held, report: R) -> Self {
         Self {
             stream,
@@ -73,16 +73,16 @@ impl<S, R> AutomaticAnswers<S, R> {
             replacement: None,
             requests: Requests::default(),
             unfinished,
-            held_back: None,
+            withheld: None,
             head_timeout,
             timer: None,
-            head_is_overdue: false,
+            is_head_overdue: false,
         }
     }
 
-    /// Whether the connection failed since half a head came, and then nothing for too long.
-    pub(super) fn has_half_a_head(&self) -> bool {
-        self.head_is_overdue
+    /// Returns true where the connection timed out within a head.
+    pub(super) fn has_partial_head(&self) -> bool {
+        self.is_head_overdue
     }
 
     pub(super) fn into_inner(self) -> S {
@@ -90,10 +90,10 @@ impl<S, R> AutomaticAnswers<S, R> {
     }
 }
 
-impl<S, R> AutomaticAnswers<S, R> {
-    /// How long the client may take for what comes next: for its first byte, and from the first byte of a head to
-    /// its end, less than between two requests. A body has a time-out where it is read.
-    fn patience(&self) -> Option<Duration> {
+impl<S, R> Http1Guard<S, R> {
+    /// Returns the timeout of the next bytes: one for the first byte and for a whole head, a longer
+    /// one between requests. Bodies have their own where they are read.
+    fn timeout(&self) -> Option<Duration> {
         let is_first = self.requests.heads() == 0;
         if is_first || self.requests.is_within_head() {
             Some(self.head_timeout)
@@ -102,28 +102,28 @@ impl<S, R> AutomaticAnswers<S, R> {
         }
     }
 
-    /// Ready when what is expected of the client did not come in time.
+    /// Completes when the expected bytes are overdue.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(patience) = self.patience() else {
+        let Some(timeout) = self.timeout() else {
             return Poll::Pending;
         };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(timer.as_mut().poll(cx));
-        self.head_is_overdue = self.requests.is_within_head();
+        self.is_head_overdue = self.requests.is_within_head();
         Poll::Ready(())
     }
 
-    /// Takes note of what was received.
+    /// Checks the framing of received bytes.
     fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
         let place = |requests: &Requests| (requests.heads(), requests.is_within_head());
         let before = place(&self.requests);
         let followed = self.requests.follow(received);
-        // Blank lines lead nowhere, and so does a byte more of the same head.
+        // Blank lines and further bytes of the same head do not reset the timer.
         if place(&self.requests) != before {
             self.timer = None;
         }
         followed?;
-        // Kept here and in hyper's buffer. Where there is no room the head gets no further.
+        // Held here and in hyper's buffer. Over budget the head is rejected.
         let kept = 2 * self.requests.unfinished_head();
         self.unfinished.set(kept).map_err(|Exhausted| Refused {
             passed: received.len(),
@@ -133,8 +133,8 @@ impl<S, R> AutomaticAnswers<S, R> {
     }
 }
 
-/// The refusal that belongs in the place of what hyper writes; `None` for the answers of our own
-/// routes: none of them is a failure with an empty body.
+/// Returns the rejection for a response of hyper's own; responses of the routes never are a 4xx
+/// with an empty body.
 fn replacement(written: &[u8]) -> Option<Rejection> {
     let head = written.strip_suffix(b"\r\n\r\n")?;
     let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
@@ -150,8 +150,8 @@ fn replacement(written: &[u8]) -> Option<Rejection> {
         .then_some(rejection)
 }
 
-impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAnswers<S, R> {
-    // Not vectored: hyper then hands over a head in one piece.
+impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for Http1Guard<S, R> {
+    // Not vectored, so that hyper writes a head in one piece.
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -161,21 +161,21 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAn
             stream,
             report,
             replacement: pending,
-            held_back,
+            withheld,
             requests,
             timer,
             ..
         } = self.get_mut();
         if requests.is_between() {
-            // The time between two requests begins with the answer.
+            // The time between two requests begins with the response.
             *timer = None;
         }
         if pending.is_none() {
             *pending = replacement(written).map(|rejection| {
-                let rejection = held_back.as_ref().map_or(rejection, |held| held.rejection);
+                let rejection = withheld.as_ref().map_or(rejection, |held| held.rejection);
                 report(rejection);
                 Replacement {
-                    bytes: rejection_on_the_wire(rejection),
+                    bytes: raw_http1_response(rejection),
                     sent: 0,
                 }
             });
@@ -199,14 +199,14 @@ impl<S: AsyncWrite + Unpin, R: Fn(Rejection) + Unpin> AsyncWrite for AutomaticAn
     }
 }
 
-impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
+impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for Http1Guard<S, R> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.held_back.is_none() {
+        if this.withheld.is_none() {
             let before = buffer.filled().len();
             if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
                 read?;
@@ -219,13 +219,13 @@ impl<S: AsyncRead + Unpin, R: Unpin> AsyncRead for AutomaticAnswers<S, R> {
                 return Poll::Ready(Ok(()));
             };
             buffer.set_filled(before + refused.passed);
-            this.held_back = Some(HeldBack::from(refused));
+            this.withheld = Some(Withheld::from(refused));
         }
-        if let Some(held_back) = &mut this.held_back {
-            let length = held_back.instead.len().min(buffer.remaining());
-            let (now, later) = held_back.instead.split_at(length);
+        if let Some(withheld) = &mut this.withheld {
+            let length = withheld.substitute.len().min(buffer.remaining());
+            let (now, later) = withheld.substitute.split_at(length);
             buffer.put_slice(now);
-            held_back.instead = later;
+            withheld.substitute = later;
         }
         Poll::Ready(Ok(()))
     }
@@ -280,16 +280,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const HEAD: Duration = Duration::from_secs(10);
 
-    /// How long the next read waits in vain, and whether half a head had come by then.
-    async fn waits(stream: &mut AutomaticAnswers<DuplexStream, fn(Rejection)>) -> (Duration, bool) {
+    /// Returns the time until the next read fails, and true if it failed within a head.
+    async fn waits(stream: &mut Http1Guard<DuplexStream, fn(Rejection)>) -> (Duration, bool) {
         let began = tokio::time::Instant::now();
         let read = stream.read(&mut [0; 1024]).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        (began.elapsed(), stream.has_half_a_head())
+        (began.elapsed(), stream.has_partial_head())
     }
 
     async fn receive(
-        stream: &mut AutomaticAnswers<DuplexStream, fn(Rejection)>,
+        stream: &mut Http1Guard<DuplexStream, fn(Rejection)>,
         client: &mut DuplexStream,
         sent: &str,
     ) {
@@ -306,10 +306,7 @@ mod tests {
             let (stream, client) = tokio::io::duplex(1024);
             let report: fn(Rejection) = |_| {};
             let unfinished = Unfinished::of(1024).nothing_held();
-            (
-                AutomaticAnswers::new(stream, HEAD, unfinished, report),
-                client,
-            )
+            (Http1Guard::new(stream, HEAD, unfinished, report), client)
         };
         for (sent, expected) in [
             (&[][..], (HEAD, false)),
@@ -325,13 +322,13 @@ mod tests {
         ] {
             let (mut stream, mut client) = connection();
             for piece in sent {
-                // Some of the time is over by then.
+                // Some of the time has passed by then.
                 let _ = tokio::time::timeout(8 * SECOND, stream.read(&mut [0; 1])).await;
                 receive(&mut stream, &mut client, piece).await;
             }
             assert_eq!(waits(&mut stream).await, expected, "{sent:?}");
         }
-        // A byte more prolongs nothing; a body is not waited for here.
+        // Another byte prolongs nothing; bodies have no timeout here.
         let (mut stream, mut client) = connection();
         receive(&mut stream, &mut client, "G").await;
         let _ = tokio::time::timeout(8 * SECOND, stream.read(&mut [0; 1])).await;
@@ -341,7 +338,7 @@ mod tests {
         receive(&mut stream, &mut client, POST).await;
         let body = tokio::time::timeout(10 * CLIENT_IDLE, stream.read(&mut [0; 1])).await;
         assert!(body.is_err());
-        // Nor does the time between two requests begin before the answer.
+        // Nor does the time between two requests begin before the response.
         receive(&mut stream, &mut client, "012345678").await;
         let _ = tokio::time::timeout(CLIENT_IDLE - SECOND, stream.read(&mut [0; 1])).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();

@@ -1,5 +1,4 @@
-//! What only a real socket shows: answers that hyper would leave bare, uploads that are refused
-//! unread, and the end.
+//! Behaviour of real sockets: error responses of hyper, rejected uploads, and the shutdown.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,9 +37,9 @@ async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Runn
     };
     let server = tokio::spawn(async move {
         let limit = ConnectionLimit::new(2);
-        let served = Served {
+        let served = ServerParts {
             router,
-            reports: Reports::silent(),
+            logger: RequestLogger::disabled(),
             tls: None,
             request_timeout,
             draining: Draining::default(),
@@ -55,7 +54,7 @@ async fn running_with(request_timeout: Duration, unfinished: Unfinished) -> Runn
     }
 }
 
-/// More than the buffers of both sockets hold.
+/// Larger than the buffers of both sockets.
 const LARGE: usize = 32 * 1024 * 1024;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -142,7 +141,7 @@ async fn lesson_c24_what_a_proxy_could_read_differently_is_refused() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{fields}: {answer}");
         assert!(answer.contains("request_framing"), "{fields}: {answer}");
 
-        // Also where part of it was read before, and in its turn.
+        // In its turn, and after a part of it was read.
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let (begin, end) = head.split_at(20);
         let before = "POST /echo HTTP/1.1\r\nContent-Length: 4\r\n\r\n\nabc";
@@ -270,7 +269,7 @@ async fn at_the_end_what_is_in_flight_is_finished_and_idle_connections_close() {
     busy.write_all(b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await
         .unwrap();
-    // The server has begun to read the body once it says so.
+    // The server has begun to read the body once it sends this.
     let mut proceed = [0; 25];
     busy.read_exact(&mut proceed).await.unwrap();
     assert_eq!(&proceed, b"HTTP/1.1 100 Continue\r\n\r\n");

@@ -1,4 +1,4 @@
-//! The only place that signs.
+//! Makes claims and signs them; nothing else in the program signs.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::token::claims::Claims;
@@ -10,18 +10,18 @@ use serde::Serialize;
 use crate::keys::pair::SigningKeyPair;
 use crate::users::User;
 
-/// What every token of this server has in common.
+/// Settings that all tokens of this server share.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenIssuer {
     /// `iss`.
     pub(crate) issuer: String,
-    /// `aud`, which is left out where there is none.
+    /// `aud`, omitted if empty.
     pub(crate) audience: Vec<String>,
     /// Seconds from `iat` to `exp`.
     pub(crate) lifetime: u32,
 }
 
-/// No cause that a client could act upon; the text goes to the log.
+/// Signing error, for the log only: a client cannot act on it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
     #[error("cannot be written as JSON: {0}")]
@@ -31,7 +31,7 @@ pub(crate) enum SigningError {
 }
 
 impl TokenIssuer {
-    /// A signed JWT for `user` (contract §2.4), valid from `now` on. `token_id` is its `jti`.
+    /// Signs a JWT for `user` (contract §2.4), valid from `now`; `token_id` is its `jti`.
     pub(crate) fn issue(
         &self,
         pair: &SigningKeyPair,
@@ -70,7 +70,7 @@ impl TokenIssuer {
     }
 }
 
-/// One of the first two parts of a compact JWS (RFC 7515 §3.1).
+/// Encodes one of the first two parts of a compact JWS (RFC 7515 §3.1).
 fn part(value: &impl Serialize) -> Result<String, serde_json::Error> {
     serde_json::to_vec(value).map(|json| URL_SAFE_NO_PAD.encode(json))
 }

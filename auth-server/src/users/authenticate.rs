@@ -1,4 +1,4 @@
-//! Who may try how often, around the question of who somebody is: the only way to a user store.
+//! Authentication with rate limits: the only way to a user store.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -8,38 +8,38 @@ use std::time::Instant;
 use contract::api::login::LoginRequest;
 use tokio::task::spawn_blocking;
 
-use super::hash_pool::{Busy, PasswordWork};
+use super::hash_pool::{Busy, HashPool};
 use super::unknown_names::UnknownNames;
 use super::{User, UserStore};
-use crate::rate_limit::{AccountLocks, TooSoon};
+use crate::rate_limit::{AccountLockout, RetryAfter};
 
 pub(crate) struct Authenticator {
     users: Arc<dyn UserStore>,
-    locks: Arc<AccountLocks>,
-    work: PasswordWork,
+    locks: Arc<AccountLockout>,
+    pool: HashPool,
     unknown_names: UnknownNames,
 }
 
-/// Why somebody is not let in.
+/// Login rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotAuthenticated {
-    /// Unknown account, wrong password or disabled.
+pub(crate) enum AuthenticationError {
+    /// Unknown account, wrong password or disabled user.
     Failed,
-    /// Too soon after failures at this account.
-    Locked(TooSoon),
-    /// Too many others are waiting.
+    /// Within the wait after failures at this account.
+    Locked(RetryAfter),
+    /// The queue of the hash pool is full.
     Busy,
-    /// The check itself broke.
-    Fault,
+    /// The check itself panicked.
+    Internal,
 }
 
-impl From<TooSoon> for NotAuthenticated {
-    fn from(too_soon: TooSoon) -> Self {
-        Self::Locked(too_soon)
+impl From<RetryAfter> for AuthenticationError {
+    fn from(wait: RetryAfter) -> Self {
+        Self::Locked(wait)
     }
 }
 
-impl From<Busy> for NotAuthenticated {
+impl From<Busy> for AuthenticationError {
     fn from(_: Busy) -> Self {
         Self::Busy
     }
@@ -49,14 +49,15 @@ impl Authenticator {
     pub(crate) fn new(users: Arc<dyn UserStore>) -> Self {
         Self {
             users,
-            locks: Arc::new(AccountLocks::new()),
-            work: PasswordWork::for_this_machine(),
+            locks: Arc::new(AccountLockout::new()),
+            pool: HashPool::for_this_machine(),
             unknown_names: UnknownNames::new(),
         }
     }
 
-    /// What a log may show of what was typed as an account: a password typed there by mistake is none.
-    pub(crate) fn shown<'t>(&self, typed: &'t str) -> Cow<'t, str> {
+    /// Returns the account as it may be logged: a digest if unknown, as it may be a mistyped
+    /// password.
+    pub(crate) fn loggable<'t>(&self, typed: &'t str) -> Cow<'t, str> {
         if typed.is_empty() || self.users.knows(typed) {
             typed.into()
         } else {
@@ -68,25 +69,25 @@ impl Authenticator {
         &self,
         request: LoginRequest,
         client: IpAddr,
-    ) -> Result<User, NotAuthenticated> {
+    ) -> Result<User, AuthenticationError> {
         if !self.users.checks_passwords() {
             let user = self.users.authenticate(&request);
-            return user.ok_or(NotAuthenticated::Failed);
+            return user.ok_or(AuthenticationError::Failed);
         }
         self.locks
             .check(&request.username, client, Instant::now())?;
         let is_known = self.locks.knows(&request.username, client);
-        let turn = self.work.turn(client, is_known).await?;
-        // Others of the same client may have failed while this one waited: many attempts at once are
-        // no way around the wait.
+        let permit = self.pool.permit(client, is_known).await?;
+        // Checked again: others of the same client may have failed while this attempt waited.
         let attempt = self
             .locks
             .begin(&request.username, client, Instant::now())?;
 
         let (users, locks) = (Arc::clone(&self.users), Arc::clone(&self.locks));
-        // Counted in there: a stranger who hangs up before the answer has failed all the same.
+        // Counted inside the task: a client that hangs up before the response has failed all the
+        // same.
         let checked = spawn_blocking(move || {
-            let _turn = turn;
+            let _permit = permit;
             let user = users.authenticate(&request);
             match user {
                 Some(_) => locks.succeeded(&attempt),
@@ -95,8 +96,8 @@ impl Authenticator {
             user
         });
         match checked.await {
-            Ok(user) => user.ok_or(NotAuthenticated::Failed),
-            Err(_) => Err(NotAuthenticated::Fault),
+            Ok(user) => user.ok_or(AuthenticationError::Failed),
+            Err(_) => Err(AuthenticationError::Internal),
         }
     }
 }
@@ -123,7 +124,7 @@ mod tests {
         authenticator: &Authenticator,
         username: &str,
         password: &str,
-    ) -> Result<String, NotAuthenticated> {
+    ) -> Result<String, AuthenticationError> {
         let request = LoginRequest {
             username: username.into(),
             password: password.into(),
@@ -139,10 +140,10 @@ mod tests {
         let users = of_a_file(&["ada", "bob"]);
         assert_eq!(log_in(&users, "ada", "ada's").await, Ok("ada".into()));
         let wrong = log_in(&users, "ada", "bob's").await;
-        assert_eq!(wrong, Err(NotAuthenticated::Failed));
+        assert_eq!(wrong, Err(AuthenticationError::Failed));
         let right = log_in(&users, "ada", "ada's").await;
         assert!(
-            matches!(right, Err(NotAuthenticated::Locked(_))),
+            matches!(right, Err(AuthenticationError::Locked(_))),
             "{right:?}"
         );
         assert_eq!(log_in(&users, "bob", "bob's").await, Ok("bob".into()));
@@ -152,9 +153,9 @@ mod tests {
     async fn an_unknown_account_is_locked_like_a_known_one() {
         let users = of_a_file(&["ada"]);
         let failed = log_in(&users, "nobody", "x").await;
-        assert_eq!(failed, Err(NotAuthenticated::Failed));
+        assert_eq!(failed, Err(AuthenticationError::Failed));
         let locked = log_in(&users, "nobody", "x").await;
-        assert!(matches!(locked, Err(NotAuthenticated::Locked(_))));
+        assert!(matches!(locked, Err(AuthenticationError::Locked(_))));
     }
 
     #[tokio::test]
@@ -162,7 +163,7 @@ mod tests {
         let users = of_a_file(&["ada"]);
         let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
         let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
-        let judged = |outcome: &&Result<_, _>| **outcome == Err(NotAuthenticated::Failed);
+        let judged = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
         let judged = outcomes.iter().filter(judged).count();
         let at_once = std::thread::available_parallelism().unwrap().get();
         assert!((1..=at_once).contains(&judged), "{judged} were judged");
@@ -172,11 +173,11 @@ mod tests {
     async fn after_a_failure_many_guesses_at_once_are_one() {
         let users = of_a_file(&["ada"]);
         let first = log_in(&users, "ada", "x").await;
-        assert_eq!(first, Err(NotAuthenticated::Failed));
+        assert_eq!(first, Err(AuthenticationError::Failed));
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let guesses: Vec<_> = (0..50).map(|n| n.to_string()).collect();
         let outcomes = join_all(guesses.iter().map(|guess| log_in(&users, "ada", guess))).await;
-        let judged = |outcome: &&Result<_, _>| **outcome == Err(NotAuthenticated::Failed);
+        let judged = |outcome: &&Result<_, _>| **outcome == Err(AuthenticationError::Failed);
         assert_eq!(outcomes.iter().filter(judged).count(), 1);
     }
 
@@ -191,16 +192,16 @@ mod tests {
     fn of_what_is_typed_as_an_account_only_accounts_are_shown() {
         let users = of_a_file(&["ada"]);
         for (typed, shown) in [("ada", "ada"), ("", "")] {
-            assert_eq!(users.shown(typed), shown);
+            assert_eq!(users.loggable(typed), shown);
         }
-        let unknown = users.shown("hush hush");
+        let unknown = users.loggable("hush hush");
         assert!(unknown.starts_with("[unknown ") && !unknown.contains("hush"));
-        assert_eq!(users.shown("hush hush"), unknown, "the same name");
-        assert_ne!(users.shown("hush"), unknown, "another name");
+        assert_eq!(users.loggable("hush hush"), unknown, "the same name");
+        assert_ne!(users.loggable("hush"), unknown, "another name");
         let elsewhere = of_a_file(&["ada"]);
-        assert_ne!(elsewhere.shown("hush hush"), unknown, "another process");
+        assert_ne!(elsewhere.loggable("hush hush"), unknown, "another process");
         let anybody = Authenticator::new(Arc::new(BuiltinUser));
-        assert_eq!(anybody.shown("ada"), "ada");
+        assert_eq!(anybody.loggable("ada"), "ada");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! The contract's users: any name with any password is the same fixed user (contract §4.1 rule 2).
+//! The built-in user: any name with any password is this user (contract §4.1 rule 2).
 
 use contract::api::login::LoginRequest;
 use contract::token::claims::ExtraInfo;
@@ -13,7 +13,8 @@ const NICK_NAME: &str = "Administrator";
 pub(crate) struct BuiltinUser;
 
 impl UserStore for BuiltinUser {
-    /// Whoever asks: a [`LoginRequest`] exists only with both names non-empty.
+    /// Always succeeds: a [`LoginRequest`] exists only with a name and a password that are not
+    /// empty.
     fn authenticate(&self, _: &LoginRequest) -> Option<User> {
         Some(User {
             id: ID.to_owned(),

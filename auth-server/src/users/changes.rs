@@ -1,10 +1,10 @@
-//! How the users of one file differ from those before it, for the audit lines.
+//! Differences between two versions of the users file, for the audit lines.
 
 use super::User;
 use super::password::HashedPassword;
 use super::users_file::Users;
 
-/// One thing that happened to one user.
+/// One change of one user.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UserChange {
     pub(crate) account: String,
@@ -18,11 +18,11 @@ pub(crate) enum UserChangeKind {
     Disabled,
     Enabled,
     PasswordChanged,
-    /// The id, or what a token says of the user.
+    /// The id, or other claims of the user.
     DetailsChanged,
 }
 
-/// Parts of a user that are compared.
+/// The compared parts of a user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Compared<'u> {
     pub(super) password: &'u HashedPassword,
@@ -30,7 +30,7 @@ pub(super) struct Compared<'u> {
     pub(super) disabled: bool,
 }
 
-/// Lists what happened between the two files, by account.
+/// Lists the changes between two files, sorted by account.
 pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
     let gone = before.accounts().filter(|&gone| !after.knows(gone));
     let mut accounts: Vec<_> = after.accounts().chain(gone).collect();
@@ -46,7 +46,7 @@ pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
     accounts.into_iter().flat_map(of_account).collect()
 }
 
-/// Lists what happened between the two, at least one of which is there.
+/// Lists the changes of one user, who is in at least one of the files.
 fn kinds(before: Option<Compared<'_>>, after: Option<Compared<'_>>) -> Vec<UserChangeKind> {
     let (before, after) = match (before, after) {
         (None, _) => return vec![UserChangeKind::Added],

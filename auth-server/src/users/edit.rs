@@ -1,11 +1,11 @@
-//! Changes to the file of users that keep what people wrote around the entries.
+//! Edits of the users file that keep its comments and formatting.
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 
 use super::toml_schema::{UserEntry, UsersDocument};
-use super::users_file::{InvalidUsersFile, Users};
+use super::users_file::{Users, UsersFileError};
 
-/// What keeps a file without users from looking like one that was cut off.
+/// Marks a file without users as complete, not truncated.
 const NOBODY: &str = "# no users\n";
 const USERS: &str = "user";
 
@@ -16,14 +16,14 @@ pub(crate) enum EditError {
     #[error("user {0:?}: no such account")]
     NotThere(String),
     #[error(transparent)]
-    Invalid(#[from] InvalidUsersFile),
+    Invalid(#[from] UsersFileError),
     #[error("the file cannot be written as TOML: {0}")]
     Toml(#[from] toml::ser::Error),
     #[error("the file holds no list of users that can be edited")]
     NoList,
 }
 
-/// The file with one more user.
+/// Adds a user.
 pub(crate) fn with_user(text: &str, entry: UserEntry) -> Result<String, EditError> {
     if position(text, &entry.account)?.is_some() {
         return Err(EditError::Taken(entry.account));
@@ -37,8 +37,7 @@ pub(crate) fn with_user(text: &str, entry: UserEntry) -> Result<String, EditErro
     })
 }
 
-/// The file without one of its users. The comment in front of the user stays: it may well be the
-/// heading of the file or of all that follow.
+/// Removes a user. The comment in front stays: it may be the heading of the file or of those below.
 pub(crate) fn without_user(text: &str, account: &str) -> Result<String, EditError> {
     let index = known(text, account)?;
     let mut kept = String::new();
@@ -50,15 +49,15 @@ pub(crate) fn without_user(text: &str, account: &str) -> Result<String, EditErro
             next.decor_mut().set_prefix(prefix);
         }
     })?;
-    nobody_left_out(rest + &kept)
+    keep_not_empty(rest + &kept)
 }
 
-/// The file in which this user has another password: a PHC string.
+/// Sets the password of a user to a PHC string.
 pub(crate) fn with_password(text: &str, account: &str, phc: &str) -> Result<String, EditError> {
     with_field(text, account, "password", toml_edit::value(phc))
 }
 
-/// The file in which this user may log in, or may not.
+/// Disables or enables a user.
 pub(crate) fn with_disabled(
     text: &str,
     account: &str,
@@ -76,7 +75,7 @@ fn with_field(text: &str, account: &str, key: &str, value: Item) -> Result<Strin
     })
 }
 
-/// Keeps the comment behind the value.
+/// Sets a value and keeps the comment behind it.
 fn set(user: &mut Table, key: &str, mut value: Item) {
     let former = user.get(key).and_then(Item::as_value);
     if let (Some(former), Some(new)) = (former, value.as_value_mut()) {
@@ -85,13 +84,12 @@ fn set(user: &mut Table, key: &str, mut value: Item) {
     user.insert(key, value);
 }
 
-/// The text after a change of its users. Nothing comes out that a server would refuse: two users of
-/// one id, a hash that is none.
+/// Applies `change` to the users, and verifies that a server accepts the result.
 fn edited(text: &str, change: impl FnOnce(&mut ArrayOfTables)) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse().map_err(|_| EditError::NoList)?;
     let mut users = match document.remove(USERS) {
         None => ArrayOfTables::new(),
-        // An inline array becomes tables, too.
+        // An inline array is converted to tables.
         Some(item) => item.into_array_of_tables().map_err(|_| EditError::NoList)?,
     };
     change(&mut users);
@@ -101,7 +99,7 @@ fn edited(text: &str, change: impl FnOnce(&mut ArrayOfTables)) -> Result<String,
     Ok(text)
 }
 
-fn nobody_left_out(text: String) -> Result<String, EditError> {
+fn keep_not_empty(text: String) -> Result<String, EditError> {
     let nobody = UsersDocument::parse(&text)?.users.is_empty();
     Ok(if nobody && !text.contains('#') {
         NOBODY.to_owned()

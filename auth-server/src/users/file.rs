@@ -1,4 +1,4 @@
-//! The users of a file in memory, and how they follow it when it changes.
+//! Users of a file in memory, with reload.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 
 use super::changes::{UserChange, changes};
-use super::users_file::{self, InvalidUsersFile, Users};
+use super::users_file::{self, Users, UsersFileError};
 use super::{User, UserStore};
 
-/// The last good content of a file.
+/// The last valid content of a file.
 #[derive(Debug)]
 pub(crate) struct FileUsers {
     path: PathBuf,
@@ -23,34 +23,34 @@ pub(crate) struct FileUsers {
 #[derive(Debug)]
 struct Loaded {
     users: Users,
-    /// Of the text: times and sizes of files miss changes, and looking costs next to nothing.
+    /// Of the text: times and sizes of files miss changes, and reading costs next to nothing.
     digest: Vec<u8>,
 }
 
-/// Why a file cannot be used. One line, naming the file.
+/// Load error: one line that names the file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum UnusableUsersFile {
+pub(crate) enum UsersLoadError {
     #[error(transparent)]
     File(#[from] SecretFileError),
     #[error("{}: {cause}", path.display())]
     Content {
         path: PathBuf,
-        cause: InvalidUsersFile,
+        cause: UsersFileError,
     },
 }
 
 impl FileUsers {
-    pub(crate) fn open(path: PathBuf) -> Result<Self, UnusableUsersFile> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, UsersLoadError> {
         let text = users_file::read(&path)?;
         let loaded = ArcSwap::from_pointee(Loaded::parse(&path, &text)?);
         Ok(Self { path, loaded })
     }
 
-    /// Looks into the file again, and returns what changed where its text is another one now.
+    /// Reads the file again, and returns the changes if its text differs.
     ///
     /// # Errors
-    /// For a file that cannot be used; the users stay those of before.
-    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, UnusableUsersFile> {
+    /// For an unusable file; the users stay as they were.
+    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, UsersLoadError> {
         let text = users_file::read(&self.path)?;
         if self.loaded.load().digest == digest_of(&text) {
             return Ok(None);
@@ -60,33 +60,32 @@ impl FileUsers {
         Ok(Some(changes(&former.users, &loaded.users)))
     }
 
-    /// Removes what a command that was killed left half written, where this server may.
+    /// Removes the temporary file of a killed command, as far as this server is allowed to.
     pub(crate) fn remove_unfinished(&self) {
         if let Ok(path) = self.path.canonicalize() {
             let _ = owner_only_file::remove_unfinished(&path);
         }
     }
 
-    /// How many users there are.
     pub(crate) fn count(&self) -> usize {
         self.loaded.load().users.len()
     }
 
-    /// How many of them have a password of another cost than most.
+    /// Counts passwords of another cost than most.
     pub(crate) fn uncommon(&self) -> usize {
         self.loaded.load().users.uncommon()
     }
 
-    /// A warning where there are such, naming the file.
-    pub(crate) fn uneven_costs(&self) -> Option<String> {
-        let warning = self.loaded.load().users.uneven_costs()?;
+    /// Returns a warning that names the file, if there are such passwords.
+    pub(crate) fn cost_warning(&self) -> Option<String> {
+        let warning = self.loaded.load().users.cost_warning()?;
         Some(format!("--users file:{}: {warning}", self.path.display()))
     }
 }
 
 impl Loaded {
-    fn parse(path: &std::path::Path, text: &str) -> Result<Self, UnusableUsersFile> {
-        let users = Users::parse(text).map_err(|cause| UnusableUsersFile::Content {
+    fn parse(path: &std::path::Path, text: &str) -> Result<Self, UsersLoadError> {
+        let users = Users::parse(text).map_err(|cause| UsersLoadError::Content {
             path: path.to_owned(),
             cause,
         })?;
@@ -103,7 +102,7 @@ fn digest_of(text: &str) -> Vec<u8> {
 
 impl UserStore for FileUsers {
     fn authenticate(&self, request: &LoginRequest) -> Option<User> {
-        // Not a guard: a check takes long, and a reload in the meantime need not wait for it.
+        // A clone, not a guard: a check is slow, and a reload meanwhile must not wait for it.
         let loaded = self.loaded.load_full();
         loaded
             .users
@@ -129,7 +128,7 @@ pub(crate) mod tests {
     use super::super::users_file::tests::entry;
     use super::*;
 
-    /// A file with these accounts, whose passwords are `<account>'s`.
+    /// Writes a file with these accounts, whose passwords are `<account>'s`.
     pub(crate) fn file_with(accounts: &[&str]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         write(&file, accounts);

@@ -1,4 +1,4 @@
-//! Stored passwords: argon2id in the PHC string format, within bounds that a server can bear.
+//! Stored passwords: argon2id in the PHC string format, within bounds.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use aws_lc_rs::error::Unspecified;
 
 use crate::random;
 
-/// The memory of one check. A third party's strings may ask for much more than ours, but a file must
-/// not be able to exhaust the machine: 256 MiB, ten passes, sixteen lanes.
+/// Bounds one check, so that a foreign hash in the file cannot exhaust the machine: 256 MiB, ten
+/// passes, sixteen lanes.
 const MAX_MEMORY_KIB: u32 = 256 * 1024;
 const MAX_PASSES: u32 = 10;
 const MAX_LANES: u32 = 16;
-/// And about a second: 1 GiB to be written in all.
+/// Bounds the time to about a second: 1 GiB written in all.
 const MAX_WORK_KIB: u64 = 1024 * 1024;
-/// Of the salt and of the hash, as the format allows them.
+/// Maximum length of a salt in the format.
 const MAX_SALT_BYTES: usize = 48;
 const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 
-/// From 32 MiB on (`DEFAULT_MMAP_THRESHOLD_MAX`) glibc maps every piece by itself and unmaps it when
-/// it is freed.
+/// glibc maps blocks from 32 MiB on (`DEFAULT_MMAP_THRESHOLD_MAX`) separately, and unmaps them on
+/// free.
 const ALWAYS_MAPPED_KIB: usize = 33 * 1024;
 
-/// A password as it is stored; it can only be compared with.
+/// A stored password hash, for comparison only.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HashedPassword {
     params: Params,
@@ -32,16 +32,16 @@ pub(crate) struct HashedPassword {
     hash: Vec<u8>,
 }
 
-/// Hashes can be guessed at: they are no text for logs.
+/// Redacted: hashes can be attacked offline.
 impl fmt::Debug for HashedPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashedPassword([redacted])")
     }
 }
 
-/// Why a stored password cannot be used. The texts do not repeat it.
+/// Hash error. The texts do not repeat the hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidPassword {
+pub(crate) enum PasswordHashError {
     #[error("not an argon2id PHC string ($argon2id$v=19$m=…,t=…,p=…$salt$hash)")]
     NotArgon2id,
     #[error(
@@ -51,23 +51,23 @@ pub(crate) enum InvalidPassword {
 }
 
 impl HashedPassword {
-    pub(crate) fn parse(phc: &str) -> Result<Self, InvalidPassword> {
-        let not_argon2id = |_| InvalidPassword::NotArgon2id;
+    pub(crate) fn parse(phc: &str) -> Result<Self, PasswordHashError> {
+        let not_argon2id = |_| PasswordHashError::NotArgon2id;
         let parsed = password_hash::PasswordHash::new(phc).map_err(not_argon2id)?;
         if parsed.algorithm != ARGON2ID_IDENT || parsed.version != Some(Version::V0x13.into()) {
-            return Err(InvalidPassword::NotArgon2id);
+            return Err(PasswordHashError::NotArgon2id);
         }
         let (Some(salt), Some(hash)) = (parsed.salt, parsed.hash) else {
-            return Err(InvalidPassword::NotArgon2id);
+            return Err(PasswordHashError::NotArgon2id);
         };
         let params = Params::try_from(&parsed).map_err(not_argon2id)?;
         if !is_bearable(&params) {
-            return Err(InvalidPassword::TooCostly);
+            return Err(PasswordHashError::TooCostly);
         }
         let mut buffer = [0; MAX_SALT_BYTES];
         let salt = salt.decode_b64(&mut buffer).map_err(not_argon2id)?;
         if !HASH_BYTES.contains(&hash.len()) {
-            return Err(InvalidPassword::NotArgon2id);
+            return Err(PasswordHashError::NotArgon2id);
         }
         Ok(Self {
             params,
@@ -76,7 +76,7 @@ impl HashedPassword {
         })
     }
 
-    /// Takes tens of milliseconds and the memory that the parameters say.
+    /// Verifies a password; takes tens of milliseconds and the memory of the parameters.
     pub(crate) fn matches(&self, password: &str) -> bool {
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone());
         let mut hash = vec![0; self.hash.len()];
@@ -89,10 +89,10 @@ impl HashedPassword {
         hashed.is_ok() && verify_slices_are_equal(&hash, &self.hash).is_ok()
     }
 
-    /// As costly to check as this one, and no password matches: for accounts that are not there.
+    /// Returns a hash of the same cost that no password matches, for unknown accounts.
     pub(crate) fn unmatchable(&self) -> Self {
         Self {
-            // A hash nobody knows a password for, like every other value.
+            // No password is known for this hash.
             hash: vec![0; self.hash.len()],
             ..self.clone()
         }
@@ -102,7 +102,7 @@ impl HashedPassword {
         &self.params
     }
 
-    /// What a check costs; two passwords of the same cost cannot be told apart by the time it takes.
+    /// Returns the cost of a check; equal costs cannot be told apart by time.
     pub(crate) fn cost(&self) -> (u32, u32, u32) {
         (
             self.params.m_cost(),
@@ -112,7 +112,7 @@ impl HashedPassword {
     }
 }
 
-/// With the cost that OWASP recommends: the stand-in of a file without users.
+/// The OWASP-recommended cost: the stand-in of a file without users.
 impl Default for HashedPassword {
     fn default() -> Self {
         Self {
@@ -123,9 +123,9 @@ impl Default for HashedPassword {
     }
 }
 
-/// The memory of one check, which goes back to the system with its end. glibc keeps smaller pieces
-/// than [`ALWAYS_MAPPED_KIB`] for later, in each of its arenas: hundreds of megabytes after a busy
-/// minute. What is reserved and not used costs no memory.
+/// Allocates the memory of one check so that it returns to the system afterwards: glibc keeps
+/// blocks smaller than [`ALWAYS_MAPPED_KIB`] in its arenas, hundreds of megabytes after a busy
+/// minute. Reserved but unused memory costs nothing.
 fn working_memory(params: &Params) -> Vec<Block> {
     let needed = params.block_count();
     let mut memory = Vec::with_capacity(needed.max(ALWAYS_MAPPED_KIB));
@@ -149,7 +149,7 @@ pub(crate) enum HashingError {
     Argon2(#[from] password_hash::Error),
 }
 
-/// Returns the PHC string of a password, with a salt of its own. The default of `params` is what OWASP
+/// Hashes a password with a fresh salt into a PHC string. The default `params` are those that OWASP
 /// recommends (19 MiB, two passes, one lane).
 pub(crate) fn hash(password: &str, params: &Params) -> Result<String, HashingError> {
     let salt = SaltString::encode_b64(&random::salt()?)?;
@@ -165,7 +165,7 @@ pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// A cheap one: what is tested elsewhere is not how long it takes.
+    /// Returns a cheap hash, for tests that do not measure time.
     pub(crate) fn cheap(password: &str) -> String {
         let params = Params::new(8, 1, 1, None).unwrap();
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -232,7 +232,7 @@ pub(crate) mod tests {
             &format!("{good} "),
         ] {
             let refused = HashedPassword::parse(phc);
-            assert_eq!(refused, Err(InvalidPassword::NotArgon2id), "{phc}");
+            assert_eq!(refused, Err(PasswordHashError::NotArgon2id), "{phc}");
         }
     }
 
@@ -253,7 +253,7 @@ pub(crate) mod tests {
             let expected = if bearable {
                 None
             } else {
-                Some(InvalidPassword::TooCostly)
+                Some(PasswordHashError::TooCostly)
             };
             assert_eq!(outcome.err(), expected, "{params}");
         }

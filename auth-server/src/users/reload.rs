@@ -1,4 +1,4 @@
-//! Follows the file of users while the server runs: a look every few seconds, and one at each SIGHUP.
+//! Follows the users file: polls every few seconds and at each SIGHUP.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::file::FileUsers;
 use crate::audit;
 use crate::metrics::Metrics;
 
-/// The loop's state.
+/// State of the poll loop.
 pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
     metrics: Metrics,
-    /// Said already: an unusable file is one line, and not one every two seconds.
-    told: Told,
+    /// Logs an unusable file once, not at every poll.
+    dedup: Told,
 }
 
 impl UsersReload {
@@ -24,38 +24,38 @@ impl UsersReload {
         Self {
             users,
             metrics,
-            told: Told::default(),
+            dedup: Told::default(),
         }
     }
 
-    /// Looks for as long as the process lives.
+    /// Polls for as long as the process lives.
     ///
     /// # Errors
     /// Where SIGHUP cannot be received.
     pub(crate) fn watch(mut self) -> std::io::Result<impl Future<Output = ()>> {
-        let mut looks = Looks::begin()?;
+        let mut timer = Looks::begin()?;
         Ok(async move {
             loop {
-                looks.next().await;
-                self.look().await;
+                timer.next().await;
+                self.poll().await;
             }
         })
     }
 
-    async fn look(&mut self) {
+    async fn poll(&mut self) {
         let users = Arc::clone(&self.users);
-        let looked = aside(move || users.reload()).await;
-        self.metrics.users_file_usable(looked.is_ok());
+        let reloaded = aside(move || users.reload()).await;
+        self.metrics.users_file_usable(reloaded.is_ok());
         let count = self.users.count();
         self.metrics.users(count, self.users.uncommon());
-        let (replaced, changes) = match looked {
+        let (replaced, changes) = match reloaded {
             Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
             Err(failure) => (Err(failure), Vec::new()),
         };
-        match self.told.news(replaced) {
+        match self.dedup.news(replaced) {
             Some(News::Replaced) => {
                 audit::users_changed(count, &changes);
-                if let Some(warning) = self.users.uneven_costs() {
+                if let Some(warning) = self.users.cost_warning() {
                     warn!("{warning}");
                 }
             }

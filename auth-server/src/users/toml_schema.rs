@@ -1,11 +1,11 @@
-//! The file of users as it is written: TOML, one `[[user]]` table each.
+//! Schema of the users file: TOML, one `[[user]]` table each.
 
 use runtime::toml_error::TomlFault;
 use serde::{Deserialize, Serialize};
 
-use super::users_file::InvalidUsersFile;
+use super::users_file::UsersFileError;
 
-/// The file as it is written.
+/// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UsersDocument {
@@ -13,14 +13,14 @@ pub(crate) struct UsersDocument {
     pub(crate) users: Vec<UserEntry>,
 }
 
-/// One user as it is written.
+/// One `[[user]]` table.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct UserEntry {
     pub(crate) account: String,
     /// An argon2id PHC string.
     pub(crate) password: String,
-    /// What other services know the user by; it stays when the account changes.
+    /// Identifies the user to other services; it stays when the account changes.
     pub(crate) id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nick_name: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct UserEntry {
     pub(crate) disabled: bool,
 }
 
-/// Without the password.
+/// Omits the password.
 impl std::fmt::Debug for UserEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UserEntry")
@@ -49,7 +49,7 @@ impl std::fmt::Debug for UserEntry {
 }
 
 impl UsersDocument {
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidUsersFile> {
+    pub(crate) fn parse(text: &str) -> Result<Self, UsersFileError> {
         Ok(toml::from_str(text).map_err(|error| TomlFault::new(&error, text))?)
     }
 }

@@ -1,20 +1,20 @@
-//! What a log says in the place of a name that is no account: it may be a password.
+//! Log substitutes for names that are no accounts: such a name may be a mistyped password.
 
 use std::fmt;
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use aws_lc_rs::rand::SystemRandom;
 
-/// Gives each typed name a digest under a key that this process made and nobody knows: one name tried
-/// a thousand times differs from a thousand names, and no digest can be turned back by guessing.
+/// Digests names under a random key of this process: equal names can be recognized in the log, but
+/// no digest can be reversed by guessing.
 pub(super) struct UnknownNames(Option<Key>);
 
-/// Enough to tell some thousands of names apart.
+/// Enough to keep some thousands of names apart.
 const SHOWN_BYTES: usize = 6;
 
 impl UnknownNames {
     pub(super) fn new() -> Self {
-        // Without randomness all names look alike, which gives nothing away.
+        // Without randomness all names look alike, which reveals nothing.
         Self(Key::generate(HMAC_SHA256, &SystemRandom::new()).ok())
     }
 

@@ -1,4 +1,4 @@
-//! The users that a file makes. What it says is checked whole before any of it counts.
+//! Parses and validates the users file as a whole.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,26 +10,27 @@ use runtime::toml_error::TomlFault;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;
-use super::password::{HashedPassword, InvalidPassword};
+use super::password::{HashedPassword, PasswordHashError};
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::{MEMBER, User};
 
-/// Ten thousand users are 2 MiB.
+/// Ten thousand users take 2 MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// Longer names only serve to fill tokens and logs.
+/// Longer names would only fill tokens and logs.
 const MAX_CHARACTERS: usize = 128;
 
-/// What a token says of a user, as JSON. In base64, with the claims that every token has and the longest
-/// signature, it stays below [`MAX_AUTHORIZATION_BYTES`]: who gets a token can use it here.
+/// Bounds the claims of one user as JSON. In base64, with the other claims and the longest
+/// signature, a token stays below [`MAX_AUTHORIZATION_BYTES`], so that this server accepts its own
+/// tokens.
 ///
 /// [`MAX_AUTHORIZATION_BYTES`]: crate::config::MAX_AUTHORIZATION_BYTES
 const MAX_CLAIM_BYTES: usize = 4096;
 
-/// The users of a file, ready to be asked.
+/// The users of a file.
 #[derive(Debug)]
 pub(crate) struct Users {
     by_account: HashMap<String, KnownUser>,
-    /// Checked in the place of an account that is not there.
+    /// Verified in place of an unknown account.
     stand_in: HashedPassword,
 }
 
@@ -40,17 +41,17 @@ struct KnownUser {
     disabled: bool,
 }
 
-/// What is wrong with a file. The texts hold no password, hashed or not.
+/// Content error. The texts hold no password, hashed or not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidUsersFile {
+pub(crate) enum UsersFileError {
     #[error(transparent)]
     Toml(#[from] TomlFault),
     #[error("user {account:?}: {cause}")]
-    User { account: String, cause: UserFault },
+    User { account: String, cause: UserError },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UserFault {
+pub(crate) enum UserError {
     #[error("account and id have 1 to 128 characters, none of them a control character")]
     Name,
     #[error("{0} holds a control character")]
@@ -62,37 +63,37 @@ pub(crate) enum UserFault {
     #[error("a token would say {0} bytes of JSON about this user; at most {MAX_CLAIM_BYTES} fit")]
     TooMuch(usize),
     #[error("password: {0}")]
-    Password(#[from] InvalidPassword),
+    Password(#[from] PasswordHashError),
 }
 
-/// The text of the file.
+/// Reads the text of the file.
 ///
 /// # Errors
-/// For a file that others may read or change, and for one that cannot be read.
+/// For a file that others may read or change, or that cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
     secret_file::read_up_to(path, MAX_BYTES)
 }
 
 impl Users {
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidUsersFile> {
+    pub(crate) fn parse(text: &str) -> Result<Self, UsersFileError> {
         Self::from_document(UsersDocument::parse(text)?)
     }
 
-    fn from_document(document: UsersDocument) -> Result<Self, InvalidUsersFile> {
+    fn from_document(document: UsersDocument) -> Result<Self, UsersFileError> {
         let mut by_account = HashMap::with_capacity(document.users.len());
         let mut ids = std::collections::HashSet::new();
         for entry in document.users {
             let account = entry.account.clone();
-            let fault = |cause| InvalidUsersFile::User {
+            let fault = |cause| UsersFileError::User {
                 account: account.clone(),
                 cause,
             };
             if !ids.insert(entry.id.clone()) {
-                return Err(fault(UserFault::IdTwice));
+                return Err(fault(UserError::IdTwice));
             }
             let known = KnownUser::try_from(entry).map_err(fault)?;
             if by_account.insert(account.clone(), known).is_some() {
-                return Err(fault(UserFault::AccountTwice));
+                return Err(fault(UserError::AccountTwice));
             }
         }
         let stand_in = most_common(by_account.values().map(|known| &known.password));
@@ -110,20 +111,21 @@ impl Users {
         self.by_account.contains_key(account)
     }
 
-    /// The parameters of most passwords.
+    /// Returns the parameters of most passwords.
     pub(crate) fn common_params(&self) -> &Params {
         self.stand_in.params()
     }
 
-    /// How many passwords take another time to check than most, which tells that these accounts exist.
+    /// Counts passwords whose check takes another time than most, which reveals that the accounts
+    /// exist.
     pub(crate) fn uncommon(&self) -> usize {
         let common = self.stand_in.cost();
         let costs = self.by_account.values().map(|known| known.password.cost());
         costs.filter(|cost| *cost != common).count()
     }
 
-    /// A warning where [`uncommon`](Self::uncommon) passwords are there.
-    pub(crate) fn uneven_costs(&self) -> Option<String> {
+    /// Returns a warning if there are [`uncommon`](Self::uncommon) passwords.
+    pub(crate) fn cost_warning(&self) -> Option<String> {
         let uncommon = self.uncommon();
         (uncommon > 0).then(|| {
             format!(
@@ -135,8 +137,8 @@ impl Users {
         })
     }
 
-    /// A remark where a new password is weaker for being as costly as most.
-    pub(crate) fn common_weakness(&self) -> Option<String> {
+    /// Returns a note where new passwords get parameters weaker than recommended.
+    pub(crate) fn weak_params_note(&self) -> Option<String> {
         let (common, recommended) = (self.common_params(), Params::default());
         let work = |params: &Params| u64::from(params.m_cost()) * u64::from(params.t_cost());
         (work(common) < work(&recommended)).then(|| {
@@ -161,8 +163,8 @@ impl Users {
         })
     }
 
-    /// The user of this account and password. An account that is not there and a disabled one cost
-    /// the same work as a wrong password.
+    /// Verifies an account and a password. An unknown account and a disabled one cost the same work
+    /// as a wrong password.
     pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
         let known = self.by_account.get(account);
         let stored = known.map_or(&self.stand_in, |known| &known.password);
@@ -174,16 +176,16 @@ impl Users {
 }
 
 impl TryFrom<UserEntry> for KnownUser {
-    type Error = UserFault;
+    type Error = UserError;
 
     fn try_from(entry: UserEntry) -> Result<Self, Self::Error> {
         if ![&entry.account, &entry.id]
             .into_iter()
             .all(|name| is_name(name))
         {
-            return Err(UserFault::Name);
+            return Err(UserError::Name);
         }
-        no_control_characters(&entry)?;
+        reject_control_characters(&entry)?;
         let known = Self {
             password: HashedPassword::parse(&entry.password)?,
             disabled: entry.disabled,
@@ -202,13 +204,13 @@ impl TryFrom<UserEntry> for KnownUser {
         };
         match claim_bytes(&known.user) {
             ..=MAX_CLAIM_BYTES => Ok(known),
-            too_many => Err(UserFault::TooMuch(too_many)),
+            too_many => Err(UserError::TooMuch(too_many)),
         }
     }
 }
 
-/// They end up in lists, logs and header fields, where they would forge what stands beside them.
-fn no_control_characters(entry: &UserEntry) -> Result<(), UserFault> {
+/// Rejects control characters, which could forge neighbours in lists, logs and header fields.
+fn reject_control_characters(entry: &UserEntry) -> Result<(), UserError> {
     let fields = [
         ("nickName", &entry.nick_name),
         ("telephone", &entry.telephone),
@@ -222,12 +224,12 @@ fn no_control_characters(entry: &UserEntry) -> Result<(), UserFault> {
         .into_iter()
         .find(|(_, text)| text.as_deref().is_some_and(has_one))
     {
-        Some((name, _)) => Err(UserFault::Control(name)),
+        Some((name, _)) => Err(UserError::Control(name)),
         None => Ok(()),
     }
 }
 
-/// The id stands in `sub` and in `userId`.
+/// Returns the size of the claims; the id is both `sub` and `userId`.
 fn claim_bytes(user: &User) -> usize {
     let claims = (
         (&user.id, &user.id),
@@ -246,7 +248,7 @@ fn is_name(text: &str) -> bool {
     (1..=MAX_CHARACTERS).contains(&text.chars().count()) && !text.chars().any(char::is_control)
 }
 
-/// Costs as much as most of the file's passwords: then the time tells least.
+/// Returns a stand-in that costs as much as most passwords, so that the time reveals least.
 fn most_common<'p>(passwords: impl Iterator<Item = &'p HashedPassword>) -> HashedPassword {
     let mut costs: HashMap<_, (usize, &HashedPassword)> = HashMap::new();
     for password in passwords {
@@ -385,17 +387,17 @@ pub(crate) mod tests {
     fn passwords_that_cost_more_or_less_than_most_are_counted() {
         let (ada, bob, eve) = (entry("ada", "a"), entry("bob", "b"), entry("eve", "e"));
         let even = Users::parse(&format!("{ada}{bob}")).unwrap();
-        assert_eq!((even.uncommon(), even.uneven_costs()), (0, None));
+        assert_eq!((even.uncommon(), even.cost_warning()), (0, None));
         let costly = eve.replace("m=8,t=1", "m=16,t=2");
         let uneven = Users::parse(&format!("{ada}{costly}{bob}")).unwrap();
         assert_eq!(uneven.uncommon(), 1);
-        let warning = uneven.uneven_costs().unwrap();
+        let warning = uneven.cost_warning().unwrap();
         assert!(warning.starts_with("1 of 3 passwords"), "{warning}");
         assert!(warning.contains("(m=8,t=1,p=1)"), "{warning}");
         assert_eq!(uneven.common_params().m_cost(), 8);
-        assert!(uneven.common_weakness().is_some());
+        assert!(uneven.weak_params_note().is_some());
         let nobody = Users::parse("# nobody\n").unwrap();
-        assert_eq!(nobody.common_weakness(), None);
+        assert_eq!(nobody.weak_params_note(), None);
         assert_eq!(nobody.common_params(), &Params::default());
     }
 
@@ -404,7 +406,7 @@ pub(crate) mod tests {
         let with_avatar = |avatar: &str| {
             let text = format!("{}avatar = {avatar:?}\n", entry("ada", "p"));
             let users = Users::parse(&text)?;
-            Ok::<_, InvalidUsersFile>(users.authenticate("ada", "p").unwrap())
+            Ok::<_, UsersFileError>(users.authenticate("ada", "p").unwrap())
         };
         let pair = pair(SigningType::Rsa);
         for piece in ["x", "\"", "\\", "😀"] {

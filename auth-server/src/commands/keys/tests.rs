@@ -112,8 +112,8 @@ impl KeyStore for HourAhead {
         Ok(Some(unix_now() + HOUR))
     }
 
-    fn whereabouts(&self, entry: Entry) -> String {
-        self.0.whereabouts(entry)
+    fn location(&self, entry: Entry) -> String {
+        self.0.location(entry)
     }
 }
 

@@ -1,5 +1,4 @@
-//! The outermost layer: what is told about each request when it is over, and what every answer says
-//! whatever it is about – who may read it (CORS), and its id.
+//! The outermost layer: access log, rejection counter, CORS headers and request id.
 
 use std::net::IpAddr;
 
@@ -17,9 +16,9 @@ use super::client_ip::client_of;
 use crate::metrics::Metrics;
 use crate::random;
 
-/// Clones report to the same places.
+/// Sinks and settings; clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Reports {
+pub(crate) struct RequestLogger {
     pub(crate) access_log: AccessLog,
     pub(crate) request_ids: bool,
     pub(crate) allowed_origins: AllowedOrigins,
@@ -27,25 +26,25 @@ pub(crate) struct Reports {
     pub(crate) metrics: Metrics,
 }
 
-/// The ids under which other lines, of this program and of others, tell of the same request.
+/// Ids that correlate log lines of a request, across programs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestIds {
     pub(crate) request_id: Option<RequestId>,
     pub(crate) trace_id: Option<TraceId>,
 }
 
-/// What is to be said about a request once its answer is known.
-struct Asked {
+/// The request's part of its access line.
+struct RequestRecord {
     method: Method,
     uri: Uri,
     client: IpAddr,
     ids: RequestIds,
 }
 
-impl Reports {
-    /// For tests of other things.
+impl RequestLogger {
+    /// Logs nothing, for tests.
     #[cfg(test)]
-    pub(crate) fn silent() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self {
             access_log: AccessLog::Off,
             request_ids: false,
@@ -61,10 +60,10 @@ impl Reports {
         })
     }
 
-    fn ended(&self, asked: &Asked, response: &Response) {
+    fn log(&self, record: &RequestRecord, response: &Response) {
         let rejection = response.extensions().get::<Rejection>();
         if let Some(rejection) = rejection {
-            self.metrics.refused(*rejection);
+            self.metrics.rejected(*rejection);
         }
         if !self.access_log.wants(rejection.is_some()) {
             return;
@@ -73,19 +72,19 @@ impl Reports {
             outcome: outcome(rejection.is_some()),
             reason: rejection.map(|rejection| rejection.reason()),
             status: Some(response.status().as_u16()),
-            method: Some(short(asked.method.as_str())),
-            path: Some(LoggedPath(asked.uri.path().as_bytes())),
-            client: Some(asked.client),
-            request_id: asked.ids.request_id.as_ref().map(|id| id as _),
-            trace_id: asked.ids.trace_id.as_ref().map(|id| id as _),
+            method: Some(short(record.method.as_str())),
+            path: Some(LoggedPath(record.uri.path().as_bytes())),
+            client: Some(record.client),
+            request_id: record.ids.request_id.as_ref().map(|id| id as _),
+            trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
             ..Entry::default()
         }
         .write();
     }
 
-    /// What never became a request was answered so.
-    pub(crate) fn refused_unread(&self, rejection: Rejection, client: IpAddr) {
-        self.metrics.refused(rejection);
+    /// Logs a rejection of input that never became a request.
+    pub(crate) fn log_unparsed(&self, rejection: Rejection, client: IpAddr) {
+        self.metrics.rejected(rejection);
         if self.access_log.wants(true) {
             Entry {
                 outcome: outcome(true),
@@ -99,37 +98,37 @@ impl Reports {
     }
 }
 
-const fn outcome(refused: bool) -> &'static str {
-    if refused { "refused" } else { "answered" }
+const fn outcome(rejected: bool) -> &'static str {
+    if rejected { "refused" } else { "answered" }
 }
 
-pub(crate) async fn report(
-    State(reports): State<Reports>,
+pub(crate) async fn log_request(
+    State(logger): State<RequestLogger>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers();
-    let asked = Asked {
+    let record = RequestRecord {
         method: request.method().clone(),
         uri: request.uri().clone(),
-        client: client_of(&reports.trusted_proxies, request.extensions(), headers),
+        client: client_of(&logger.trusted_proxies, request.extensions(), headers),
         ids: RequestIds {
-            request_id: reports.request_id(headers),
+            request_id: logger.request_id(headers),
             trace_id: TraceId::received(headers),
         },
     };
-    let cors = reports.allowed_origins.answer_fields(headers);
-    request.extensions_mut().insert(asked.ids.clone());
+    let cors = logger.allowed_origins.answer_fields(headers);
+    request.extensions_mut().insert(record.ids.clone());
     let mut response = next.run(request).await;
-    // Beside what an answer varies by already.
+    // Appended: a response may have a `Vary` of its own.
     for (name, value) in cors {
         response.headers_mut().append(name, value);
     }
-    if let Some(id) = &asked.ids.request_id {
+    if let Some(id) = &record.ids.request_id {
         response
             .headers_mut()
             .insert(REQUEST_ID, id.value().clone());
     }
-    reports.ended(&asked, &response);
+    logger.log(&record, &response);
     response
 }

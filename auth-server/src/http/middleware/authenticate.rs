@@ -1,5 +1,5 @@
-//! The request interceptor of contract §4.4 in front of every route: the same decisions as in the
-//! sidecar, and the current user for the routes behind it.
+//! The interceptor of contract §4.4 in front of every route: the same decisions as in the sidecar,
+//! and the current user for the routes.
 
 use std::sync::Arc;
 
@@ -22,67 +22,67 @@ use tracing::debug;
 use crate::http::response;
 use crate::http::routes::jwks::JWKS_PATH;
 use crate::http::routes::login::LOGIN_PATH;
-use crate::http::routes::verification_key::SECRET_KEY_PATH;
-use crate::keys::live::CurrentKey;
+use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
+use crate::keys::live::LiveKeys;
 
-/// What this server knows at all, for what it refuses on every path (TRACE, CONNECT).
+/// Methods of all routes, for `Allow` on requests that no route accepts (TRACE, CONNECT).
 const ANY_METHOD: &str = "GET,HEAD,POST";
 
-/// The user that the token of this request stands for.
+/// Claims of the verified token, for the routes.
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentUser(pub(crate) Claims);
 
-pub(crate) struct Interception {
+pub(crate) struct Authentication {
     interceptor: Interceptor,
     policy: VerificationPolicy,
-    current: Arc<CurrentKey>,
-    /// Exempt by route (contract §4.3: the controller ignores the user token), whatever the pass
-    /// list says: nothing that is only similar to these paths is exempt.
+    live_keys: Arc<LiveKeys>,
+    /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token);
+    /// compared exactly, so that no similar path is exempt.
     exempt_paths: [String; 2],
     user_details_path: String,
-    /// What a page may send where, besides what it may send anywhere.
+    /// Paths with CORS rules of their own.
     endpoints: [(String, Endpoint); 2],
 }
 
-impl Interception {
+impl Authentication {
     pub(crate) fn new(
         context: &ContextPath,
         interceptor: Interceptor,
         policy: VerificationPolicy,
-        current: Arc<CurrentKey>,
+        live_keys: Arc<LiveKeys>,
     ) -> Self {
         let path = |relative: &str| format!("{}{relative}", context.as_str());
         Self {
             endpoints: [
                 (path(LOGIN_PATH), Endpoint::Login),
-                (path(SECRET_KEY_PATH), Endpoint::Key),
+                (path(VERIFICATION_KEY_PATH), Endpoint::Key),
             ],
-            exempt_paths: [SECRET_KEY_PATH, JWKS_PATH].map(path),
+            exempt_paths: [VERIFICATION_KEY_PATH, JWKS_PATH].map(path),
             user_details_path: path(USER_DETAILS_PATH),
             interceptor,
             policy,
-            current,
+            live_keys,
         }
     }
 
-    fn admit(&self, request: &Request, now: i64) -> Result<Admitted, Rejection> {
+    fn authorize(&self, request: &Request, now: i64) -> Result<Access, Rejection> {
         check_host(request)?;
         let path = request.uri().path();
         let origins = self.interceptor.allowed_origins();
         let is_preflight = origins.is_preflight(request.method(), request.headers());
         if !is_preflight && self.exempt_paths.iter().any(|exempt| exempt == path) {
-            return Ok(Admitted::Anybody);
+            return Ok(Access::Public);
         }
         match self
             .interceptor
             .judge(request.method(), path.as_bytes(), request.headers())
         {
-            Judgement::Pass => Ok(Admitted::Anybody),
-            Judgement::Preflight { .. } => Ok(Admitted::Preflight(self.endpoint(path))),
+            Judgement::Pass => Ok(Access::Public),
+            Judgement::Preflight { .. } => Ok(Access::Preflight(self.endpoint(path))),
             Judgement::Reject(rejection) => Err(rejection),
             Judgement::NeedsToken(token) | Judgement::UserDetails(token) => self
                 .verify(token, now)
-                .map(|user| Admitted::User(Box::new(user))),
+                .map(|user| Access::User(Box::new(user))),
         }
     }
 
@@ -94,14 +94,14 @@ impl Interception {
     }
 
     fn verify(&self, token: Bearer<'_>, now: i64) -> Result<CurrentUser, Rejection> {
-        let keys = self.current.published();
+        let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
         self.policy
             .verify_at(keys.verification_keys(), token, now)
             .map(CurrentUser)
     }
 
-    fn refuse(&self, request: &Request, rejection: Rejection) -> Response {
+    fn reject(&self, request: &Request, rejection: Rejection) -> Response {
         let path = request.uri().path();
         debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request refused");
         if rejection == Rejection::MethodNotAllowed {
@@ -116,37 +116,36 @@ impl Interception {
     }
 }
 
-/// Who may go on.
-enum Admitted {
+/// Access decision.
+enum Access {
     /// The path needs no token.
-    Anybody,
+    Public,
     User(Box<CurrentUser>),
-    /// A browser asks whether it may ask: it is answered at once, whatever the path.
+    /// A CORS preflight, answered at once on any path.
     Preflight(Endpoint),
 }
 
-/// Checks whom the message is for. Where it ends was checked before it was parsed (`contract::http::framing`).
+/// Checks the Host field. The framing was checked before parsing (`contract::http::framing`).
 fn check_host(request: &Request) -> Result<(), Rejection> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (_, Some(_)) => Err(Rejection::RequestMalformed),
-        // RFC 9112 §3.2 requires the field of HTTP/1.1 alone.
+        // RFC 9112 §3.2 requires the field in HTTP/1.1 only.
         (None, None) if request.version() != Version::HTTP_11 => Ok(()),
         (host, None) => host::check(host.map(HeaderValue::as_bytes)),
     }
 }
 
-/// The middleware in front of every route.
-pub(crate) async fn intercept(
-    State(interception): State<Arc<Interception>>,
+pub(crate) async fn authenticate_request(
+    State(authentication): State<Arc<Authentication>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match interception.admit(&request, unix_now()) {
-        Err(rejection) => interception.refuse(&request, rejection),
-        Ok(Admitted::Preflight(endpoint)) => response::preflight(endpoint),
-        Ok(Admitted::Anybody) => next.run(request).await,
-        Ok(Admitted::User(user)) => {
+    match authentication.authorize(&request, unix_now()) {
+        Err(rejection) => authentication.reject(&request, rejection),
+        Ok(Access::Preflight(endpoint)) => response::preflight(endpoint),
+        Ok(Access::Public) => next.run(request).await,
+        Ok(Access::User(user)) => {
             request.extensions_mut().insert(*user);
             next.run(request).await
         }

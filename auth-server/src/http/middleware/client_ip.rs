@@ -1,4 +1,4 @@
-//! Who asked, for limits and logs; never a permission.
+//! Client IP, through trusted proxies: for limits and logs, never for a permission.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Once;
@@ -7,14 +7,14 @@ use http::{Extensions, HeaderMap};
 use runtime::client_address::TrustedProxies;
 use tracing::warn;
 
-/// Anybody can write the header field: one line says it, and no flood of them.
+/// Logs the warning once: any client can send the header.
 static UNNAMED_GATEWAY: Once = Once::new();
 
-/// The connection's own other end, put into each request by the server.
+/// The peer address of the connection, set on each request by the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// The client of a request.
+/// Returns the client IP of a request.
 pub(crate) fn client_of(
     proxies: &TrustedProxies,
     extensions: &Extensions,

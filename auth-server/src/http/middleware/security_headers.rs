@@ -1,21 +1,18 @@
-//! What every answer of the public port tells a browser. An answer that says something of its own
-//! about one of these is left alone.
+//! Browser headers of every response on the public port, unless the response sets its own.
 
 use axum::response::Response;
 use http::header::{HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use http::{HeaderMap, HeaderValue};
 
 const HEADERS: [(HeaderName, HeaderValue); 3] = [
-    // An answer is what its media type says, and nothing else.
+    // A response is only of its declared media type.
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    // Other sites must not draw a page of ours into theirs; a static page of the company may be
-    // framed by another one beside it.
+    // Other sites must not frame our pages; pages of the same site may.
     (X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN")),
-    // A path may hold what is nobody else's business.
+    // A path may hold private data.
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
 ];
 
-/// The outermost layer.
 pub(crate) async fn security_headers(mut response: Response) -> Response {
     add(response.headers_mut());
     response

@@ -1,6 +1,8 @@
-//! The console at `{ctx}/static/`: sign in, look at the token, call a service through its sidecar, and
-//! read why it refused. A page and a script without any power of their own: whatever they do, `curl`
-//! does too. The token stays in the script's memory.
+//! The console at `{ctx}/static/`: sign in, read the token, call a service through its sidecar, and
+//! see the reason of a rejection.
+//!
+//! A page and a script without privileges: `curl` can do the same. The token stays in the script's
+//! memory.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -16,7 +18,7 @@ const PAGE: &str = include_str!("console/index.html");
 const SCRIPT: &str = include_str!("console/console.js");
 const STYLE: &str = include_str!("console/console.css");
 
-/// The built-in files below `/static/`; a file of `--static-dir` takes their place.
+/// The built-in files below `/static/`; files of `--static-dir` replace them.
 #[derive(Debug, Clone)]
 pub(crate) struct Console {
     policy: HeaderValue,
@@ -24,7 +26,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// `targets` are the origins of sidecars that the page may call.
+    /// Builds the files; `targets` are the sidecar origins that the page may call.
     pub(crate) fn new(context: &ContextPath, targets: &[Origin]) -> Self {
         let settings = json!({
             "context": context.as_str(),
@@ -37,7 +39,7 @@ impl Console {
         }
     }
 
-    /// The file under this path relative to the context path.
+    /// Returns the file under a path relative to the context path.
     pub(super) fn file(&self, relative: &str) -> Option<Response> {
         let (media_type, content) = match relative {
             "/static/" | "/static/index.html" => ("text/html; charset=utf-8", PAGE.into()),
@@ -50,13 +52,14 @@ impl Console {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
-        // The settings change with a restart, and the files with a version.
+        // The settings change with a restart, the files with a version.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         Some(response)
     }
 }
 
-/// The page runs and loads its own files only, and talks to this server and the targets only.
+/// Returns a policy by which the page loads its own files only, and connects to this server and the
+/// targets only.
 fn policy(targets: &[Origin]) -> HeaderValue {
     let targets: String = targets
         .iter()
@@ -66,7 +69,7 @@ fn policy(targets: &[Origin]) -> HeaderValue {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'{targets}; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
     );
-    // An origin is plain ASCII without a semicolon: it cannot fail, and if it did, nothing may run.
+    // An origin is ASCII without a semicolon, so this cannot fail; the fallback allows nothing.
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 

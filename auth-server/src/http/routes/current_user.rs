@@ -1,4 +1,4 @@
-//! `GET {ctx}/current/user/details` (contract §4.2): the user whom interception found in the token.
+//! `GET {ctx}/current/user/details` (contract §4.2): the user of the verified token.
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -13,7 +13,7 @@ pub(crate) async fn current_user(mut request: Request) -> Response {
         Some(CurrentUser(claims)) => {
             response::ok(MSG_OPERATION_SUCCEEDED, claims.into_user_details())
         }
-        // Only reachable past an interception that let the path through without a token.
+        // Only reachable if the path needed no token.
         None => response::rejection(Rejection::TokenMissing),
     }
 }

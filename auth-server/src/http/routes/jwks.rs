@@ -1,5 +1,5 @@
-//! `GET {ctx}/.well-known/jwks.json`: every key that a token may be signed with now or soon, as a
-//! JWK Set (RFC 7517) without an envelope. Public keys only; in hmac mode there is none.
+//! `GET {ctx}/.well-known/jwks.json`: a JWK Set (RFC 7517), without an envelope, of every key that
+//! may sign now or soon. Public keys only; 404 in hmac mode.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::http::response;
-use crate::keys::live::CurrentKey;
+use crate::keys::live::LiveKeys;
 use crate::keys::published::JwkSet;
 
 pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
@@ -21,27 +21,27 @@ pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
 /// RFC 7517 §8.5.2.
 const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
 
-/// How long a cache on the way may answer in our place: that much later a revoked key is gone and a
-/// new one known. Short for the former, and counted in the rotation lead for the latter.
+/// Cache lifetime: a revoked key disappears and a new one appears this much later. Short for the
+/// former; part of the rotation lead for the latter.
 pub(crate) const MAX_AGE_SECONDS: i64 = 15;
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=15, must-revalidate");
 
 pub(crate) struct Jwks {
-    pub(crate) current: Arc<CurrentKey>,
+    pub(crate) live_keys: Arc<LiveKeys>,
 }
 
 pub(crate) async fn jwks(State(state): State<Arc<Jwks>>, request: Request) -> Response {
-    let Some(keys) = state.current.published() else {
+    let Some(keys) = state.live_keys.published() else {
         return response::rejection(Rejection::StoreUnavailable);
     };
     match keys.jwk_set() {
-        Some(set) => answer_with(set, request.headers()),
+        Some(set) => jwks_response(set, request.headers()),
         None => response::rejection(Rejection::NotFound),
     }
 }
 
-fn answer_with(set: &JwkSet, headers: &HeaderMap) -> Response {
-    let mut response = if is_known(headers, &set.etag) {
+fn jwks_response(set: &JwkSet, headers: &HeaderMap) -> Response {
+    let mut response = if matches_etag(headers, &set.etag) {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
@@ -56,15 +56,16 @@ fn answer_with(set: &JwkSet, headers: &HeaderMap) -> Response {
     response
 }
 
-/// Whether the caller has this version (RFC 9110 §13.1.2: compared weakly, `*` is any).
-fn is_known(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+/// Returns true if the caller has this version (RFC 9110 §13.1.2: weak comparison, `*` matches
+/// any).
+fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     let tags = headers.get_all(IF_NONE_MATCH).iter();
     tags.flat_map(|field| field.as_bytes().split(|&b| b == b','))
         .map(<[u8]>::trim_ascii)
         .any(|tag| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes())
 }
 
-/// The `Link` field (RFC 8288) with which the contract's key answer leads to the whole set.
+/// Returns the `Link` field (RFC 8288) that leads from the contract's key response to the JWK Set.
 ///
 /// # Errors
 /// A context path that fits into no header field.
@@ -94,7 +95,7 @@ mod tests {
                 .iter()
                 .map(|field| (IF_NONE_MATCH, HeaderValue::from_static(field)))
                 .collect();
-            assert_eq!(is_known(&headers, &etag), known, "{fields:?}");
+            assert_eq!(matches_etag(&headers, &etag), known, "{fields:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `POST {ctx}/oauth/jwt/token` (contract §4.1): a signed token for who logs in.
+//! `POST {ctx}/oauth/jwt/token` (contract §4.1): a signed token for a user.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use tracing::error;
 
 use crate::audit::{self, LoginEvent, LoginLine};
 use crate::http::middleware::client_ip::client_of;
-use crate::http::response::Refusal;
+use crate::http::response::ErrorResponse;
 use crate::http::unfinished::Unfinished;
 use crate::http::{body, response};
-use crate::keys::live::CurrentKey;
+use crate::keys::live::LiveKeys;
 use crate::metrics::{Metrics, OK};
 use crate::random;
-use crate::rate_limit::{AddressLimit, TooSoon};
+use crate::rate_limit::{AddressLimit, RetryAfter};
 use crate::tokens::issuer::TokenIssuer;
 use crate::users::User;
-use crate::users::authenticate::{Authenticator, NotAuthenticated};
+use crate::users::authenticate::{AuthenticationError, Authenticator};
 
 pub(crate) const LOGIN_PATH: &str = "/oauth/jwt/token";
 
 pub(crate) struct Login {
     pub(crate) users: Authenticator,
-    /// `None`: an address may log in as often as it likes.
+    /// `None` for no limit.
     pub(crate) address_limit: Option<AddressLimit>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) issuer: TokenIssuer,
-    pub(crate) current: Arc<CurrentKey>,
+    pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) metrics: Metrics,
     pub(crate) body_timeout: Duration,
     pub(crate) unfinished: Unfinished,
-    /// Fill `token_type` and `expires_in` as RFC 6749 §5.1 wants them; the contract leaves them null.
+    /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
     pub(crate) oauth_response: bool,
 }
 
@@ -56,19 +56,19 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
         .unwrap_or_default();
     let outcome = match parsed {
         Ok(request) => login.attempt(request, client).await,
-        Err(rejection) => Err(NoToken::Refused(rejection)),
+        Err(rejection) => Err(LoginError::Rejected(rejection)),
     };
 
-    let refusal = outcome.as_ref().err().map(|no_token| no_token.refusal());
-    let code = refusal.map_or(OK, |refusal| refusal.rejection.reason());
+    let response = outcome.as_ref().err().map(|error| error.response());
+    let code = response.map_or(OK, |response| response.rejection.reason());
     login.metrics.login(code);
     let event = outcome
         .as_ref()
-        .map_or_else(NoToken::event, |_| LoginEvent::Succeeded);
+        .map_or_else(LoginError::event, |_| LoginEvent::Succeeded);
     let issued = outcome.as_ref().ok();
     audit::login(&LoginLine {
         event,
-        account: &login.users.shown(&username),
+        account: &login.users.loggable(&username),
         client,
         outcome: code,
         token_id: issued.map(|issued| issued.token_id.as_str()),
@@ -77,55 +77,56 @@ pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> 
     });
     match outcome {
         Ok(issued) => response::ok(MSG_LOGIN_SUCCEEDED, issued.answer),
-        Err(no_token) => response::refusal(no_token.refusal()),
+        Err(error) => response::error_response(error.response()),
     }
 }
 
-/// A token on its way to its user.
+/// An issued token with the ids for the audit line.
 struct Issued {
     answer: AccessTokenInfo,
     token_id: String,
     key_id: KeyId,
 }
 
-/// Why a login ends without a token.
+/// Login error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NoToken {
-    /// For a reason that has nothing to do with who logs in.
-    Refused(Rejection),
-    AddressLimit(TooSoon),
-    NotAuthenticated(NotAuthenticated),
+enum LoginError {
+    /// For a reason unrelated to the user.
+    Rejected(Rejection),
+    AddressLimit(RetryAfter),
+    Authentication(AuthenticationError),
 }
 
-impl NoToken {
-    fn refusal(&self) -> Refusal {
+impl LoginError {
+    fn response(&self) -> ErrorResponse {
         match *self {
-            Self::Refused(rejection) => rejection.into(),
-            Self::AddressLimit(too_soon)
-            | Self::NotAuthenticated(NotAuthenticated::Locked(too_soon)) => too_soon.into(),
-            Self::NotAuthenticated(NotAuthenticated::Failed) => Rejection::LoginFailed.into(),
-            Self::NotAuthenticated(NotAuthenticated::Busy) => Rejection::ServerBusy.into(),
-            Self::NotAuthenticated(NotAuthenticated::Fault) => Rejection::Internal.into(),
+            Self::Rejected(rejection) => rejection.into(),
+            Self::AddressLimit(wait) | Self::Authentication(AuthenticationError::Locked(wait)) => {
+                wait.into()
+            }
+            Self::Authentication(AuthenticationError::Failed) => Rejection::LoginFailed.into(),
+            Self::Authentication(AuthenticationError::Busy) => Rejection::ServerBusy.into(),
+            Self::Authentication(AuthenticationError::Internal) => Rejection::Internal.into(),
         }
     }
 
     fn event(&self) -> LoginEvent {
         match self {
             Self::AddressLimit(_) => LoginEvent::Limited,
-            Self::NotAuthenticated(NotAuthenticated::Failed) => LoginEvent::Failed,
-            Self::NotAuthenticated(NotAuthenticated::Locked(_)) => LoginEvent::Locked,
-            Self::Refused(_) | Self::NotAuthenticated(_) => LoginEvent::Refused,
+            Self::Authentication(AuthenticationError::Failed) => LoginEvent::Failed,
+            Self::Authentication(AuthenticationError::Locked(_)) => LoginEvent::Locked,
+            Self::Rejected(_) | Self::Authentication(_) => LoginEvent::Refused,
         }
     }
 }
 
-impl From<Rejection> for NoToken {
+impl From<Rejection> for LoginError {
     fn from(rejection: Rejection) -> Self {
-        Self::Refused(rejection)
+        Self::Rejected(rejection)
     }
 }
 
-/// An absent body is an incomplete login whatever media type it does not have.
+/// Parses the body. An absent body is an incomplete login, whatever its media type.
 fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     if LoginRequest::is_absent(body) {
         return Err(Rejection::LoginIncomplete);
@@ -136,7 +137,7 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<LoginRequest, Rejection> {
     LoginRequest::from_json(body)
 }
 
-/// `application/json`, in any case and with any parameters (RFC 9110 §8.3.1).
+/// Accepts `application/json`, in any case and with any parameters (RFC 9110 §8.3.1).
 fn is_json(headers: &HeaderMap) -> bool {
     let mut fields = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
@@ -153,26 +154,26 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 impl Login {
-    async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, NoToken> {
-        // Before anything is counted or worked for: without a key nobody gets in.
-        self.current.load().ok_or(Rejection::StoreUnavailable)?;
+    async fn attempt(&self, request: LoginRequest, client: IpAddr) -> Result<Issued, LoginError> {
+        // First, before anything is counted or verified: without a key no login can succeed.
+        self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         if let Some(limit) = &self.address_limit {
             limit
-                .admit(client, Instant::now())
-                .map_err(NoToken::AddressLimit)?;
+                .take(client, Instant::now())
+                .map_err(LoginError::AddressLimit)?;
         }
         let user = self.users.authenticate(request, client).await;
-        Ok(self.token_for(&user.map_err(NoToken::NotAuthenticated)?)?)
+        Ok(self.token_for(&user.map_err(LoginError::Authentication)?)?)
     }
 
     fn token_for(&self, user: &User) -> Result<Issued, Rejection> {
-        let pair = self.current.load().ok_or(Rejection::StoreUnavailable)?;
-        let token_id = random::token_id().map_err(|error| fault(&error))?;
+        let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
+        let token_id = random::token_id().map_err(|error| internal_error(&error))?;
         let began = Instant::now();
         let access_token = self
             .issuer
             .issue(&pair, user, unix_now(), token_id.clone())
-            .map_err(|error| fault(&error))?;
+            .map_err(|error| internal_error(&error))?;
         self.metrics.signed(began.elapsed());
         let answer = AccessTokenInfo {
             access_token,
@@ -189,7 +190,7 @@ impl Login {
     }
 }
 
-fn fault(error: &dyn std::error::Error) -> Rejection {
+fn internal_error(error: &dyn std::error::Error) -> Rejection {
     error!(%error, "no token can be issued");
     Rejection::Internal
 }

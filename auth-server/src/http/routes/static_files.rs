@@ -1,5 +1,5 @@
-//! `GET {ctx}/static/**` and `{ctx}/assets/**` (contract §4.4), from the directories `static` and
-//! `assets` below `--static-dir`. No listings, no hidden files, nothing outside of the two.
+//! `GET {ctx}/static/**` and `{ctx}/assets/**` (contract §4.4), from `static` and `assets` below
+//! `--static-dir`: no listings, no hidden files, nothing outside of the two.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ use tracing::debug;
 use super::console::Console;
 use crate::http::response;
 
-/// Directories of the file system and segments of the URL at once.
+/// Both directory names and path segments.
 pub(crate) const TREES: [&str; 2] = ["static", "assets"];
 const INDEX: &str = "index.html";
 
-/// What is served from where.
+/// ServerParts directories, and the console.
 #[derive(Debug, Clone)]
 pub(crate) struct StaticFiles {
     context: String,
-    /// With every symbolic link resolved; `None` where no files are served.
+    /// Canonical; `None` where no files are served.
     root: Option<PathBuf>,
-    /// Where the configured files have none of their own.
+    /// Serves paths that the configured files lack.
     console: Option<Console>,
 }
 
@@ -46,7 +46,7 @@ impl StaticFiles {
         }
     }
 
-    /// The directory of `--static-dir`, proved to be one that can be served.
+    /// Returns the canonical `--static-dir` if it can be served.
     pub(crate) fn root(directory: &Path) -> io::Result<PathBuf> {
         let root = directory.canonicalize()?;
         if TREES.iter().any(|tree| root.join(tree).is_dir()) {
@@ -59,7 +59,7 @@ impl StaticFiles {
         }
     }
 
-    /// The file that stands for a path below the context.
+    /// Finds the file for a path below the context.
     async fn find(&self, relative: &str) -> Option<PathBuf> {
         let root = self.root.as_deref()?;
         let relative = relative.strip_prefix('/')?;
@@ -69,10 +69,10 @@ impl StaticFiles {
         let tree = TREES
             .iter()
             .find(|tree| relative.split('/').next() == Some(tree))?;
-        // A tree itself may be a link, to the release of the day: it is the operator's to lead elsewhere.
+        // A tree may itself be a symbolic link (to the current release) set by the operator.
         let tree = tokio::fs::canonicalize(root.join(tree)).await.ok()?;
         let index = if relative.ends_with('/') { INDEX } else { "" };
-        // Resolved first and compared then: a link inside may lead outside.
+        // Resolved first, then compared: a link inside may lead outside.
         let file = tokio::fs::canonicalize(root.join(format!("{relative}{index}")))
             .await
             .ok()?;
@@ -112,7 +112,7 @@ pub(crate) async fn static_file(
     }
 }
 
-/// `ServeFile` knows media types, ranges and conditional requests.
+/// Serves a file with media type, ranges and conditional requests.
 async fn send(file: &Path, request: Request) -> Response {
     let Ok(response) = ServeFile::new(file).oneshot(request).await;
     let status = response.status();

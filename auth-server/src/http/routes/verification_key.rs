@@ -1,7 +1,7 @@
 //! `GET {ctx}/client/user/secret/key` (contract §4.3): the verification key, for applications.
 //!
-//! The answer has no `ETag`: a 304 would spare no work, because the application is checked either way, and
-//! it has no place for the `success` that the contract's clients look for.
+//! The response has no `ETag`: the application is checked either way, and a 304 has no `success`
+//! that the contract's clients look for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,27 +17,30 @@ use crate::applications::registry::{Denied, Registrations};
 use crate::audit;
 use crate::http::middleware::client_ip::client_of;
 use crate::http::response;
-use crate::http::response::Refusal;
-use crate::keys::live::CurrentKey;
+use crate::http::response::ErrorResponse;
+use crate::keys::live::LiveKeys;
 use crate::keys::published::PublishedKeys;
 use crate::metrics::{Metrics, OK};
 
-pub(crate) const SECRET_KEY_PATH: &str = "/client/user/secret/key";
+pub(crate) const VERIFICATION_KEY_PATH: &str = "/client/user/secret/key";
 
-/// As the contract has them, in the query, or in header fields, which no proxy logs.
+/// Query parameter of the contract, and header field, which proxies do not log.
 const APP_ID: (&str, &str) = ("appId", "x-app-id");
 const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 
-pub(crate) struct SecretKey {
-    pub(crate) current: Arc<CurrentKey>,
+pub(crate) struct KeyEndpoint {
+    pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) registrations: Arc<Registrations>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) metrics: Metrics,
-    /// Leads to all keys, where they may be listed.
+    /// Leads to the JWK Set, unless in hmac mode.
     pub(crate) jwks_link: HeaderValue,
 }
 
-pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Request) -> Response {
+pub(crate) async fn verification_key(
+    State(state): State<Arc<KeyEndpoint>>,
+    request: Request,
+) -> Response {
     let query = query_pairs(request.uri());
     let app_id = parameter(APP_ID, &query, request.headers());
     let app_secret = parameter(APP_SECRET, &query, request.headers());
@@ -57,20 +60,20 @@ pub(crate) async fn secret_key(State(state): State<Arc<SecretKey>>, request: Req
     audit::key_retrieval(shown, client, code, code == OK);
     state.count(app_id.unwrap_or_default(), code);
     match outcome {
-        Ok(keys) => state.answer_with(&keys),
-        Err(refusal) => response::refusal(refusal),
+        Ok(keys) => state.jwks_response(&keys),
+        Err(refusal) => response::error_response(refusal),
     }
 }
 
-impl SecretKey {
+impl KeyEndpoint {
     fn count(&self, app_id: &str, code: &'static str) {
         let registered = self.registrations.registered_id(app_id);
         self.metrics
             .key_retrieval(registered.map(|id| id.to_string()), code);
     }
 
-    fn answer_with(&self, keys: &PublishedKeys) -> Response {
-        let mut response = response::prepared(keys.key_answer());
+    fn jwks_response(&self, keys: &PublishedKeys) -> Response {
+        let mut response = response::prepared(keys.key_response());
         if keys.jwk_set().is_some() {
             let link = self.jwks_link.clone();
             response.headers_mut().insert(LINK, link);
@@ -82,37 +85,37 @@ impl SecretKey {
         &self,
         app_id: Option<&str>,
         app_secret: Option<&str>,
-    ) -> Result<Arc<PublishedKeys>, Refusal> {
+    ) -> Result<Arc<PublishedKeys>, ErrorResponse> {
         let (Some(app_id), Some(app_secret)) = (app_id, app_secret) else {
             return Err(Rejection::ParameterMissing.into());
         };
         self.registrations
             .authorize(app_id, app_secret, Instant::now())?;
-        let keys = self.current.published();
+        let keys = self.live_keys.published();
         Ok(keys.ok_or(Rejection::StoreUnavailable)?)
     }
 }
 
-/// An application that is not registered and one whose secret is wrong: told apart nowhere.
-impl From<Denied> for Refusal {
+/// An unknown application and a wrong secret are not distinguished.
+impl From<Denied> for ErrorResponse {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::Undecided => Rejection::StoreUnavailable.into(),
             Denied::Unknown => Rejection::ApplicationUnknown.into(),
-            Denied::TooOften(too_soon) => too_soon.into(),
+            Denied::TooOften(wait) => wait.into(),
         }
     }
 }
 
-/// The query as a browser's form would have written it.
+/// Parses the query as a form encodes it.
 fn query_pairs(uri: &Uri) -> Vec<(String, String)> {
     Query::try_from_uri(uri)
         .map(|Query(pairs)| pairs)
         .unwrap_or_default()
 }
 
-/// A parameter's value from the query or else from its header field; `None` where it is absent,
-/// empty, not ASCII in a field, or given twice in one of them.
+/// Returns a parameter from the query or else from its header field; `None` where it is absent,
+/// empty, not ASCII in a field, or repeated.
 fn parameter<'r>(
     (name, field): (&str, &str),
     query: &'r [(String, String)],

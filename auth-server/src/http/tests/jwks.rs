@@ -1,4 +1,4 @@
-//! The keys that are handed out, and the tokens that they verify.
+//! The handed-out keys verify the tokens.
 
 use contract::keys::KeySet;
 use http::header::{ETAG, IF_NONE_MATCH, LINK};
@@ -23,7 +23,7 @@ fn fresh(signing_type: SigningType) -> Arc<SigningKeyPair> {
 }
 
 fn serving_ring(ring: KeyRing) -> Router {
-    router(CurrentKey::holding_ring(ring), Applications::default())
+    router(LiveKeys::holding_ring(ring), Applications::default())
 }
 
 async fn get(router: &Router, path: &str, etag: Option<&str>) -> (StatusCode, HeaderMap, Vec<u8>) {
@@ -143,7 +143,7 @@ async fn the_set_is_exempt_by_route_and_nothing_beside_it_is() {
     let head = request(Method::HEAD, JWKS, None, "");
     let response = serving().oneshot(head).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    let without_key = router(CurrentKey::default(), Applications::default());
+    let without_key = router(LiveKeys::default(), Applications::default());
     let (status, _) = answer(&without_key, request(Method::GET, JWKS, None, "")).await;
     assert_eq!(status, 503);
 }

@@ -1,4 +1,4 @@
-//! Logins against a file of users, and what is limited.
+//! Logins against a users file, and their limits.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use crate::rate_limit::AddressLimit;
 use crate::users::file::FileUsers;
 use crate::users::file::tests::file_with;
 
-/// Ada's password is `ada's`; behind the proxies of 10.0.0.0/8.
+/// Builds a server with the user ada (password `ada's`) behind the proxies of 10.0.0.0/8.
 fn with_users(logins_per_minute: u32) -> Router {
     let mut routes = routes(
-        CurrentKey::holding(pair(SigningType::Ecdsa)),
+        LiveKeys::holding(pair(SigningType::Ecdsa)),
         Applications::default(),
     );
     let users = FileUsers::open(file_with(&["ada"]).path().to_owned()).unwrap();
@@ -136,7 +136,7 @@ async fn what_is_no_login_takes_none_of_them() {
 async fn an_application_with_wrong_secrets_is_limited_and_the_right_one_is_not() {
     let mut applications = Applications::default();
     applications.put("orders".parse().unwrap(), SecretHashes::of("right"));
-    let router = router(CurrentKey::holding(pair(SigningType::Ecdsa)), applications);
+    let router = router(LiveKeys::holding(pair(SigningType::Ecdsa)), applications);
     let fetch = |secret: &str| {
         let path = format!("/auth/client/user/secret/key?appId=orders&appSecret={secret}");
         request(Method::GET, &path, None, "")

@@ -1,4 +1,4 @@
-//! Making a fresh key pair.
+//! Generates key pairs.
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::error::Unspecified;
@@ -9,7 +9,7 @@ use contract::keys::signing_type::SigningType;
 use super::pem;
 use crate::keys::StoredKeyPair;
 
-/// A fresh pair. RSA takes a noticeable part of a second: not on an async worker.
+/// Generates a pair. RSA takes a noticeable part of a second: call it off the async workers.
 pub(crate) fn generate(signing_type: SigningType) -> Result<StoredKeyPair, Unspecified> {
     match signing_type {
         SigningType::Rsa => {

@@ -1,10 +1,10 @@
-//! The two spellings of a key string: PEM is written, PEM or the bare base64 of the DER is read.
+//! Encodings of a key string: writes PEM, reads PEM or the bare base64 of the DER.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
 use zeroize::Zeroizing;
 
-/// What only a PEM block has.
+/// Present in PEM only.
 pub(super) const ARMOUR: &str = "-----BEGIN ";
 
 /// RFC 7468 §2.
@@ -26,7 +26,7 @@ pub(super) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
     text
 }
 
-/// The DER of an unencrypted PKCS#8 private key; `None` where the text is neither spelling.
+/// Decodes an unencrypted PKCS#8 private key; `None` if the text is in neither encoding.
 pub(super) fn decode_pkcs8(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     if text.contains(ARMOUR) {
         let der = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).ok()?;

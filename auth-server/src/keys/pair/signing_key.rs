@@ -1,7 +1,7 @@
-//! The private half, parsed once and ready to sign.
+//! The private half, parsed once.
 //!
-//! `jsonwebtoken`'s own `EncodingKey` keeps the DER and parses and checks an RSA key again for every
-//! signature; behind the same trait this one does it when the pair is loaded.
+//! `jsonwebtoken::EncodingKey` keeps the DER, and parses and checks an RSA key for every signature;
+//! this type implements the same trait and parses when the pair is loaded.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::pem;
 
-/// What signs, for the one algorithm its type allows.
+/// A private key with the one algorithm of its type.
 pub(crate) enum SigningKey {
     Rsa(RsaKeyPair),
     Ecdsa(EcdsaKeyPair),
@@ -33,8 +33,8 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Parses a private key string and computes the public key string that belongs to it; `None`
-    /// where the text is no key of this type.
+    /// Parses a private key string and derives its public key string; `None` if it is not of this
+    /// type.
     pub(super) fn parse(
         signing_type: SigningType,
         private: &str,
@@ -52,7 +52,7 @@ impl SigningKey {
                 Some((Self::Ecdsa(key), pem::encode("PUBLIC KEY", spki.as_ref())))
             }
             SigningType::Hmac => {
-                // The string's own bytes are the secret, as for whoever verifies.
+                // The bytes of the string are the secret, as in the verifier.
                 let secret = private.trim();
                 if secret.contains(pem::ARMOUR) {
                     return None;
@@ -66,7 +66,7 @@ impl SigningKey {
 
 impl Signer<Vec<u8>> for SigningKey {
     fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        // aws-lc-rs takes the generator for ring's sake and uses its own.
+        // Required by the ring-compatible signature; aws-lc-rs uses its own generator.
         let random = SystemRandom::new();
         match self {
             Self::Rsa(key) => {

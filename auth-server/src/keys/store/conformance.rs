@@ -1,4 +1,4 @@
-//! What every store has to do, run against each of them.
+//! Conformance suite: rules that every store passes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
-/// One test per rule and store, and one for all rules where a store takes long to start.
+/// Makes one test per rule and store, or one for all rules where a store takes long to start.
 macro_rules! for_every_store {
     ($($rule:ident),+ $(,)?) => {
         mod file {
@@ -87,7 +87,7 @@ async fn a_redis_cluster_follows_every_rule() {
     }
 }
 
-/// Strings as long and as many-lined as real ones; what they mean is not the store's business.
+/// Returns strings as long and as many-lined as real keys.
 fn keys(name: &str) -> StoredKeys {
     let text =
         |half: &str| Zeroizing::new(format!("-----{name} {half}-----\n{}\n", name.repeat(400)));
@@ -220,7 +220,7 @@ async fn a_whole_pair_is_never_overwritten_even_if_it_is_none_to_us(
 async fn many_servers_at_the_same_instant_end_with_one_pair(installation: &dyn Installation) {
     for round in 0..20 {
         installation.lose(Entry::Ring).await;
-        // Every other round half a pair is there: where naive ways of doing it mix pairs.
+        // Every other round starts with half a pair, where naive implementations mix pairs.
         match round % 4 {
             1 => installation.lose(PRIVATE).await,
             3 => installation.lose(PUBLIC).await,
@@ -424,7 +424,7 @@ async fn an_application_that_cannot_be_read_is_set_aside_and_stays(
     else {
         unreachable!("an unreadable record was replaced")
     };
-    let place = store.whereabouts(Entry::Applications);
+    let place = store.location(Entry::Applications);
     assert!(line.contains(&place) && line.contains("orders"), "{line}");
     let added = store.swap_application(&stock, None, &one, None).await;
     assert_eq!(added, Ok(true));
@@ -442,7 +442,7 @@ async fn every_place_has_its_own_name(installation: &dyn Installation) {
         Entry::Ring,
         Entry::Applications,
     ];
-    let places = entries.map(|entry| store.whereabouts(entry));
+    let places = entries.map(|entry| store.location(entry));
     let distinct: std::collections::BTreeSet<_> = places.iter().collect();
     assert_eq!(distinct.len(), places.len(), "{places:?}");
 }

@@ -1,8 +1,7 @@
-//! A store whose private values are encrypted on their way in and decrypted on their way out. Above it
-//! everything sees plain keys, below it every store sees strings.
+//! A store wrapper that encrypts private values on write and decrypts them on read.
 //!
-//! No two encryptions are alike, so what is compared is decided here: plain keys by us, and then,
-//! in the store's one indivisible step, the very strings that were read.
+//! No two encryptions are equal, so plain keys are compared here, and the store's atomic step
+//! compares the strings that were read.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,23 +12,23 @@ use contract::keys::signing_type::SigningType;
 use contract::keys::{KeyId, VerificationKey};
 use tracing::{info, warn};
 
-use super::envelope_encryption::{AtRest, EncryptionFault, KeyEncryption, Slot};
+use super::envelope_encryption::{EncryptionError, EncryptionState, KeyEncryption, Slot};
 use super::{Entry, KeyStore, StoreError, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
 use crate::keys::{Half, StoredKeyPair, StoredKeys, StoredRing};
 
-/// Each further one is a server that wrote the same keys anew in between.
+/// Each retry means that another server re-encrypted the same keys meanwhile.
 const ATTEMPTS: usize = 8;
-/// A ring holds several keys.
+/// In place of a kid: a ring holds several keys.
 const NO_KID: &str = "-";
 
 pub(super) struct EncryptedStore {
     store: Arc<dyn KeyStore>,
     encryption: Arc<KeyEncryption>,
-    /// Said already, as [`state`] numbers it: once for each change.
+    /// The logged state, as numbered by [`state`], to log each change once.
     told: AtomicU8,
-    /// Records of applications that were logged as not authentic.
+    /// Applications whose records were logged as not authentic.
     logged: Mutex<Vec<AppId>>,
 }
 
@@ -71,7 +70,7 @@ impl EncryptedStore {
             sealed.map_err(|fault| self.unusable(Entry::KeyPair, &fault))
         };
         let private = seal(Slot::Private, &pair.private)?;
-        // What is not surely public is a shared secret.
+        // Whatever is not certainly public is a shared secret.
         let public = if is_public(&pair.public) {
             None
         } else {
@@ -109,7 +108,7 @@ impl EncryptedStore {
         } else {
             let public = open(Half::Public, Slot::Public, &pair.public)?;
             if public.kid != private.kid {
-                return Err(self.unusable(Entry::KeyPair, &EncryptionFault::Forged));
+                return Err(self.unusable(Entry::KeyPair, &EncryptionError::Forged));
             }
             public.text
         };
@@ -120,19 +119,19 @@ impl EncryptedStore {
         let kid = kid_of(&opened);
         let expected = kid.as_ref().map_or(NO_KID, KeyId::as_str);
         if private.kid.is_some_and(|kid| kid != expected) {
-            return Err(self.unusable(Entry::KeyPair, &EncryptionFault::Forged));
+            return Err(self.unusable(Entry::KeyPair, &EncryptionError::Forged));
         }
         self.tell(private.at_rest);
         Ok(opened)
     }
 
-    /// The record as everything above sees it; `None` for one that must not count.
+    /// Returns the authenticated record; `None` for one to ignore.
     fn plain(&self, id: &AppId, record: &SecretHashes) -> Option<SecretHashes> {
         let counts = !self.encryption.required || self.encryption.is_authentic(id, record);
         counts.then(|| record.with_mac(None))
     }
 
-    /// Without the key that the others use, a record would be written that they do not accept.
+    /// Rejects writes without the key that the other servers use: they would not accept the record.
     fn may_write(&self, held: &Applications) -> Result<(), StoreError> {
         let has_key = self.encryption.current.is_some() || self.encryption.previous.is_some();
         if has_key || held.records().all(|(_, record)| record.mac().is_none()) {
@@ -152,7 +151,7 @@ impl EncryptedStore {
         unusable_applications(self, &cause)
     }
 
-    /// Returns nothing without a key-encryption key, as with keys in clear.
+    /// Returns nothing without a key-encryption key, as with plaintext keys.
     fn unauthenticated(&self, held: &Applications) -> Vec<AppId> {
         let forged = |(id, record): &(&AppId, &SecretHashes)| {
             self.encryption.current.is_some() && !self.encryption.is_authentic(id, record)
@@ -177,12 +176,13 @@ impl EncryptedStore {
         *logged = now;
     }
 
-    fn unusable(&self, entry: Entry, fault: &EncryptionFault) -> StoreError {
-        StoreError::Unusable(format!("{}: {fault}", self.store.whereabouts(entry)))
+    fn unusable(&self, entry: Entry, fault: &EncryptionError) -> StoreError {
+        StoreError::Unusable(format!("{}: {fault}", self.store.location(entry)))
     }
 
-    /// Nothing without a key-encryption key: then keys in clear are what was asked for.
-    fn tell(&self, at_rest: AtRest) {
+    /// Logs the state of the stored values; nothing without a key-encryption key, when plaintext is
+    /// expected.
+    fn tell(&self, at_rest: EncryptionState) {
         let told = self.told.swap(number(at_rest), Ordering::Relaxed);
         let Some(current) = &self.encryption.current else {
             return;
@@ -190,24 +190,24 @@ impl EncryptedStore {
         let key = current.id();
         match at_rest {
             _ if told == number(at_rest) => {}
-            AtRest::InClear => warn!(
+            EncryptionState::InClear => warn!(
                 "the private key is stored in clear; auth-server keys reencrypt encrypts it, once \
                  every server has the key-encryption key"
             ),
-            AtRest::Outdated => warn!(
+            EncryptionState::Outdated => warn!(
                 "the private key is encrypted with the previous key-encryption key; auth-server \
                  keys reencrypt encrypts it with {key}, once every server has that one"
             ),
-            AtRest::Encrypted => info!(key, "the private key is stored encrypted"),
+            EncryptionState::Encrypted => info!(key, "the private key is stored encrypted"),
         }
     }
 }
 
-fn number(at_rest: AtRest) -> u8 {
+fn number(at_rest: EncryptionState) -> u8 {
     match at_rest {
-        AtRest::Encrypted => 1,
-        AtRest::Outdated => 2,
-        AtRest::InClear => 3,
+        EncryptionState::Encrypted => 1,
+        EncryptionState::Outdated => 2,
+        EncryptionState::InClear => 3,
     }
 }
 
@@ -217,7 +217,7 @@ fn is_public(text: &str) -> bool {
         .any(|asymmetric| VerificationKey::parse(asymmetric, text).is_ok())
 }
 
-/// `None` for what is no key, such as a test's.
+/// Returns `None` if it is no key.
 fn kid_of(pair: &StoredKeyPair) -> Option<KeyId> {
     [SigningType::Rsa, SigningType::Ecdsa, SigningType::Hmac]
         .into_iter()
@@ -304,8 +304,8 @@ impl KeyStore for EncryptedStore {
         self.store.now().await
     }
 
-    fn whereabouts(&self, entry: Entry) -> String {
-        self.store.whereabouts(entry)
+    fn location(&self, entry: Entry) -> String {
+        self.store.location(entry)
     }
 }
 

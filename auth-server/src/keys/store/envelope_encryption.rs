@@ -1,9 +1,9 @@
-//! Private values at rest: one string encrypted with the key-encryption key, bound to the place it stands
-//! in and to the key it belongs to.
+//! Encryption of private values at rest: each string is encrypted with the key-encryption key,
+//! bound to its slot and its key.
 //!
 //! `postern-encrypted:1:ENCRYPTION-KEY:KID:DATA`, where DATA is the base64url of nonce, AES-256-GCM
-//! ciphertext and tag. Everything before DATA and the name of the slot are additional data: a value
-//! that is moved or renamed does not open.
+//! ciphertext and tag. Everything before DATA and the name of the slot are additional data, so a
+//! moved or renamed value does not decrypt.
 
 use std::fmt;
 
@@ -17,18 +17,18 @@ use zeroize::Zeroizing;
 
 use super::record_mac::RecordKey;
 
-/// No value in clear begins so: PEM, base64 and JSON do not.
+/// No plaintext value (PEM, base64, JSON) starts like this.
 const MARK: &str = "postern-encrypted:";
 const VERSION: &str = "1";
 const KEY_BYTES: usize = 32;
-/// As many bytes of a digest name a key to an operator; nobody has more than a handful.
+/// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     Private,
-    /// Only a shared secret is encrypted there.
+    /// Encrypted only if it is a shared secret.
     Public,
     Ring,
 }
@@ -43,17 +43,17 @@ impl Slot {
     }
 }
 
-/// A text that is no key-encryption key. It is not repeated.
+/// Error for an invalid key-encryption key, without its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints")]
-pub(crate) struct InvalidEncryptionKey;
+pub(crate) struct EncryptionKeyError;
 
-/// Encrypts private keys, and nothing else.
+/// A key-encryption key.
 pub(crate) struct KeyEncryptionKey {
-    /// From the key, but nobody gets from it to the key.
+    /// A digest; the key cannot be derived from it.
     id: String,
     key: RandomizedNonceKey,
-    /// Another key, derived from it.
+    /// Derived from the key.
     records: RecordKey,
 }
 
@@ -64,13 +64,15 @@ impl fmt::Debug for KeyEncryptionKey {
 }
 
 impl KeyEncryptionKey {
+    /// Parses 32 bytes in hex or base64.
+    ///
     /// # Errors
-    /// For what is not the text of 32 bytes, and for a placeholder: 32 times the same byte.
-    pub(crate) fn parse(text: &str) -> Result<Self, InvalidEncryptionKey> {
-        let bytes = decode(text.trim()).ok_or(InvalidEncryptionKey)?;
+    /// For any other text, and for a placeholder: 32 equal bytes.
+    pub(crate) fn parse(text: &str) -> Result<Self, EncryptionKeyError> {
+        let bytes = decode(text.trim()).ok_or(EncryptionKeyError)?;
         let is_random = bytes.iter().any(|byte| Some(byte) != bytes.first());
         if bytes.len() != KEY_BYTES || !is_random {
-            return Err(InvalidEncryptionKey);
+            return Err(EncryptionKeyError);
         }
         let mut digest = Context::new(&SHA256);
         digest.update(b"postern key-encryption key");
@@ -78,8 +80,8 @@ impl KeyEncryptionKey {
         let named = digest.finish();
         Ok(Self {
             id: URL_SAFE_NO_PAD.encode(named.as_ref().get(..ID_BYTES).unwrap_or_default()),
-            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| InvalidEncryptionKey)?,
-            records: RecordKey::derive(&bytes).map_err(|_| InvalidEncryptionKey)?,
+            key: RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| EncryptionKeyError)?,
+            records: RecordKey::derive(&bytes).map_err(|_| EncryptionKeyError)?,
         })
     }
 
@@ -92,7 +94,7 @@ impl KeyEncryptionKey {
     }
 }
 
-/// Hex, or base64 of either alphabet, padded or not.
+/// Decodes hex, or base64 in either alphabet, padded or not.
 fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let bytes = if text.len() == 2 * KEY_BYTES {
         let digit = |at| {
@@ -112,9 +114,9 @@ fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     bytes.map(Zeroizing::new)
 }
 
-/// Why a stored value cannot be read or written. The texts hold none of it.
+/// Encryption error. The texts hold no part of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum EncryptionFault {
+pub(super) enum EncryptionError {
     #[error(
         "encrypted with the key-encryption key {needed}, and {}",
         configured.as_ref().map_or_else(
@@ -138,11 +140,11 @@ pub(super) enum EncryptionFault {
     Failed,
 }
 
-/// How one value was found at rest.
+/// Encryption state of a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AtRest {
+pub(super) enum EncryptionState {
     Encrypted,
-    /// With the previous key.
+    /// Encrypted with the previous key.
     Outdated,
     InClear,
 }
@@ -150,30 +152,30 @@ pub(super) enum AtRest {
 /// The configured keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyEncryption {
-    /// What is written is encrypted with it; `None`: it is written in clear.
+    /// Encrypts new values; `None` to write plaintext.
     pub(crate) current: Option<KeyEncryptionKey>,
-    /// Reads what it encrypted before another key took its place.
+    /// Decrypts values written before the key was replaced.
     pub(crate) previous: Option<KeyEncryptionKey>,
-    /// Whether a private value in clear is refused.
+    /// Rejects private values in plaintext.
     pub(crate) required: bool,
 }
 
-/// A value in clear again.
-pub(super) struct Opened {
+/// A decrypted value.
+pub(super) struct Decrypted {
     pub(super) text: Zeroizing<String>,
-    /// The key it was encrypted for.
+    /// The key that it was encrypted for.
     pub(super) kid: Option<String>,
-    pub(super) at_rest: AtRest,
+    pub(super) at_rest: EncryptionState,
 }
 
 impl KeyEncryption {
-    /// Encrypts with the current key; `None` where there is none.
+    /// Encrypts with the current key; returns `None` without one.
     pub(super) fn seal(
         &self,
         slot: Slot,
         kid: &str,
         text: &str,
-    ) -> Result<Option<Zeroizing<String>>, EncryptionFault> {
+    ) -> Result<Option<Zeroizing<String>>, EncryptionError> {
         let Some(KeyEncryptionKey { id, key, .. }) = &self.current else {
             return Ok(None);
         };
@@ -181,47 +183,53 @@ impl KeyEncryption {
         let mut bytes = Zeroizing::new(text.as_bytes().to_vec());
         let (nonce, tag) = key
             .seal_in_place_separate_tag(additional(&head, slot), &mut bytes)
-            .map_err(|_| EncryptionFault::Failed)?;
+            .map_err(|_| EncryptionError::Failed)?;
         let data = [nonce.as_ref().as_slice(), bytes.as_slice(), tag.as_ref()].concat();
         let sealed = head + &URL_SAFE_NO_PAD.encode(data);
         Ok(Some(Zeroizing::new(sealed)))
     }
 
-    /// Decrypts; a value in clear is what it is.
-    pub(super) fn open(&self, slot: Slot, text: &str) -> Result<Opened, EncryptionFault> {
+    /// Decrypts; returns plaintext as it is.
+    pub(super) fn open(&self, slot: Slot, text: &str) -> Result<Decrypted, EncryptionError> {
         let Some(rest) = text.strip_prefix(MARK) else {
             return if self.required {
-                Err(EncryptionFault::InClear)
+                Err(EncryptionError::InClear)
             } else {
-                Ok(Opened {
+                Ok(Decrypted {
                     text: Zeroizing::new(text.to_owned()),
                     kid: None,
-                    at_rest: AtRest::InClear,
+                    at_rest: EncryptionState::InClear,
                 })
             };
         };
         let parts: Vec<&str> = rest.split(':').collect();
         let [VERSION, id, kid, data] = parts.as_slice() else {
-            return Err(EncryptionFault::Unknown);
+            return Err(EncryptionError::Unknown);
         };
         let (key, at_rest) = self.key(id)?;
         let head = text.strip_suffix(data).unwrap_or_default();
-        Ok(Opened {
-            text: decrypt(key, additional(head, slot), data).ok_or(EncryptionFault::Forged)?,
+        Ok(Decrypted {
+            text: decrypt(key, additional(head, slot), data).ok_or(EncryptionError::Forged)?,
             kid: Some((*kid).to_owned()),
             at_rest,
         })
     }
 
-    fn key(&self, id: &str) -> Result<(&RandomizedNonceKey, AtRest), EncryptionFault> {
-        let current = self.current.iter().map(|key| (key, AtRest::Encrypted));
-        let previous = self.previous.iter().map(|key| (key, AtRest::Outdated));
+    fn key(&self, id: &str) -> Result<(&RandomizedNonceKey, EncryptionState), EncryptionError> {
+        let current = self
+            .current
+            .iter()
+            .map(|key| (key, EncryptionState::Encrypted));
+        let previous = self
+            .previous
+            .iter()
+            .map(|key| (key, EncryptionState::Outdated));
         let configured: Vec<_> = current.chain(previous).collect();
         if let Some((found, at_rest)) = configured.iter().find(|(key, _)| key.id == id) {
             return Ok((&found.key, *at_rest));
         }
         let ids: Vec<_> = configured.iter().map(|(key, _)| key.id.as_str()).collect();
-        Err(EncryptionFault::NoKey {
+        Err(EncryptionError::NoKey {
             needed: LogText(id).to_string(),
             configured: (!ids.is_empty()).then(|| ids.join(", ")),
         })
@@ -251,7 +259,7 @@ pub(super) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// One key for each name.
+    /// Returns a key per name.
     pub(crate) fn key(name: u8) -> KeyEncryptionKey {
         KeyEncryptionKey::parse(&format!("{name:02x}{}", "5a".repeat(31))).unwrap()
     }
@@ -263,7 +271,7 @@ pub(super) mod tests {
         }
     }
 
-    fn opened(keys: &KeyEncryption, slot: Slot, text: &str) -> Result<String, EncryptionFault> {
+    fn opened(keys: &KeyEncryption, slot: Slot, text: &str) -> Result<String, EncryptionError> {
         keys.open(slot, text).map(|opened| opened.text.to_string())
     }
 
@@ -292,7 +300,7 @@ pub(super) mod tests {
             &format!("{base64}AAAA"),
         ] {
             let error = KeyEncryptionKey::parse(text).unwrap_err();
-            assert_eq!(error, InvalidEncryptionKey, "{text}");
+            assert_eq!(error, EncryptionKeyError, "{text}");
         }
     }
 
@@ -311,7 +319,7 @@ pub(super) mod tests {
             let opened = keys.open(Slot::Private, &sealed).unwrap();
             assert_eq!(opened.text.as_str(), "a key");
             assert_eq!(opened.kid.as_deref(), Some("kid"));
-            assert_eq!(opened.at_rest, AtRest::Encrypted);
+            assert_eq!(opened.at_rest, EncryptionState::Encrypted);
         }
     }
 
@@ -327,7 +335,7 @@ pub(super) mod tests {
             (Slot::Private, sealed.to_string() + "AA"),
             (Slot::Private, sealed.to_string() + "!"),
         ] {
-            assert_eq!(opened(&keys, slot, &text), Err(EncryptionFault::Forged));
+            assert_eq!(opened(&keys, slot, &text), Err(EncryptionError::Forged));
         }
         for text in [
             "postern-encrypted:",
@@ -337,7 +345,7 @@ pub(super) mod tests {
         ] {
             assert_eq!(
                 opened(&keys, Slot::Private, text),
-                Err(EncryptionFault::Unknown)
+                Err(EncryptionError::Unknown)
             );
         }
     }
@@ -350,7 +358,10 @@ pub(super) mod tests {
             ..with(2)
         };
         let read = rotated.open(Slot::Ring, &sealed).unwrap();
-        assert_eq!((read.text.as_str(), read.at_rest), ("{}", AtRest::Outdated));
+        assert_eq!(
+            (read.text.as_str(), read.at_rest),
+            ("{}", EncryptionState::Outdated)
+        );
         let line = opened(&with(2), Slot::Ring, &sealed)
             .unwrap_err()
             .to_string();
@@ -369,6 +380,6 @@ pub(super) mod tests {
         assert_eq!(opened(&keys, Slot::Private, "a key").unwrap(), "a key");
         keys.required = true;
         let refused = opened(&keys, Slot::Private, "a key");
-        assert_eq!(refused, Err(EncryptionFault::InClear));
+        assert_eq!(refused, Err(EncryptionError::InClear));
     }
 }

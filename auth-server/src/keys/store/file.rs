@@ -1,9 +1,9 @@
 //! The embedded store: a directory of plain files, for one server.
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
-//! `user-token.ring` what else is known of the keys, `applications.json` the registered
-//! applications. A server holds `serving.lock` for its lifetime;
-//! `write.lock` is held for moments, so that commands work beside a running server.
+//! `user-token.ring` the rest of the ring, `applications.json` the registered applications. A
+//! server holds `serving.lock` for its lifetime; `write.lock` is held briefly, so that commands
+//! work beside a running server.
 
 mod directory;
 mod journal;
@@ -27,27 +27,27 @@ const APPLICATIONS: &str = "applications.json";
 const SERVING_LOCK: &str = "serving.lock";
 const WRITE_LOCK: &str = "write.lock";
 
-/// The files of one server. Clones share the serving lock.
+/// The store of one process. Clones share the serving lock.
 #[derive(Debug, Clone)]
 pub(crate) struct FileStore {
     directory: Arc<PrivateDirectory>,
     purpose: Purpose,
-    /// What keeps the last change from being completed.
+    /// The reason why the last change is incomplete.
     unfinished: Arc<Mutex<Option<StoreError>>>,
 }
 
 #[derive(Debug, Clone)]
 enum Purpose {
-    /// With the serving lock.
+    /// A server, with the serving lock.
     Serve(Arc<Mutex<File>>),
-    /// Beside, or without, a running server.
+    /// A command, beside a running server or without one.
     Command,
-    /// Reads only, and without any lock.
+    /// Reads without locks.
     Preview,
 }
 
 impl FileStore {
-    /// For a command beside, or without, a running server.
+    /// Opens the store for a command.
     pub(crate) fn new(directory: PathBuf) -> Self {
         Self {
             directory: Arc::new(PrivateDirectory::new(directory)),
@@ -56,10 +56,10 @@ impl FileStore {
         }
     }
 
-    /// To find out if a server could start; nothing is created, locked or written.
+    /// Opens the store to check a start; creates, locks and writes nothing.
     ///
     /// # Errors
-    /// Those of [`for_serving`](Self::for_serving), but for another server's lock.
+    /// Those of [`for_serving`](Self::for_serving), except for another server's lock.
     pub(crate) fn for_preview(directory: PathBuf) -> Result<Self, StoreError> {
         let directory = PrivateDirectory::new(directory);
         directory.preview(&[SERVING_LOCK, WRITE_LOCK])?;
@@ -70,10 +70,10 @@ impl FileStore {
         })
     }
 
-    /// For a server: makes the directory and keeps every other server away from it.
+    /// Opens the store for a server: creates the directory and locks out other servers.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] while another server serves from this directory.
+    /// [`StoreError::Unavailable`] while another server uses the directory.
     pub(crate) fn for_serving(directory: PathBuf) -> Result<Self, StoreError> {
         let directory = PrivateDirectory::new(directory);
         directory.create()?;
@@ -85,7 +85,7 @@ impl FileStore {
         })
     }
 
-    /// Runs file operations where they may block.
+    /// Runs blocking file operations.
     async fn blocking<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
@@ -98,7 +98,8 @@ impl FileStore {
             })?
     }
 
-    /// Somebody may have removed the directory under a running server, and the lock with it.
+    /// Takes the serving lock again if the directory was removed and recreated under a running
+    /// server.
     fn keep_serving_lock(&self) -> Result<(), StoreError> {
         let Purpose::Serve(serving) = &self.purpose else {
             return Ok(());
@@ -113,7 +114,7 @@ impl FileStore {
 
     fn write_lock(&self) -> Result<Locked, StoreError> {
         if matches!(self.purpose, Purpose::Preview) {
-            let place = self.whereabouts(Entry::Store);
+            let place = self.location(Entry::Store);
             return Err(StoreError::Unusable(format!("{place}: only read")));
         }
         self.directory.create()?;
@@ -126,7 +127,7 @@ impl FileStore {
         Ok(held.keys)
     }
 
-    /// A server would have to write the pair that is missing.
+    /// Reads the keys, and checks that a server could write a missing pair.
     fn preview_keys(&self) -> Result<StoredKeys, StoreError> {
         let keys = journal::preview(&self.directory)?;
         if keys.pair.is_none() {
@@ -135,7 +136,7 @@ impl FileStore {
         Ok(keys)
     }
 
-    /// Logs once that a change waits for room on the disk, and once that it was completed.
+    /// Logs an incomplete change once, and its completion once.
     fn note_unfinished(&self, unfinished: Option<StoreError>) {
         let mut noted = self
             .unfinished
@@ -238,7 +239,7 @@ impl KeyStore for FileStore {
         noted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn whereabouts(&self, entry: Entry) -> String {
+    fn location(&self, entry: Entry) -> String {
         match entry {
             Entry::Store => format!("file:{}", self.directory.path().display()),
             Entry::KeyPair => format!(

@@ -1,4 +1,4 @@
-//! `--store`: which store, and where.
+//! `--store`: the kind and the location of the store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,27 +10,27 @@ use super::encrypting::EncryptedStore;
 use super::envelope_encryption::KeyEncryption;
 use super::file::FileStore;
 use super::redis::RedisStore;
-use super::redis::credentials::{CLIENT_CERTIFICATE, StoreAccess};
+use super::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
 use super::{KeyStore, StoreError};
 
-/// A store that was named but not touched yet.
+/// A configured store, not accessed yet.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreLocation {
-    place: Place,
+    place: Backend,
     encryption: Arc<KeyEncryption>,
-    /// The file of the certificate that the store is shown, and when it ends.
+    /// The file of the client certificate, and its expiry.
     certificate: Option<(PathBuf, i64)>,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Backend {
     File(PathBuf),
     Redis(Arc<RedisStore>),
 }
 
-/// The texts do not repeat the address: it may hold a password.
+/// Address error, without the address, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidLocation {
+pub(crate) enum LocationError {
     #[error(
         "expected file:DIR, redis://HOST:PORT/DB, redis+sentinel://HOST,HOST/MASTER/DB, \
          redis+cluster://HOST,HOST (each also with rediss for TLS) or redis+unix:///SOCKET"
@@ -47,51 +47,51 @@ pub(crate) enum InvalidLocation {
 impl StoreLocation {
     pub(crate) fn parse(
         text: &str,
-        access: StoreAccess,
+        access: Credentials,
         encryption: KeyEncryption,
-    ) -> Result<Self, InvalidLocation> {
+    ) -> Result<Self, LocationError> {
         Ok(Self {
             certificate: access.certificate(),
-            place: Place::parse(text, access)?,
+            place: Backend::parse(text, access)?,
             encryption: Arc::new(encryption),
         })
     }
 
-    /// For a command.
+    /// Opens the store for a command.
     pub(crate) fn open(&self) -> Arc<dyn KeyStore> {
         self.encrypted(match &self.place {
-            Place::File(directory) => Arc::new(FileStore::new(directory.clone())),
-            Place::Redis(store) => Arc::clone(store) as _,
+            Backend::File(directory) => Arc::new(FileStore::new(directory.clone())),
+            Backend::Redis(store) => Arc::clone(store) as _,
         })
     }
 
-    /// For a server, which has a file store to itself.
+    /// Opens the store for a server, exclusively if it is a file store.
     ///
     /// # Errors
-    /// Those of [`FileStore::for_serving`]; a redis store is not asked yet.
+    /// Those of [`FileStore::for_serving`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_serving(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
         Ok(match &self.place {
-            Place::File(directory) => {
+            Backend::File(directory) => {
                 self.encrypted(Arc::new(FileStore::for_serving(directory.clone())?))
             }
-            Place::Redis(_) => self.open(),
+            Backend::Redis(_) => self.open(),
         })
     }
 
-    /// To find out if a server could start with it: nothing is created, locked or written.
+    /// Opens the store to check a start; creates, locks and writes nothing.
     ///
     /// # Errors
-    /// Those of [`FileStore::for_preview`]; a redis store is not asked yet.
+    /// Those of [`FileStore::for_preview`]; a Redis store is not contacted yet.
     pub(crate) fn open_for_preview(&self) -> Result<Arc<dyn KeyStore>, StoreError> {
         Ok(match &self.place {
-            Place::File(directory) => {
+            Backend::File(directory) => {
                 self.encrypted(Arc::new(FileStore::for_preview(directory.clone())?))
             }
-            Place::Redis(_) => self.open(),
+            Backend::Redis(_) => self.open(),
         })
     }
 
-    /// How keys are written: for a sentence about them.
+    /// Describes the encryption of written keys.
     pub(crate) fn at_rest(&self) -> String {
         self.encryption.current.as_ref().map_or_else(
             || "stored in clear".to_owned(),
@@ -99,28 +99,28 @@ impl StoreLocation {
         )
     }
 
-    /// Returns whether what is written is encrypted and authenticated.
+    /// Returns true if written values are encrypted and authenticated.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.encryption.current.is_some()
     }
 
-    /// Whether there is no such directory: mistyped, or nothing was ever stored in it.
+    /// Returns true if the directory does not exist: mistyped, or nothing was ever stored.
     pub(crate) fn is_absent(&self) -> bool {
         match &self.place {
-            Place::File(directory) => !directory.exists(),
-            Place::Redis(_) => false,
+            Backend::File(directory) => !directory.exists(),
+            Backend::Redis(_) => false,
         }
     }
 
-    /// Whether what is sent to the store leaves this host unencrypted.
+    /// Returns true if data leaves this host unencrypted.
     pub(crate) fn is_in_clear(&self) -> bool {
         match &self.place {
-            Place::File(_) => false,
-            Place::Redis(store) => store.is_in_clear(),
+            Backend::File(_) => false,
+            Backend::Redis(store) => store.is_in_clear(),
         }
     }
 
-    /// What is said of a certificate that has ended by `now`, in seconds since 1970.
+    /// Returns a warning about a certificate that expired before `now` (seconds since 1970).
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
         let (file, not_after) = self.certificate.as_ref()?;
         tls::expired(CLIENT_CERTIFICATE, file, *not_after, now)
@@ -131,11 +131,11 @@ impl StoreLocation {
     }
 }
 
-impl Place {
-    fn parse(text: &str, access: StoreAccess) -> Result<Self, InvalidLocation> {
+impl Backend {
+    fn parse(text: &str, access: Credentials) -> Result<Self, LocationError> {
         match text.split_once(':') {
-            Some(("file", _)) if access.is_for_redis() => Err(InvalidLocation::AccessForFiles),
-            Some(("file", "")) => Err(InvalidLocation::NoDirectory),
+            Some(("file", _)) if access.is_for_redis() => Err(LocationError::AccessForFiles),
+            Some(("file", "")) => Err(LocationError::NoDirectory),
             Some(("file", directory)) => Ok(Self::File(PathBuf::from(directory))),
             Some((
                 "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
@@ -143,18 +143,18 @@ impl Place {
                 _,
             )) => RedisStore::new(text, access)
                 .map(|store| Self::Redis(Arc::new(store)))
-                .map_err(InvalidLocation::Redis),
-            _ => Err(InvalidLocation::Unknown),
+                .map_err(LocationError::Redis),
+            _ => Err(LocationError::Unknown),
         }
     }
 }
 
-/// Without user and password.
+/// Omits user and password.
 impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::File(directory) => write!(f, "file:{}", directory.display()),
-            Place::Redis(store) => f.write_str(store.shown()),
+            Backend::File(directory) => write!(f, "file:{}", directory.display()),
+            Backend::Redis(store) => f.write_str(store.shown()),
         }
     }
 }
@@ -165,13 +165,13 @@ mod tests {
     use zeroize::Zeroizing;
 
     use super::*;
-    use crate::keys::store::redis::credentials::AccessFiles;
+    use crate::keys::store::redis::credentials::CredentialFiles;
 
-    fn parse(text: &str) -> Result<StoreLocation, InvalidLocation> {
-        parse_with(text, StoreAccess::default())
+    fn parse(text: &str) -> Result<StoreLocation, LocationError> {
+        parse_with(text, Credentials::default())
     }
 
-    fn parse_with(text: &str, access: StoreAccess) -> Result<StoreLocation, InvalidLocation> {
+    fn parse_with(text: &str, access: Credentials) -> Result<StoreLocation, LocationError> {
         StoreLocation::parse(text, access, KeyEncryption::default())
     }
 
@@ -258,33 +258,33 @@ mod tests {
 
     #[test]
     fn access_that_the_store_has_no_use_for_is_refused() {
-        let access = || StoreAccess {
+        let access = || Credentials {
             password: Some(Zeroizing::new("hush".to_owned())),
-            ..StoreAccess::default()
+            ..Credentials::default()
         };
         let refused = parse_with("file:x", access()).unwrap_err();
-        assert_eq!(refused, InvalidLocation::AccessForFiles);
+        assert_eq!(refused, LocationError::AccessForFiles);
         for (text, access) in [
             (
                 "redis://x",
-                StoreAccess {
+                Credentials {
                     ca: Some(Vec::new()),
                     ..access()
                 },
             ),
             (
                 "redis+cluster://x",
-                StoreAccess {
-                    files: AccessFiles {
+                Credentials {
+                    files: CredentialFiles {
                         sentinel_user: Some("x".to_owned()),
-                        ..AccessFiles::default()
+                        ..CredentialFiles::default()
                     },
                     ..access()
                 },
             ),
         ] {
             let refused = parse_with(text, access).unwrap_err();
-            assert!(matches!(refused, InvalidLocation::Redis(_)), "{refused}");
+            assert!(matches!(refused, LocationError::Redis(_)), "{refused}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Records of applications at rest: in clear, since they hold hashes of random secrets, and with a message
-//! authentication code, since who could write one of their own would be handed the key.
+//! Authentication of application records at rest: plaintext, as they hold hashes of random secrets,
+//! with a message authentication code, as a forged record would get the key.
 //!
-//! `VERSION:ENCRYPTION-KEY:CODE`, where CODE is the base64url of an HMAC-SHA-256 over place, id and record.
+//! `VERSION:ENCRYPTION-KEY:CODE`, where CODE is the base64url of an HMAC-SHA-256 over place, id and
+//! record.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,9 @@ use crate::applications::AppId;
 use crate::applications::secret_hash::SecretHashes;
 
 const VERSION: &str = "1";
-/// What the derived key is for: no other use of the key-encryption key yields the same one.
+/// Separates the derived key from other uses of the key-encryption key.
 const PURPOSE: &[u8] = b"postern application records";
-/// What the code is about, beside the id: no other value of the store is taken for a record.
+/// Part of the message beside the id, so that no other value of the store is taken for a record.
 const PLACE: &str = "application";
 
 /// A key that authenticates records, derived from a key-encryption key (HKDF, RFC 5869).
@@ -32,7 +33,7 @@ impl RecordKey {
 }
 
 impl KeyEncryption {
-    /// Returns the record with the code of the current key; without one where there is none.
+    /// Adds the code of the current key; none without a key.
     pub(super) fn authenticate(&self, id: &AppId, record: &SecretHashes) -> SecretHashes {
         record.with_mac(self.current.as_ref().and_then(|key| {
             let code = hmac::sign(&key.records().0, &message(id, record)?);
@@ -41,7 +42,7 @@ impl KeyEncryption {
         }))
     }
 
-    /// Returns whether the record was written under one of the configured keys.
+    /// Returns true if the record was written under one of the configured keys.
     pub(super) fn is_authentic(&self, id: &AppId, record: &SecretHashes) -> bool {
         let is_of = |key: &KeyEncryptionKey| {
             let prefix = format!("{VERSION}:{}:", key.id());
@@ -54,8 +55,8 @@ impl KeyEncryption {
     }
 }
 
-/// JSON keeps the parts apart, whatever they hold. The members are sorted, since another version may
-/// write them in another order.
+/// Serializes place, id and record unambiguously as JSON, with sorted members, since another
+/// version may order them differently.
 fn message(id: &AppId, record: &SecretHashes) -> Option<Vec<u8>> {
     let record = serde_json::to_value(record.with_mac(None)).ok()?;
     let members: BTreeMap<String, Value> = serde_json::from_value(record).ok()?;

@@ -1,8 +1,8 @@
-//! The shared store: Redis, or what speaks its protocol, for any number of servers.
+//! The shared store: Redis or a compatible server, for any number of servers.
 //!
-//! The keys carry one hash tag, so that a cluster keeps them in one slot and a script may touch all
-//! of them at once. Every call makes its own connection: calls are rare (one per re-read),
-//! and so there is no connection state that a failover, a restart or a stalled peer could spoil.
+//! One hash tag keeps the keys in one cluster slot, so that a script may change all of them at
+//! once. Every call makes its own connection: calls are rare (one per re-read), and no connection
+//! state can be spoilt by a failover, a restart or a stalled peer.
 
 mod address;
 mod client;
@@ -19,9 +19,9 @@ use tracing::warn;
 use zeroize::Zeroizing;
 
 use self::address::Address;
-use self::client::Route;
+use self::client::CurrentEndpoint;
 use self::connection::Connection;
-use self::credentials::StoreAccess;
+use self::credentials::Credentials;
 use super::{Entry, KeyStore, StoreError, unreadable_record, unusable_applications};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
@@ -32,33 +32,32 @@ const PUBLIC: &str = "{auth:user-token}:public";
 const RING: &str = "{auth:user-token}:ring";
 const APPLICATIONS: &str = "{auth:user-token}:applications";
 
-/// What the scripts work on; in one order everywhere.
+/// The keys of the scripts, in the same order everywhere.
 const KEYS: [&str; 3] = [PRIVATE, PUBLIC, RING];
 
-/// A store in the same data centre answers in milliseconds; past this it is stalled.
+/// A store in the same data centre responds in milliseconds; beyond this it is stalled.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Before the second attempt of a call that a failover cut short.
+/// Before the retry of a call that a failover interrupted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The values of one moment: another server may be storing others right now. A script, because the
-/// client panics where a transaction is refused as a whole (redis 1.8.1, wrong credentials).
+/// Reads a consistent snapshot. A script, because the client panics if a whole transaction is
+/// rejected (redis 1.8.1, wrong credentials).
 const LOAD: &str = "
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])}
 ";
 
-/// As a script it goes to the server that holds the keys. A user without the right gets no time and
-/// no error: the keys do not depend on it.
+/// Reads the clock of the server that holds the keys. Without the right to do so it returns
+/// nothing, not an error: the keys do not depend on it.
 const TIME: &str = "
 local time = redis.pcall('TIME')
 return time.err and {} or time
 ";
 
-/// One script, because every way of doing it in several commands ends in mixed pairs when servers
-/// start at the same instant. GET, not MGET: MGET takes a value of another type for a missing one,
-/// and the SET after it would overwrite it.
+/// One script, because several commands would mix pairs when servers start at the same instant.
+/// GET, not MGET: MGET treats a value of another type as missing, and SET would overwrite it.
 ///
-/// `ARGV`: the three values expected, then the three new ones, each as [`argument`] writes it. The
-/// private half is set first: where a full or read-only store refuses a write, it refuses that one.
+/// `ARGV`: the three expected values, then the three new ones, each encoded by [`argument`]. The
+/// private half is set first: a full or read-only store fails on it.
 const COMPARE_AND_SWAP: &str = r"
 local held = {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3])}
 if not (held[1] and held[2]) then
@@ -82,11 +81,10 @@ end
 return held
 ";
 
-/// Replaces one application's record if it, and the record of another one if there is one to look at,
-/// still are what was read.
+/// Replaces one application's record if it, and optionally the record of another one, is unchanged.
 ///
-/// `ARGV`: the id and its new record, then the ids looked at, each with what was read as [`argument`]
-/// writes it.
+/// `ARGV`: the id and its new record, then the checked ids, each with the value read, encoded by
+/// [`argument`].
 const SWAP_APPLICATION: &str = r"
 for i = 3, #ARGV, 2 do
   local there = redis.call('HGET', KEYS[1], ARGV[i])
@@ -98,13 +96,13 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// One Redis, addressed by URL.
+/// A Redis store.
 pub(crate) struct RedisStore {
-    route: Route,
+    route: CurrentEndpoint,
     /// The address without user and password.
     shown: String,
     is_in_clear: bool,
-    /// Said already.
+    /// Logged already.
     is_time_refused: AtomicBool,
 }
 
@@ -115,30 +113,30 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// Reads the address and connects to nothing yet.
+    /// Parses the address; does not connect.
     ///
     /// # Errors
-    /// What is wrong with the address, without repeating it: it may hold a password.
-    pub(super) fn new(address: &str, access: StoreAccess) -> Result<Self, String> {
+    /// Describes the error without the address, which may hold a password.
+    pub(super) fn new(address: &str, access: Credentials) -> Result<Self, String> {
         let Address {
             endpoint,
             shown,
             is_in_clear,
         } = Address::parse(address, &access, TIMEOUT)?;
         Ok(Self {
-            route: Route::new(address, access, endpoint, TIMEOUT),
+            route: CurrentEndpoint::new(address, access, endpoint, TIMEOUT),
             shown,
             is_in_clear,
             is_time_refused: AtomicBool::new(false),
         })
     }
 
-    /// Whether what is sent leaves this host unencrypted.
+    /// Returns true if data leaves this host unencrypted.
     pub(super) const fn is_in_clear(&self) -> bool {
         self.is_in_clear
     }
 
-    /// The address without user and password.
+    /// Returns the address without user and password.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
@@ -147,8 +145,8 @@ impl RedisStore {
         Connection::open(&*self.route.endpoint().await, TIMEOUT).await
     }
 
-    /// A command that may be done twice: nothing that reads the keys, or swaps them for others, does
-    /// anything the second time.
+    /// Runs an idempotent command, with one retry: neither reads nor swaps have an effect the
+    /// second time.
     async fn call<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         match self.call_once(command).await {
             Err(error) if is_worth_repeating(&error) => {
@@ -164,7 +162,7 @@ impl RedisStore {
         self.connect().await?.query(command).await
     }
 
-    /// An application's record, as it was written.
+    /// Reads an application's record as written.
     async fn record(
         &self,
         connection: &mut Connection,
@@ -190,8 +188,7 @@ impl RedisStore {
     }
 }
 
-/// The text of the script each time, not its digest: calls are rare, and a server that has just taken
-/// over has never heard of it.
+/// Sends the whole script, not its digest: calls are rare, and a new master does not know it.
 fn script(text: &str, keys: &[&str]) -> Cmd {
     let mut command = redis::cmd("EVAL");
     command.arg(text).arg(keys.len()).arg(keys);
@@ -233,7 +230,7 @@ impl KeyStore for RedisStore {
             serde_json::to_string(record).map_err(|error| unusable_applications(self, &error))?;
         let connected = self.connect().await;
         let mut connection = connected.map_err(|error| self.failed(&error))?;
-        // Compared as text once more, by the store: it may have been written otherwise than by us.
+        // Compared as text by the store: another program may have written it differently.
         let mut swap = script(SWAP_APPLICATION, &[APPLICATIONS]);
         swap.arg(id.as_str()).arg(json);
         let beside = beside.map(|(id, record)| (id, Some(record)));
@@ -264,7 +261,7 @@ impl KeyStore for RedisStore {
         Ok(time.first().copied())
     }
 
-    fn whereabouts(&self, entry: Entry) -> String {
+    fn location(&self, entry: Entry) -> String {
         let keys = match entry {
             Entry::Store => return self.shown.clone(),
             Entry::KeyPair => format!("keys {PRIVATE} and {PUBLIC}"),
@@ -277,7 +274,7 @@ impl KeyStore for RedisStore {
     }
 }
 
-/// The hash's fields are the ids, its values what stands under an id in the file store.
+/// Parses a hash of records by id, the values as in the file store.
 fn parse_records(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> Applications {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let held = records.iter().map(|(id, record)| {
@@ -287,7 +284,7 @@ fn parse_records(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> Applications {
     held.collect::<BTreeMap<_, _>>().into()
 }
 
-/// The three values, in the order of [`KEYS`].
+/// Returns the three values, in the order of [`KEYS`].
 fn values(keys: &StoredKeys) -> [Option<&str>; 3] {
     let pair = keys.pair.as_ref();
     [
@@ -297,7 +294,7 @@ fn values(keys: &StoredKeys) -> [Option<&str>; 3] {
     ]
 }
 
-/// `+` and the value, or `-` for none: an empty value is one too.
+/// Encodes a value as `+` and the value, or `-` for none: an empty value is a value.
 fn argument(value: Option<&str>) -> Zeroizing<String> {
     Zeroizing::new(value.map_or_else(|| "-".to_owned(), |value| format!("+{value}")))
 }
@@ -314,19 +311,19 @@ fn stored((private, public, ring): Reply) -> StoredKeys {
     }
 }
 
-/// Whether asking again at once is likely to help: the peer is not the master any more, or it was cut
-/// off in the middle. Who does not answer at all is not asked twice.
+/// Returns true if an immediate retry may help: the peer is no longer the master, or the connection
+/// broke. An unresponsive peer is not retried.
 fn is_worth_repeating(error: &RedisError) -> bool {
     !(error.is_timeout() || error.is_connection_refusal() || is_lasting(error))
 }
 
-/// Whether waiting cannot help: wrong credentials, missing rights, a value of another type under
-/// one of our keys. Everything else (refused, timed out, loading, read-only, out of memory, failing
-/// over) may be over at the next attempt.
+/// Returns true if waiting cannot help: wrong credentials, missing rights, a key of another type.
+/// Everything else (connection refused, timeout, loading, read-only, out of memory, failover) may
+/// be transient.
 fn is_lasting(error: &RedisError) -> bool {
     const CODES: [&str; 4] = ["WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE"];
-    // The client's own words around a refused SELECT, which it tells without the code. Redis takes that
-    // command even while it loads or has lost its master.
+    // The client's text for a rejected SELECT, which lacks the code. Redis accepts SELECT even
+    // while it loads or has lost its master.
     const REFUSED_DATABASE: &str = "refused to switch database";
     match error.kind() {
         ErrorKind::AuthenticationFailed
@@ -335,7 +332,7 @@ fn is_lasting(error: &RedisError) -> bool {
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::Server(ServerErrorKind::NoPerm) => true,
         _ if error.to_string().contains(REFUSED_DATABASE) => true,
-        // Up to Redis 6, a script's error hides the code of the command that failed in its text.
+        // Up to Redis 6, a script's error hides the code of the failed command in its text.
         _ => CODES.iter().any(|code| {
             error.code() == Some(code) || error.detail().is_some_and(|detail| detail.contains(code))
         }),

@@ -1,16 +1,16 @@
-//! When to look into the store again.
+//! The pause before the next poll of the store.
 
 use std::time::Duration;
 
-/// Short enough that a login is refused for hardly longer than the store is away.
+/// Short, so that logins are rejected hardly longer than the store is unavailable.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// The pause before the next look: the re-read period, or after failures in a row an exponential
-/// back-off that is never longer. `jitter` (0.0 ..= 1.0) takes away up to half of it, so that the
-/// servers of one store do not all come back at the same moment. `due_in` is the time until
-/// something happens to a key by itself, which must not wait for the next look.
-pub(crate) fn next_look(
+/// Returns the re-read period or, after failures, an exponential back-off of at most that. `jitter`
+/// (0.0 ..= 1.0) takes off up to half, so that servers do not retry at the same moment.
+///
+/// `due_in` is the time until a key becomes due, which must not wait for the next poll.
+pub(crate) fn next_poll(
     reread: Duration,
     failures: u32,
     jitter: f64,
@@ -18,7 +18,7 @@ pub(crate) fn next_look(
 ) -> Duration {
     let pause = match failures.checked_sub(1) {
         None => reread,
-        // Twenty doublings are past every cap and far from an overflow.
+        // Twenty doublings exceed every cap, far from an overflow.
         Some(doublings) => FIRST_RETRY
             .saturating_mul(1 << doublings.min(20))
             .min(LONGEST_RETRY)
@@ -26,7 +26,7 @@ pub(crate) fn next_look(
             .mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0),
     };
     match due_in {
-        // What is overdue waits for the store, and must not make the retries spin.
+        // An overdue step waits for the store, and must not make the retries spin.
         Some(Duration::ZERO) if failures > 0 => pause,
         Some(due_in) => pause.min(due_in),
         None => pause,
@@ -42,20 +42,20 @@ mod tests {
     #[test]
     fn failures_are_retried_soon_then_ever_later_and_never_later_than_the_re_read() {
         let delays: Vec<_> = (0..8)
-            .map(|n| next_look(REREAD, n, 0.0, None).as_millis())
+            .map(|n| next_poll(REREAD, n, 0.0, None).as_millis())
             .collect();
         assert_eq!(delays, [30_000, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(next_look(REREAD, u32::MAX, 0.0, None), LONGEST_RETRY);
+        assert_eq!(next_poll(REREAD, u32::MAX, 0.0, None), LONGEST_RETRY);
         assert_eq!(
-            next_look(Duration::from_secs(1), 9, 0.0, None),
+            next_poll(Duration::from_secs(1), 9, 0.0, None),
             Duration::from_secs(1)
         );
     }
 
     #[test]
     fn jitter_takes_away_up_to_half() {
-        assert_eq!(next_look(REREAD, 2, 1.0, None), Duration::from_millis(200));
-        assert_eq!(next_look(REREAD, 2, 0.5, None), Duration::from_millis(300));
+        assert_eq!(next_poll(REREAD, 2, 1.0, None), Duration::from_millis(200));
+        assert_eq!(next_poll(REREAD, 2, 0.5, None), Duration::from_millis(300));
     }
 
     #[test]
@@ -68,7 +68,7 @@ mod tests {
             (1, soon, soon),
             (1, Duration::ZERO, FIRST_RETRY),
         ] {
-            assert_eq!(next_look(REREAD, failures, 0.0, Some(due_in)), expected);
+            assert_eq!(next_poll(REREAD, failures, 0.0, Some(due_in)), expected);
         }
     }
 }

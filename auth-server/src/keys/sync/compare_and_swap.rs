@@ -1,5 +1,5 @@
-//! Changing stored keys: read, decide, compare and swap. Who loses a race decides again on what the
-//! winner stored, so that of many who want the same change one makes it and the others find it made.
+//! Changes stored keys: read, decide, compare and swap. The loser of a race decides again on the
+//! winner's keys, so that of many servers with the same change one makes it.
 
 use std::sync::Arc;
 
@@ -12,21 +12,20 @@ use crate::keys::pair::generation::generate;
 use crate::keys::ring::{KeyRing, KeysFault};
 use crate::keys::store::{Entry, KeyStore, StoreError, within_timeout};
 
-/// Each lost race is somebody else's change; only a store full of them gets this far.
+/// Each lost race is another server's change: only an endlessly changing store reaches this.
 const ATTEMPTS: usize = 64;
 
 /// The keys that the store holds now.
 #[derive(Debug)]
 pub(crate) struct Updated {
     pub(crate) ring: KeyRing,
-    /// A pair that was made on the way, whether or not the store took it.
+    /// A pair generated on the way, accepted by the store or not.
     pub(crate) generated: Option<Arc<SigningKeyPair>>,
-    /// Whether the store held something else before.
+    /// True if the store was changed.
     pub(crate) written: bool,
 }
 
-/// Makes the stored keys what `decide` wants them to be, given what is stored and a fresh pair once
-/// it asked for one.
+/// Changes the stored keys to the result of `decide`, which gets them and, on demand, a fresh pair.
 ///
 /// # Errors
 /// Those of the store and of `decide`.
@@ -53,7 +52,9 @@ pub(crate) async fn update(
                 continue;
             }
         };
-        let new = ring.to_stored().map_err(|error| not_written(&error))?;
+        let new = ring
+            .to_stored()
+            .map_err(|error| serialization_error(&error))?;
         let held = within_timeout(store.compare_and_swap(&stored, &new)).await?;
         if held == new {
             let written = true;
@@ -83,15 +84,15 @@ async fn fresh_pair(signing_type: SigningType) -> Result<Arc<SigningKeyPair>, St
     }
 }
 
-/// The error's text may quote a key.
-pub(super) fn not_written(error: &serde_json::Error) -> StoreError {
+/// Returns an error without the cause, whose text may quote a key.
+pub(super) fn serialization_error(error: &serde_json::Error) -> StoreError {
     StoreError::Unavailable(format!(
         "the keys cannot be written as JSON: {:?}",
         error.classify()
     ))
 }
 
-/// Stored keys that cannot be used, said with the place of the value at fault.
+/// Returns an error that locates the faulty value.
 pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeysFault) -> StoreError {
     let entry = match fault {
         KeysFault::Pair(fault) => fault.half().map_or(Entry::KeyPair, Entry::Half),
@@ -100,5 +101,5 @@ pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeysFault) -> StoreErr
         | KeysFault::Next(_)
         | KeysFault::Retired(_) => Entry::Ring,
     };
-    StoreError::Unusable(format!("{}: {fault}", store.whereabouts(entry)))
+    StoreError::Unusable(format!("{}: {fault}", store.location(entry)))
 }

@@ -1,4 +1,4 @@
-//! The first look into the store as a server takes it, without a change to anything.
+//! A dry run of a server's first synchronization.
 
 use contract::keys::signing_type::SigningType;
 use runtime::clock::unix_now;
@@ -10,11 +10,11 @@ use crate::applications::registry::Registrations;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 
-/// Looks at the applications and the keys of `store`, in the order of a start.
+/// Reads applications and keys of `store` in the order of a start.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it would
-/// wait.
+/// [`StoreError::Unusable`] where a server would not start, [`StoreError::Unavailable`] where it
+/// would wait.
 pub(crate) async fn preview(
     store: &dyn KeyStore,
     signing_type: SigningType,

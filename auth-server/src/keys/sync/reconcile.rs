@@ -1,5 +1,5 @@
-//! What the keys should be after a look into the store: a function of what the store holds, what
-//! memory holds, and the time. `update` makes it so.
+//! Plans the keys from the stored ones, those in memory, and the time. `compare_and_swap` executes
+//! the plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,51 +13,50 @@ use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::rotation::{RotationPolicy, RotationStep};
 use crate::keys::ring::{KeyRing, KeysFault, Rest};
 
-/// What to do about stored keys.
+/// What to do with stored keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// They are as they should be.
+    /// They are right.
     Keep(KeyRing),
-    /// The store should hold this instead.
+    /// Write this ring instead.
     Write(KeyRing),
-    /// That takes a fresh pair; ask again with one.
+    /// Plan again with a fresh pair.
     Generate,
 }
 
-/// A server's point of view at one moment.
+/// The state of a server at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reconciliation<'a> {
     pub(crate) signing_type: SigningType,
     pub(crate) policy: &'a RotationPolicy,
     pub(crate) memory: Option<&'a KeyRing>,
     pub(crate) time: Time,
-    /// Memory has been as it is since the last token of each retired key expired.
+    /// True if memory is unchanged since the last token of each retired key expired.
     pub(crate) is_settled: bool,
 }
 
 impl Reconciliation<'_> {
-    /// Contract §1: a whole pair in the store is loaded, a missing half means a new pair; but a
-    /// server that has a pair puts that one back rather than invalidating every token in use.
+    /// Makes a plan. As in contract §1, a whole stored pair is loaded and a missing half means a
+    /// new pair; but a server restores its own pair first, which keeps the tokens in use valid.
     ///
-    /// Retired and revoked keys only ever become more by what others know, and time alone drops
-    /// them: so what one server saw is not lost with the store, and no key that tokens in use were
-    /// signed with goes unlisted because somebody else replaced the pair. A stored pair whose key
-    /// was revoked counts as no pair: a failover or a backup brought it back.
+    /// Retired and revoked keys are merged, and only time drops them, so nothing is lost with the
+    /// store or when a pair is replaced elsewhere. A stored pair that was revoked counts as
+    /// missing: a failover or a backup brought it back.
     ///
     /// # Errors
-    /// Stored keys that cannot be used. They are never overwritten, and memory keeps what it has.
+    /// Unusable stored keys, which are never overwritten; memory stays as it is.
     pub(crate) fn plan(
         &self,
         stored: &StoredKeys,
         fresh: Option<&Arc<SigningKeyPair>>,
     ) -> Result<Plan, KeysFault> {
         let held = Rest::parse(self.signing_type, stored)?;
-        let rest = self.with_what_memory_knows(held.clone(), stored);
+        let rest = self.merge_memory(held.clone(), stored);
         let Some(current) = self.current(stored, &rest.revoked, fresh)? else {
             return Ok(Plan::Generate);
         };
         let mut ring = self.merged(KeyRing { current, rest }).bounded();
-        // A clock alone may be behind, and would end keys in use; of a settled ring it ends none.
+        // A single clock may be wrong and drop keys in use, except from a settled ring.
         if self.time.is_certain || self.is_settled && self.memory == Some(&ring) {
             ring = ring.with_times_put_right(self.time.latest, self.policy);
         }
@@ -72,8 +71,9 @@ impl Reconciliation<'_> {
         })
     }
 
-    /// A ring is never removed once it was written: a missing one was lost.
-    fn with_what_memory_knows(&self, held: Rest, stored: &StoredKeys) -> Rest {
+    /// Merges memory into the stored ring. A ring is never deleted once written: a missing one was
+    /// lost.
+    fn merge_memory(&self, held: Rest, stored: &StoredKeys) -> Rest {
         let Some(memory) = self.memory else {
             return held;
         };
@@ -85,7 +85,7 @@ impl Reconciliation<'_> {
         rest
     }
 
-    /// The pair that counts; `None` where there is none yet.
+    /// Returns the pair to use; `None` if there is none yet.
     fn current(
         &self,
         stored: &StoredKeys,
@@ -106,7 +106,7 @@ impl Reconciliation<'_> {
         Ok(usable.next().cloned())
     }
 
-    /// With each key in one place, and with the keys of memory that may have signed tokens in use.
+    /// Lists each key once, with those of memory that may have signed tokens in use.
     fn merged(&self, mut ring: KeyRing) -> KeyRing {
         let current = ring.current.id().clone();
         ring.rest.next.take_if(|next| *next.pair.id() == current);
@@ -114,8 +114,7 @@ impl Reconciliation<'_> {
             .retired
             .retain(|retired| *retired.key.id() != current);
         ring.forget_revoked();
-        // A shared secret is verified with only while it is the current one: whoever verifies is
-        // told one secret and no names.
+        // A shared secret verifies only while it is current: sidecars get one secret without an id.
         if let Some(memory) = self
             .memory
             .filter(|_| self.signing_type != SigningType::Hmac)
@@ -130,7 +129,7 @@ impl Reconciliation<'_> {
         ring
     }
 
-    /// `None` where a fresh pair is due and not there.
+    /// Takes the due steps; `None` if that takes a fresh pair.
     fn with_due_steps(
         &self,
         mut ring: KeyRing,

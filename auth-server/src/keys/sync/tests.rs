@@ -1,4 +1,4 @@
-//! The upkeep against a store in memory that can be away, hold anything, and be looked into.
+//! Synchronization with an in-memory store.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,13 +9,13 @@ use super::*;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
 
-/// A server as far as its keys go.
+/// The keys of one server.
 struct Server {
     store: Arc<MemoryStore>,
-    current: Arc<CurrentKey>,
+    live_keys: Arc<LiveKeys>,
     registrations: Arc<Registrations>,
     health: Health,
-    upkeep: Upkeep,
+    key_sync: KeySync,
 }
 
 impl Server {
@@ -23,18 +23,18 @@ impl Server {
         Self::on(Arc::default(), signing_type)
     }
 
-    /// Another server of the same store.
+    /// Adds a server to the same store.
     fn on(store: Arc<MemoryStore>, signing_type: SigningType) -> Self {
-        let current = Arc::new(CurrentKey::default());
+        let live_keys = Arc::new(LiveKeys::default());
         let registrations = Arc::new(Registrations::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
-        let upkeep = Upkeep::new(
+        let key_sync = KeySync::new(
             Arc::clone(&store) as Arc<dyn KeyStore>,
             signing_type,
             POLICY,
-            Shared {
-                current: Arc::clone(&current),
+            SyncedState {
+                live_keys: Arc::clone(&live_keys),
                 registrations: Arc::clone(&registrations),
                 metrics: Metrics::default(),
             },
@@ -42,44 +42,44 @@ impl Server {
         );
         Self {
             store,
-            current,
+            live_keys,
             registrations,
             health,
-            upkeep,
+            key_sync,
         }
     }
 
-    /// One that is up, with an ecdsa pair: the quickest to make.
+    /// Starts a server with an ecdsa pair, the fastest to generate.
     async fn started() -> Self {
         let mut server = Self::new(TYPE);
-        server.upkeep.start().await.unwrap();
+        server.key_sync.start().await.unwrap();
         server
     }
 
-    /// One turn of the loop.
-    async fn look(&mut self) {
+    /// Runs one turn of the loop.
+    async fn poll(&mut self) {
         self.look_at(NOW).await;
     }
 
     async fn look_at(&mut self, now: i64) {
-        self.upkeep.look(now).await;
+        self.key_sync.poll(now).await;
     }
 
-    /// What it would store.
+    /// Returns the keys as this server would store them.
     fn keys(&self) -> StoredKeys {
-        let keys = self.current.published();
+        let keys = self.live_keys.published();
         keys.map(|keys| keys.ring().to_stored().unwrap())
             .unwrap_or_default()
     }
 
-    /// What `/readyz` says about the store although it holds.
+    /// Returns the store error in `/readyz`.
     fn note(&self) -> Option<String> {
         let report = self.health.conditions();
         report.into_iter().find_map(|condition| condition.note)
     }
 
     fn ring(&self) -> KeyRing {
-        self.current.published().unwrap().ring().clone()
+        self.live_keys.published().unwrap().ring().clone()
     }
 }
 
@@ -96,7 +96,7 @@ async fn contract_1_a_full_store_is_loaded() {
     let mut server = Server::new(TYPE);
     let theirs = other();
     server.store.put(theirs.clone());
-    server.upkeep.start().await.unwrap();
+    server.key_sync.start().await.unwrap();
     assert_eq!(server.keys(), theirs);
 }
 
@@ -104,13 +104,13 @@ async fn contract_1_a_full_store_is_loaded() {
 async fn a_store_that_is_away_stops_no_start_and_nothing_signs_until_it_is_back() {
     let mut server = Server::new(TYPE);
     server.store.set_away(true);
-    server.upkeep.start().await.unwrap();
-    server.look().await;
+    server.key_sync.start().await.unwrap();
+    server.poll().await;
     assert_eq!(server.keys(), StoredKeys::default());
     assert!(!server.health.is_ready());
 
     server.store.set_away(false);
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.keys(), server.store.keys());
     assert!(server.health.is_ready());
 }
@@ -121,7 +121,7 @@ async fn an_unusable_pair_at_the_start_is_for_the_operator() {
     for bad in [mixed(), of_another_type.to_stored().unwrap()] {
         let mut server = Server::new(TYPE);
         server.store.put(bad.clone());
-        let failure = server.upkeep.start().await.unwrap_err();
+        let failure = server.key_sync.start().await.unwrap_err();
         assert!(matches!(&failure, StoreError::Unusable(line) if line.starts_with("KeyPair: ")));
         assert_eq!(
             (server.keys(), server.store.keys()),
@@ -135,14 +135,14 @@ async fn later_it_is_neither_used_nor_overwritten_and_memory_goes_on() {
     let mut server = Server::started().await;
     let mine = server.keys();
     server.store.put(mixed());
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.keys(), mine);
     assert!(server.store.keys() != mine);
     assert!(server.health.is_ready(), "all servers would go at once");
     assert!(server.note().unwrap().starts_with("KeyPair: "));
 
     server.store.put(mine.clone());
-    server.look().await;
+    server.poll().await;
     assert!(server.health.is_ready());
     assert_eq!(server.note(), None);
 }
@@ -152,7 +152,7 @@ async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing_but_what_read
     let mut server = Server::started().await;
     let mine = server.keys();
     server.store.set_away(true);
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.keys(), mine);
     assert!(server.health.is_ready());
     assert_eq!(server.note().as_deref(), Some("away"));
@@ -162,10 +162,10 @@ async fn with_a_key_in_memory_a_store_that_is_away_changes_nothing_but_what_read
 async fn a_store_that_turns_out_to_be_unusable_before_the_first_key_is_no_readiness() {
     let mut server = Server::new(TYPE);
     server.store.set_away(true);
-    server.upkeep.start().await.unwrap();
+    server.key_sync.start().await.unwrap();
     server.store.set_away(false);
     server.store.put(mixed());
-    server.look().await;
+    server.poll().await;
     assert!(!server.health.is_ready());
     let reasons: Vec<_> = server
         .health
@@ -185,12 +185,12 @@ async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
     let mut server = Server::started().await;
     let mine = server.keys();
     server.store.put(StoredKeys::default());
-    server.look().await;
+    server.poll().await;
     assert_eq!((server.keys(), server.store.keys()), (mine.clone(), mine));
 
     let theirs = other();
     server.store.put(theirs.clone());
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.keys().pair, theirs.pair);
     assert_eq!(server.keys(), server.store.keys());
     assert_eq!(server.ring().retired().len(), 1);
@@ -200,9 +200,9 @@ async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
 async fn lost_applications_are_put_back_before_anything_is_open() {
     let mut server = Server::started().await;
     server.store.register();
-    server.look().await;
+    server.poll().await;
     server.store.lose_everything();
-    server.look().await;
+    server.poll().await;
     let there = server.store.applications().await.unwrap();
     assert!(there.admits("orders", "right"));
     let now = std::time::Instant::now();
@@ -214,41 +214,41 @@ async fn lost_applications_are_put_back_before_anything_is_open() {
 async fn a_bad_record_of_an_application_stops_nothing_but_itself() {
     let mut server = Server::new(TYPE);
     server.store.put_applications(r#"{"orders": 1}"#);
-    server.upkeep.start().await.unwrap();
+    server.key_sync.start().await.unwrap();
     let old = server.ring();
     let id = old.current().id().clone();
     let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
     server.store.put_ring(&revoked);
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.ring(), revoked);
     assert!(server.note().unwrap().contains("orders"));
     let now = std::time::Instant::now();
     assert!(server.registrations.authorize("any", "pair", now).is_err());
     server.store.put_applications("{}");
-    server.look().await;
+    server.poll().await;
     assert!(server.registrations.authorize("any", "pair", now).is_err());
     assert!(server.note().unwrap().contains("orders"));
     server.store.register();
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.note(), None);
 }
 
 #[tokio::test]
 async fn hmac_makes_no_secret_before_an_application_is_registered() {
     let mut server = Server::new(SigningType::Hmac);
-    let failure = server.upkeep.start().await.unwrap_err();
+    let failure = server.key_sync.start().await.unwrap_err();
     assert!(
         failure
             .to_string()
             .contains("auth-server application add --store Store"),
         "{failure}"
     );
-    server.look().await;
+    server.poll().await;
     let nothing = StoredKeys::default;
     assert_eq!((server.keys(), server.store.keys()), (nothing(), nothing()));
 
     server.store.register();
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.keys(), server.store.keys());
     assert!(server.keys().pair.is_some());
 }
@@ -257,7 +257,7 @@ async fn hmac_makes_no_secret_before_an_application_is_registered() {
 async fn a_rotation_goes_through_every_server_of_a_store_with_one_effect() {
     let mut one = Server::started().await;
     let mut two = Server::on(Arc::clone(&one.store), TYPE);
-    two.look().await;
+    two.poll().await;
     let old = one.ring();
     one.store
         .put_ring(&old.clone().publish(fresh(), NOW, POLICY.lead));
@@ -267,7 +267,7 @@ async fn a_rotation_goes_through_every_server_of_a_store_with_one_effect() {
         server.look_at(NOW + 1).await;
         assert_eq!(server.ring().current().id(), old.current().id());
         assert!(server.ring().is_listed(&new));
-        assert_eq!(server.upkeep.next_due(), Some(NOW + POLICY.lead));
+        assert_eq!(server.key_sync.next_due(), Some(NOW + POLICY.lead));
     }
     for server in [&mut one, &mut two] {
         server.look_at(NOW + POLICY.lead).await;
@@ -287,7 +287,7 @@ async fn a_key_signs_on_time_though_the_store_is_away_and_is_made_up_for() {
     let announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     let new = announced.next().unwrap().pair.id().clone();
     server.store.put_ring(&announced);
-    server.look().await;
+    server.poll().await;
 
     server.store.set_away(true);
     server.look_at(NOW + POLICY.lead).await;
@@ -306,9 +306,9 @@ async fn a_store_lost_in_the_middle_of_a_rotation_gets_everything_back() {
     let mut announced = server.ring().publish(fresh(), NOW, POLICY.lead);
     announced.retire(&fresh(), NOW + 999);
     server.store.put_ring(&announced);
-    server.look().await;
+    server.poll().await;
     server.store.put(StoredKeys::default());
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.store.ring(), announced);
 }
 
@@ -319,10 +319,10 @@ async fn a_revoked_key_is_gone_with_the_next_look_and_stays_gone() {
     let id = old.current().id().clone();
     let revoked = old.revoke(&id, Some(&fresh()), NOW).unwrap();
     server.store.put_ring(&revoked);
-    server.look().await;
+    server.poll().await;
     assert!(!server.ring().is_listed(&id));
     server.store.put(StoredKeys::default());
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.store.ring(), revoked);
 }
 
@@ -335,7 +335,7 @@ async fn a_wrong_clock_moves_no_key_and_the_store_s_clock_does() {
     server.store.set_clock(unix_now() - TEN_YEARS);
     server.look_at(NOW + TEN_YEARS).await;
     assert_eq!(server.store.ring(), announced);
-    let due = server.upkeep.next_due().unwrap();
+    let due = server.key_sync.next_due().unwrap();
     assert!((due - TEN_YEARS - NOW - POLICY.lead).abs() < 10, "{due}");
 
     server.look_at(NOW + TEN_YEARS + POLICY.lead + 10).await;
@@ -353,13 +353,13 @@ async fn a_store_s_clock_that_jumps_ahead_ends_no_key_and_promotes_none() {
     announced.retire(&fresh(), NOW + 999);
     server.store.put_ring(&announced);
     server.store.set_clock(unix_now());
-    server.look().await;
+    server.poll().await;
     server.store.set_clock(unix_now() + DAY);
     for is_away in [false, true] {
         server.store.set_away(is_away);
-        server.look().await;
+        server.poll().await;
         assert_eq!(server.ring(), announced);
-        assert_eq!(server.upkeep.next_due(), Some(NOW + POLICY.lead));
+        assert_eq!(server.key_sync.next_due(), Some(NOW + POLICY.lead));
     }
     server.look_at(NOW + 999).await;
     let next = &announced.next().unwrap().pair;
@@ -373,14 +373,14 @@ async fn one_clock_alone_shortens_the_time_of_a_key_only_once_nobody_needs_it() 
     let mut ring = server.ring();
     ring.retire(&fresh(), NOW + POLICY.keep + 9_000);
     server.store.put_ring(&ring);
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.store.ring(), ring);
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(18_059)).await;
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.store.ring(), ring);
     tokio::time::advance(Duration::from_secs(1)).await;
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.store.ring().retired()[0].until, NOW + POLICY.keep);
 }
 
@@ -389,11 +389,11 @@ async fn a_next_key_that_is_far_off_is_in_the_note() {
     let mut server = Server::started().await;
     let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
     server.store.put_ring(&far_off);
-    server.look().await;
+    server.poll().await;
     assert!(server.note().unwrap().contains("keys rotate"));
     let nearer = far_off.bring_forward(NOW, POLICY.lead);
     server.store.put_ring(&nearer);
-    server.look().await;
+    server.poll().await;
     assert_eq!(server.note(), None);
 }
 

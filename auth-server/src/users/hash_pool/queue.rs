@@ -1,5 +1,6 @@
-//! Two lines, of clients that have logged in before and of all others, which take turns. Within a line
-//! the networks take turns, so that nobody waits for more than one check of each other network.
+//! Two queues, for clients that have logged in before and for all others, served in turn. Within a
+//! queue the networks take turns, so that nobody waits for more than one check of each other
+//! network.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,53 +8,58 @@ use tokio::sync::oneshot::Sender;
 
 use crate::rate_limit::Source;
 
-/// Tells a waiting client that it is its turn; it is refused where this is dropped.
+/// Grants a permit to a waiting client; dropping it rejects the client.
 type Grant = Sender<()>;
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    known: Line,
-    strangers: Line,
+    known: FairQueue,
+    strangers: FairQueue,
     known_is_next: bool,
     tickets: u64,
 }
 
-/// Where somebody waits.
+/// A position in a queue.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Position {
     network: Source,
     is_known: bool,
     ticket: u64,
 }
 
 #[derive(Debug)]
-struct Line {
-    /// In the order of their next turns; each has somebody waiting.
+struct FairQueue {
+    /// In the order of their next turns; each has waiting clients.
     networks: VecDeque<Source>,
     waiting: HashMap<Source, VecDeque<(u64, Grant)>>,
     length: usize,
-    places: usize,
+    capacity: usize,
 }
 
 impl Queue {
-    pub(super) fn new(places_in_each_line: usize) -> Self {
+    pub(super) fn new(queue_length: usize) -> Self {
         Self {
-            known: Line::new(places_in_each_line),
-            strangers: Line::new(places_in_each_line),
+            known: FairQueue::new(queue_length),
+            strangers: FairQueue::new(queue_length),
             known_is_next: true,
             tickets: 0,
         }
     }
 
-    /// `None` where there is no place.
-    pub(super) fn push(&mut self, network: Source, is_known: bool, grant: Grant) -> Option<Place> {
+    /// Adds a waiting client; `None` if the queue is full.
+    pub(super) fn push(
+        &mut self,
+        network: Source,
+        is_known: bool,
+        grant: Grant,
+    ) -> Option<Position> {
         self.tickets += 1;
         let ticket = self.tickets;
         let line = self.line(is_known);
-        let has_place = line.length < line.places || line.make_room_for(network);
-        has_place.then(|| {
+        let has_room = line.length < line.capacity || line.make_room_for(network);
+        has_room.then(|| {
             line.push(network, ticket, grant);
-            Place {
+            Position {
                 network,
                 is_known,
                 ticket,
@@ -68,12 +74,12 @@ impl Queue {
         next.or_else(|| self.line(!first).pop())
     }
 
-    /// Gives up a place; false where its turn had come, or it was given to another.
-    pub(super) fn remove(&mut self, place: &Place) -> bool {
-        self.line(place.is_known).remove(place)
+    /// Gives up a position; false if it was granted or evicted already.
+    pub(super) fn remove(&mut self, position: &Position) -> bool {
+        self.line(position.is_known).remove(position)
     }
 
-    fn line(&mut self, is_known: bool) -> &mut Line {
+    fn line(&mut self, is_known: bool) -> &mut FairQueue {
         if is_known {
             &mut self.known
         } else {
@@ -82,13 +88,13 @@ impl Queue {
     }
 }
 
-impl Line {
-    fn new(places: usize) -> Self {
+impl FairQueue {
+    fn new(capacity: usize) -> Self {
         Self {
             networks: VecDeque::new(),
             waiting: HashMap::new(),
             length: 0,
-            places,
+            capacity,
         }
     }
 
@@ -114,8 +120,8 @@ impl Line {
         Some(grant)
     }
 
-    /// Refuses the last to come of the network that takes most places, unless `network` would then take
-    /// as many itself.
+    /// Evicts the last of the network with most positions, unless `network` would then have as
+    /// many.
     fn make_room_for(&mut self, network: Source) -> bool {
         let own = self.waiting.get(&network).map_or(0, VecDeque::len);
         let largest = self.waiting.iter().max_by_key(|(_, here)| here.len());
@@ -128,8 +134,8 @@ impl Line {
         self.take_out(largest, ticket)
     }
 
-    fn remove(&mut self, place: &Place) -> bool {
-        self.take_out(place.network, place.ticket)
+    fn remove(&mut self, position: &Position) -> bool {
+        self.take_out(position.network, position.ticket)
     }
 
     fn take_out(&mut self, network: Source, ticket: u64) -> bool {

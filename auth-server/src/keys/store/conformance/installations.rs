@@ -1,4 +1,4 @@
-//! A place for each kind of store, with a back door to put values there past the driver.
+//! Installations of each kind of store, with direct access past the driver.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -19,7 +19,7 @@ use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 use crate::keys::store::envelope_encryption::KeyEncryption;
 use crate::keys::store::envelope_encryption::tests::with;
-use crate::keys::store::redis::credentials::{AccessFiles, StoreAccess};
+use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
 
 fn encryption(is_encrypted: bool) -> KeyEncryption {
     if is_encrypted {
@@ -29,17 +29,17 @@ fn encryption(is_encrypted: bool) -> KeyEncryption {
     }
 }
 
-/// A store in the form in which `--store` names it.
-fn store(address: &str, access: StoreAccess, encryption: KeyEncryption) -> Arc<dyn KeyStore> {
+/// Opens a store as named by `--store`.
+fn store(address: &str, access: Credentials, encryption: KeyEncryption) -> Arc<dyn KeyStore> {
     let location = StoreLocation::parse(address, access, encryption);
     location.unwrap().open()
 }
 
-fn location(address: &str, access: StoreAccess) -> StoreLocation {
+fn location(address: &str, access: Credentials) -> StoreLocation {
     StoreLocation::parse(address, access, KeyEncryption::default()).unwrap()
 }
 
-/// One store, which several servers may open.
+/// One store that several servers may open.
 #[async_trait]
 pub(crate) trait Installation: Sync {
     fn open(&self) -> Arc<dyn KeyStore>;
@@ -47,11 +47,11 @@ pub(crate) trait Installation: Sync {
     async fn plant(&self, entry: Entry, text: &str);
     async fn lose(&self, entry: Entry);
     async fn plant_application(&self, id: &str, record: &str);
-    /// As it was at first.
+    /// Resets the store.
     async fn clear(&self);
 }
 
-/// A directory that is removed in the end.
+/// A directory, removed on drop.
 pub(crate) struct Files {
     directory: tempfile::TempDir,
     is_encrypted: bool,
@@ -65,7 +65,7 @@ impl Files {
         }
     }
 
-    /// With encrypted private values; the back door leaves them in clear.
+    /// Encrypts private values; direct access stays in plaintext.
     pub(crate) fn encrypted(self) -> Self {
         Self {
             is_encrypted: true,
@@ -81,7 +81,7 @@ impl Files {
         self.directory().join(format!("user-token.{}", name(entry)))
     }
 
-    /// As the store itself would have written it.
+    /// Writes a file with the mode that the store uses.
     pub(crate) fn write(&self, path: &std::path::Path, text: &str) {
         fs::DirBuilder::new()
             .recursive(true)
@@ -106,7 +106,7 @@ impl Installation for Files {
         let address = format!("file:{}", self.directory().display());
         store(
             &address,
-            StoreAccess::default(),
+            Credentials::default(),
             encryption(self.is_encrypted),
         )
     }
@@ -130,7 +130,7 @@ impl Installation for Files {
     }
 }
 
-/// A redis-server of our own on a socket in a directory of our own; it ends with the test.
+/// A redis-server on a socket in a directory of its own, stopped on drop.
 pub(crate) struct Redis {
     server: Child,
     directory: tempfile::TempDir,
@@ -138,7 +138,8 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// `None`, with a line saying so, where there is no redis-server; in CI that is a failure.
+    /// Starts a server; `None`, with a message, if there is no redis-server; in CI that is a
+    /// failure.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&[])
     }
@@ -175,7 +176,7 @@ impl Redis {
         Some(redis)
     }
 
-    /// As [`Files::encrypted`].
+    /// See [`Files::encrypted`].
     pub(crate) fn encrypted(mut self) -> Self {
         self.is_encrypted = true;
         self
@@ -205,9 +206,9 @@ impl Redis {
     }
 
     pub(crate) fn open_at(&self, address: &str, password: Option<&str>) -> Arc<dyn KeyStore> {
-        let access = StoreAccess {
+        let access = Credentials {
             password: password.map(|text| Zeroizing::new(text.to_owned())),
-            ..StoreAccess::default()
+            ..Credentials::default()
         };
         store(address, access, encryption(self.is_encrypted))
     }
@@ -216,7 +217,7 @@ impl Redis {
         self.server.id()
     }
 
-    /// Any command, past the driver.
+    /// Runs any command, past the driver.
     pub(crate) async fn command(&self, words: &[&str]) -> redis::Value {
         let client = redis::Client::open(self.address()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -247,7 +248,7 @@ fn skip() {
     );
 }
 
-/// The last part of a key's or a file's name.
+/// Returns the last part of a key's or a file's name.
 fn name(entry: Entry) -> &'static str {
     match entry {
         Entry::Half(Half::Private) => "private",
@@ -285,11 +286,11 @@ impl Installation for Redis {
     }
 }
 
-/// Redis in a form that takes several processes or certificates.
+/// A Redis setup of several processes or with certificates.
 pub(crate) struct Topology {
     location: StoreLocation,
     servers: Servers,
-    /// Its directory holds the certificates, which are read again for each call.
+    /// Its directory holds the certificates, read for each call.
     _authority: Option<Authority>,
 }
 
@@ -301,17 +302,17 @@ enum Servers {
 
 impl Topology {
     pub(crate) fn tls() -> Option<Self> {
-        // As `main` does it; another test of this process may have been first.
+        // As in `main`; another test of this process may have been first.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = Authority::new();
         let server = RedisServer::start_with_tls(&authority)?;
         let certificate = authority.issue("client");
-        let files = AccessFiles {
+        let files = CredentialFiles {
             ca: Some(authority.file()),
             client: Some((certificate.cert, certificate.key)),
-            ..AccessFiles::default()
+            ..CredentialFiles::default()
         };
-        let access = StoreAccess::read(files).unwrap();
+        let access = Credentials::read(files).unwrap();
         let location = location(&server.url(), access);
         Some(Self {
             location,
@@ -322,9 +323,9 @@ impl Topology {
 
     pub(crate) fn watched() -> Option<Self> {
         let watched = Watched::start()?;
-        let access = StoreAccess {
+        let access = Credentials {
             sentinel_password: Some(Zeroizing::new(SENTINEL_PASSWORD.to_owned())),
-            ..StoreAccess::default()
+            ..Credentials::default()
         };
         Some(Self {
             location: location(&watched.url(), access),
@@ -336,13 +337,13 @@ impl Topology {
     pub(crate) fn cluster() -> Option<Self> {
         let cluster = Cluster::start()?;
         Some(Self {
-            location: location(&cluster.url(), StoreAccess::default()),
+            location: location(&cluster.url(), Credentials::default()),
             servers: Servers::Cluster(cluster),
             _authority: None,
         })
     }
 
-    /// Past the driver, at the server that takes writes.
+    /// Runs a command past the driver, at the master.
     fn command(&self, words: &[&str]) {
         match &self.servers {
             Servers::Tls(server) => server.command(words),

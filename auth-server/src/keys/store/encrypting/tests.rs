@@ -8,7 +8,7 @@ use super::*;
 use crate::keys::pair::generation::generate;
 use crate::keys::store::envelope_encryption::tests::{key, with};
 
-/// One store that servers with different key-encryption keys open.
+/// One store, opened by servers with different key-encryption keys.
 struct Place(Files);
 
 impl Place {
@@ -24,7 +24,7 @@ impl Place {
         Arc::new(FileStore::new(self.0.directory()))
     }
 
-    /// What lies there.
+    /// Returns the stored strings.
     async fn raw(&self) -> StoredKeys {
         self.files().load().await.unwrap()
     }
@@ -61,7 +61,7 @@ async fn every_private_value_is_encrypted_and_a_public_half_is_not() {
         let raw = place.raw().await;
         let pair = raw.pair.unwrap();
         assert!(is_encrypted(&pair.private), "{signing_type}");
-        // In hmac mode the same secret stands under both names.
+        // In hmac mode both names hold the same secret.
         let is_secret = signing_type == SigningType::Hmac;
         assert_eq!(is_encrypted(&pair.public), is_secret, "{signing_type}");
         assert!(is_encrypted(&raw.ring.unwrap().0), "{signing_type}");
@@ -110,7 +110,7 @@ async fn the_key_encryption_key_rotates_with_the_previous_one_at_hand() {
     let place = Place::new();
     let keys = fresh(SigningType::Ecdsa);
     install(&place.open(with(1)), &keys).await;
-    // Servers that read both, whichever of the two they write with.
+    // Servers that read both keys, whichever they write with.
     let prepared = KeyEncryption {
         previous: Some(key(2)),
         ..with(1)
@@ -138,7 +138,7 @@ async fn a_value_that_was_moved_to_another_slot_or_key_is_refused() {
     let (mine, theirs) = (place.raw_pair().await, other.raw_pair().await);
     let ring = place.raw().await.ring.unwrap().0;
     for (private, public) in [
-        // Another key's private half, which is well encrypted.
+        // Another key's private half, correctly encrypted.
         (&theirs.private, &mine.public),
         (&mine.private, &theirs.public),
         (&mine.private, &mine.private),
@@ -193,7 +193,7 @@ async fn servers_with_and_without_the_new_key_agree_on_one_winner() {
     install(&one, &a).await;
     let adopted = two.compare_and_swap(&StoredKeys::default(), &b).await;
     assert_eq!(adopted, Ok(a.clone()), "adopts the winner");
-    // Written anew by one between a look and a swap of the other: the same keys all the same.
+    // Re-encrypted by one between a read and a swap of the other: still the same keys.
     assert_eq!(two.load().await, Ok(a.clone()));
     assert_eq!(one.compare_and_swap(&a, &a).await, Ok(a.clone()));
     assert_eq!(two.compare_and_swap(&a, &b).await, Ok(b.clone()));

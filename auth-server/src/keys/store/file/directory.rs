@@ -1,7 +1,7 @@
-//! A directory of small files that only their owner may touch: 0700 and 0600, replaced whole, never
-//! half written.
+//! A directory of small files for their owner only: modes 0700 and 0600, replaced atomically.
 //!
-//! What others could have read or changed is refused, not repaired: somebody has to look at it.
+//! Files that others could have read or changed are rejected, not repaired: an operator has to look
+//! at them.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -21,16 +21,16 @@ use crate::keys::store::StoreError;
 const DIRECTORY_MODE: u32 = 0o700;
 /// A key pair is under 2 KiB, a thousand applications under 100 KiB.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// Writers hold the lock for a few file operations; longer means that one of them hangs.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+/// Writers hold the lock for a few file operations; after this time one of them hangs.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 const NO_DIRECTORY: &str = "a file, where a directory is asked for";
 
-/// The directory, which need not exist yet.
+/// A directory that may not exist yet.
 #[derive(Debug)]
 pub(super) struct PrivateDirectory(PathBuf);
 
-/// Held until dropped.
+/// A lock, released on drop.
 pub(super) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl PrivateDirectory {
@@ -46,8 +46,8 @@ impl PrivateDirectory {
         self.0.exists()
     }
 
-    /// Makes the directory where it is missing, and refuses one that others may write to: they
-    /// could put their own key in the place of ours.
+    /// Creates a missing directory, and rejects one that others may write to: they could replace
+    /// our keys.
     pub(super) fn create(&self) -> Result<(), StoreError> {
         DirBuilder::new()
             .recursive(true)
@@ -60,7 +60,7 @@ impl PrivateDirectory {
         self.inspect()
     }
 
-    /// Finds what [`create`](Self::create) and opening the lock files `locks` would fail with, and
+    /// RequestLogger the errors of [`create`](Self::create) and of opening the lock files `locks`, and
     /// changes nothing.
     pub(super) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
         for place in self.0.ancestors() {
@@ -83,7 +83,7 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// Finds what creating a file would fail with, without creating one.
+    /// RequestLogger the error of creating a file, without creating one.
     pub(super) fn allows_new_files(&self) -> Result<(), StoreError> {
         allows_new_entries(&self.0)
     }
@@ -106,14 +106,14 @@ impl PrivateDirectory {
                 "others may write to this directory; chmod 700 it, or name a subdirectory",
             ));
         }
-        // Its owner can remove what is in it; root can anyway.
+        // The owner, and root, can remove its content.
         if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
             return Err(unusable(&self.0, "this directory belongs to somebody else"));
         }
         Ok(())
     }
 
-    /// The text of a file; `None` where there is none.
+    /// Reads a file; `None` if there is none.
     pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
         let path = self.0.join(name);
         owner_only_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
@@ -122,19 +122,19 @@ impl PrivateDirectory {
         })
     }
 
-    /// Puts a whole file in place of whatever is there: after a crash it is the old or the new one.
+    /// Replaces a file atomically: after a crash it is the old or the new one.
     pub(super) fn replace(&self, name: &str, content: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         owner_only_file::replace(&path, content).map_err(|error| refused(&path, &error))
     }
 
-    /// Removes what a crash left of a [`replace`](Self::replace).
+    /// Removes the temporary file of an interrupted [`replace`](Self::replace).
     pub(super) fn remove_unfinished(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         owner_only_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
     }
 
-    /// Removes a file if it is there.
+    /// Removes a file if it exists.
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         match fs::remove_file(&path).and_then(|()| self.sync()) {
@@ -143,10 +143,10 @@ impl PrivateDirectory {
         }
     }
 
-    /// Waits for the lock file `name`, a moment only.
+    /// Waits briefly for the lock file `name`.
     pub(super) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
         let file = self.open_lock(name)?;
-        match lock_file::lock(&file, LOCK_PATIENCE) {
+        match lock_file::lock(&file, LOCK_TIMEOUT) {
             Ok(()) => Ok(Locked(file)),
             Err(error) if lock_file::is_busy(&error) => Err(StoreError::Unavailable(format!(
                 "{} stays locked by another process",
@@ -156,7 +156,7 @@ impl PrivateDirectory {
         }
     }
 
-    /// The lock file `name`, locked at once; `None` where another process holds it.
+    /// Tries to lock the file `name`; `None` if another process holds it.
     pub(super) fn try_lock(&self, name: &str) -> Result<Option<File>, StoreError> {
         let file = self.open_lock(name)?;
         match lock_file::try_lock(&file) {
@@ -166,12 +166,12 @@ impl PrivateDirectory {
         }
     }
 
-    /// Returns whether `held` is still the file that others would try to lock under `name`.
+    /// Returns true if `held` is still the file under `name`.
     pub(super) fn is_in_place(&self, name: &str, held: &File) -> bool {
         lock_file::is_in_place(held, &self.0.join(name))
     }
 
-    /// Path, owner and mode of a file, and who asks: what an operator needs to see.
+    /// Returns path, owner and mode of a file and the user of this process, for an operator.
     pub(super) fn describe(&self, name: &str) -> String {
         describe(&self.0.join(name))
     }
@@ -181,13 +181,13 @@ impl PrivateDirectory {
         lock_file::open(&path).map_err(|error| refused(&path, &error))
     }
 
-    /// A rename is durable only with its directory.
+    /// Syncs the directory: a rename is durable only with it.
     fn sync(&self) -> std::io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
 }
 
-/// Decides by access rights; those of `/proc` grant root what it then refuses to everybody.
+/// Checks access rights; `/proc` grants root rights that it then denies to everybody.
 fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
     let of_directory = |error: Errno| refused(directory, &error.into());
     access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(of_directory)?;
@@ -197,7 +197,7 @@ fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What may be over at the next look is no reason to give up a store that was good until now.
+/// Maps errors: a transient one must not make a good store unusable.
 fn refused(path: &Path, error: &std::io::Error) -> StoreError {
     let line = format!("{}: {error}", describe(path));
     if owner_only_file::is_passing(error) {

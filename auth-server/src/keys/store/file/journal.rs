@@ -1,9 +1,9 @@
-//! The keys as files: one a value, changed as a whole.
+//! The keys as files, one per value, changed as a whole.
 //!
-//! Three files cannot be replaced at one instant. So the new values are first written into one
-//! file, the journal, which takes effect by its rename; then into their own files, and the journal
-//! goes. Whoever finds a journal carries it out first: after a crash the keys are the old or the new
-//! ones, and never a mixture. The caller holds the write lock throughout.
+//! Three files cannot be replaced at one instant, so the new values are first written to a journal,
+//! which takes effect by its rename, then to their files. A reader completes an existing journal
+//! first: after a crash the keys are the old or the new ones, never a mixture. The caller holds the
+//! write lock throughout.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -17,37 +17,37 @@ pub(super) const PUBLIC: &str = "user-token.public";
 pub(super) const RING: &str = "user-token.ring";
 const JOURNAL: &str = "user-token.journal";
 
-/// Each further one is a change in between.
+/// Each retry means a change in between.
 const PREVIEWS: usize = 8;
 
-/// The keys of this moment.
-pub(super) struct Held {
+/// A snapshot of the keys.
+pub(super) struct Snapshot {
     pub(super) keys: StoredKeys,
-    /// Why the journal of these keys stays: a full disk, say. They count all the same.
+    /// The reason why the journal remains (a full disk, say); the keys are in effect anyway.
     pub(super) unfinished: Option<StoreError>,
 }
 
-/// Reads the keys. A journal that cannot be carried out now is in effect nevertheless.
-pub(super) fn read(directory: &PrivateDirectory) -> Result<Held, StoreError> {
+/// Reads the keys. A journal is in effect even if it cannot be completed now.
+pub(super) fn read(directory: &PrivateDirectory) -> Result<Snapshot, StoreError> {
     for name in [JOURNAL, PRIVATE, PUBLIC, RING] {
         directory.remove_unfinished(name)?;
     }
     if let Some(journal) = read_journal(directory)?
-        && let Some(unfinished) = carried_out(directory, &journal)?
+        && let Some(unfinished) = try_complete(directory, &journal)?
     {
-        return Ok(Held {
+        return Ok(Snapshot {
             keys: journal.into_keys(),
             unfinished: Some(unfinished),
         });
     }
-    Ok(Held {
+    Ok(Snapshot {
         keys: read_files(directory)?,
         unfinished: None,
     })
 }
 
-/// Reads the keys without the write lock and changes nothing: two equal reads in a row are the keys of
-/// one moment.
+/// Reads the keys without the write lock and changes nothing: two equal reads in a row are a
+/// consistent snapshot.
 pub(super) fn preview(directory: &PrivateDirectory) -> Result<StoredKeys, StoreError> {
     let mut former = in_effect(directory)?;
     for _ in 0..PREVIEWS {
@@ -86,8 +86,8 @@ fn read_files(directory: &PrivateDirectory) -> Result<StoredKeys, StoreError> {
     })
 }
 
-/// Puts `keys` in the place of whatever is there. They are once the journal is written; what keeps it
-/// from being carried out is returned.
+/// Replaces the keys; they are in effect once the journal is written. Returns the reason if it
+/// cannot be completed.
 pub(super) fn write(
     directory: &PrivateDirectory,
     keys: &StoredKeys,
@@ -97,23 +97,23 @@ pub(super) fn write(
         .map(Zeroizing::new)
         .map_err(|_| unreadable(directory))?;
     directory.replace(JOURNAL, &text)?;
-    carried_out(directory, &journal)
+    try_complete(directory, &journal)
 }
 
-/// Carries the journal out, and returns what keeps it from that for now.
-fn carried_out(
+/// Completes the journal, and returns the reason if that fails for now.
+fn try_complete(
     directory: &PrivateDirectory,
     journal: &Journal,
 ) -> Result<Option<StoreError>, StoreError> {
-    match carry_out(directory, journal) {
+    match complete(directory, journal) {
         Ok(()) => Ok(None),
         Err(passing @ StoreError::Unavailable(_)) => Ok(Some(passing)),
         Err(unusable @ StoreError::Unusable(_)) => Err(unusable),
     }
 }
 
-/// Again and again with the same effect, so that it may be interrupted anywhere.
-fn carry_out(directory: &PrivateDirectory, journal: &Journal) -> Result<(), StoreError> {
+/// Writes the values of the journal. Idempotent, so it may be interrupted anywhere.
+fn complete(directory: &PrivateDirectory, journal: &Journal) -> Result<(), StoreError> {
     for (name, value) in [
         (PRIVATE, &journal.private),
         (PUBLIC, &journal.public),
@@ -127,8 +127,8 @@ fn carry_out(directory: &PrivateDirectory, journal: &Journal) -> Result<(), Stor
     directory.remove(JOURNAL)
 }
 
-/// The three values as they are to be. `null` removes a file, so each has to be written out: another
-/// JSON object in this place must not remove anything.
+/// The three new values. `null` removes a file and must be explicit, so that no other JSON object
+/// removes anything.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Journal {
@@ -160,7 +160,7 @@ impl Journal {
     }
 }
 
-/// The parser's own text may quote a key.
+/// Omits the parser's error, which may quote a key.
 fn unreadable(directory: &PrivateDirectory) -> StoreError {
     let place = directory.describe(JOURNAL);
     StoreError::Unusable(format!("{place}: not a journal of the keys"))

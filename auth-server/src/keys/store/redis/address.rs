@@ -1,7 +1,7 @@
-//! The address of a Redis store, in four forms: one server, a Unix socket, what Sentinels watch, a cluster.
+//! Addresses of a Redis store: one server, a Unix socket, Sentinels, a cluster.
 //!
-//! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`, `redis+cluster://HOST,HOST`; the TCP
-//! ones with `rediss` instead of `redis` for TLS.
+//! `redis://`, `redis+unix://`, `redis+sentinel://HOST,HOST/MASTER/DB`,
+//! `redis+cluster://HOST,HOST`; the TCP forms with `rediss` instead of `redis` for TLS.
 
 use std::time::Duration;
 
@@ -13,49 +13,51 @@ use redis::{
 };
 use runtime::loopback::is_loopback_host;
 
-use super::credentials::StoreAccess;
+use super::credentials::Credentials;
 
 const SENTINEL_PORT: u16 = 26_379;
 const REDIS_PORT: u16 = 6379;
 
-/// What a cluster's client may try again by itself: redirections, a master that is being replaced.
+/// Retries of the cluster client: redirections, a master being replaced.
 const CLUSTER_RETRIES: u32 = 4;
 
-/// What an address leads to; nothing is connected yet. Not to be cloned: it holds passwords and a key.
+/// A connection target. Not `Clone`: it holds passwords and a key.
 pub(super) enum Endpoint {
     One(Box<Client>),
     Sentinels(Box<Sentinels>),
     Cluster(Box<ClusterClient>),
 }
 
-/// Asked for the present master at each call.
+/// RequestRecord for the current master at each call.
 pub(super) struct Sentinels {
     addresses: Vec<ConnectionAddr>,
     master: String,
-    /// Of the master and its replicas.
+    /// Connection settings of the master and its replicas.
     redis: RedisConnectionInfo,
     user: Option<String>,
     password: Option<String>,
     tls: Option<Option<TlsCertificates>>,
 }
 
-/// An address without user and password, and what it leads to.
+/// A printable address without user and password, and its endpoint.
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
     pub(super) shown: String,
-    /// Whether what is sent leaves this host unencrypted.
+    /// True if data leaves this host unencrypted.
     pub(super) is_in_clear: bool,
 }
 
 impl Address {
+    /// Parses an address.
+    ///
     /// # Errors
-    /// What is wrong with it, without repeating it: it may hold a password.
+    /// Describes the error without the address, which may hold a password.
     pub(super) fn parse(
         text: &str,
-        access: &StoreAccess,
+        access: &Credentials,
         timeout: Duration,
     ) -> Result<Self, String> {
-        // The client reads `#insecure` as leave to trust any certificate.
+        // The client takes `#insecure` as permission to accept any certificate.
         if text.contains('#') {
             return Err("it may not have a fragment".to_owned());
         }
@@ -114,8 +116,8 @@ impl Sentinels {
     }
 }
 
-/// `None`: the system's own authorities are trusted, and no certificate is shown.
-fn certificates(access: &StoreAccess) -> Option<TlsCertificates> {
+/// Returns `None` for the system's authorities without a client certificate.
+fn certificates(access: &Credentials) -> Option<TlsCertificates> {
     if access.ca.is_none() && access.client.is_none() {
         return None;
     }
@@ -130,9 +132,9 @@ fn certificates(access: &StoreAccess) -> Option<TlsCertificates> {
 
 fn one(
     text: &str,
-    access: &StoreAccess,
+    access: &Credentials,
     tls: Option<Option<TlsCertificates>>,
-) -> Result<Address, Refused> {
+) -> Result<Address, AddressError> {
     let info = with_password(text.into_connection_info()?, access);
     let shown = match info.addr() {
         ConnectionAddr::Unix(socket) => {
@@ -161,9 +163,9 @@ fn one(
 fn sentinels(
     transport: &str,
     rest: &str,
-    access: &StoreAccess,
+    access: &Credentials,
     tls: Option<Option<TlsCertificates>>,
-) -> Result<Address, Refused> {
+) -> Result<Address, AddressError> {
     let hosts = Hosts::parse(rest)?;
     let (master, database) = hosts.path.split_once('/').unwrap_or((hosts.path, ""));
     if master.is_empty() {
@@ -200,10 +202,10 @@ fn sentinels(
 fn cluster(
     transport: &str,
     rest: &str,
-    access: &StoreAccess,
+    access: &Credentials,
     tls: Option<Option<TlsCertificates>>,
     timeout: Duration,
-) -> Result<Address, Refused> {
+) -> Result<Address, AddressError> {
     let hosts = Hosts::parse(rest)?;
     if !matches!(hosts.path, "" | "0") {
         return Err("a cluster has no databases".into());
@@ -234,7 +236,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn parse(rest: &'a str) -> Result<Self, Refused> {
+    fn parse(rest: &'a str) -> Result<Self, AddressError> {
         if rest.contains('?') {
             return Err("it may not have a query".into());
         }
@@ -250,14 +252,14 @@ impl<'a> Hosts<'a> {
         Ok(Self { user, hosts, path })
     }
 
-    /// Each host as an address of its own: the client's parser knows escapes and IPv6.
+    /// Parses each host as an address of its own: the client's parser knows escapes and IPv6.
     fn infos(
         &self,
         transport: &str,
         database: &str,
         default_port: u16,
-        access: &StoreAccess,
-    ) -> Result<Vec<ConnectionInfo>, Refused> {
+        access: &Credentials,
+    ) -> Result<Vec<ConnectionInfo>, AddressError> {
         let infos = self.hosts.iter().map(|host| {
             let port = if has_port(host) {
                 String::new()
@@ -276,7 +278,7 @@ fn has_port(host: &str) -> bool {
         .is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
-fn with_password(info: ConnectionInfo, access: &StoreAccess) -> ConnectionInfo {
+fn with_password(info: ConnectionInfo, access: &Credentials) -> ConnectionInfo {
     let Some(password) = &access.password else {
         return info;
     };
@@ -287,7 +289,7 @@ fn with_password(info: ConnectionInfo, access: &StoreAccess) -> ConnectionInfo {
     info.set_redis_settings(settings)
 }
 
-fn first(infos: &[ConnectionInfo]) -> Result<&ConnectionInfo, Refused> {
+fn first(infos: &[ConnectionInfo]) -> Result<&ConnectionInfo, AddressError> {
     infos.first().ok_or_else(|| "it has no host".into())
 }
 
@@ -300,7 +302,7 @@ fn listed(addresses: &[ConnectionAddr]) -> String {
     addresses.join(",")
 }
 
-/// As a URL has it.
+/// Formats host and port as in a URL.
 fn host_and_port(address: &ConnectionAddr) -> String {
     match address {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
@@ -312,16 +314,16 @@ fn host_and_port(address: &ConnectionAddr) -> String {
     }
 }
 
-/// Why an address is none.
+/// Address parse error.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum AddressError {
     #[error("{0}")]
     Here(&'static str),
     #[error(transparent)]
     Client(#[from] RedisError),
 }
 
-impl From<&'static str> for Refused {
+impl From<&'static str> for AddressError {
     fn from(text: &'static str) -> Self {
         Self::Here(text)
     }

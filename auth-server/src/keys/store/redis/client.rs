@@ -1,6 +1,5 @@
-//! The way to the store: what its address leads to, with the passwords and certificates of this moment.
-//!
-//! Their files are read for each call, which is rare: whoever replaces one need not tell anybody.
+//! The current endpoint of the store, with passwords and certificates re-read for each call, so
+//! that replaced files take effect without a signal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +11,26 @@ use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::address::{Address, Endpoint};
-use super::credentials::StoreAccess;
+use super::credentials::Credentials;
 
-/// Locked while the files are read, too: of two calls the later one must not end with what the earlier
-/// one read.
-pub(super) struct Route(Mutex<Known>);
+/// Locked while the files are read too: the later of two calls must not keep what the earlier one
+/// read.
+pub(super) struct CurrentEndpoint(Mutex<Known>);
 
 struct Known {
-    /// It may hold a password.
+    /// May hold a password.
     address: Zeroizing<String>,
     timeout: Duration,
-    access: StoreAccess,
+    access: Credentials,
     endpoint: Arc<Endpoint>,
     told: Told,
 }
 
-impl Route {
-    /// To `endpoint`, which is what `address` leads to with `access`.
+impl CurrentEndpoint {
+    /// Starts with `endpoint`, parsed from `address` with `access`.
     pub(super) fn new(
         address: &str,
-        access: StoreAccess,
+        access: Credentials,
         endpoint: Endpoint,
         timeout: Duration,
     ) -> Self {
@@ -44,8 +43,7 @@ impl Route {
         }))
     }
 
-    /// Where to connect to now. Files that cannot be used, or not together because they are just being
-    /// replaced, change nothing.
+    /// Returns the current endpoint. Unusable files, or a half-replaced set, change nothing.
     pub(super) async fn endpoint(&self) -> Arc<Endpoint> {
         let mut known = self.0.lock().await;
         known.follow_files().await;
@@ -59,7 +57,7 @@ impl Known {
             return;
         }
         let files = self.access.files.clone();
-        let read = aside(move || StoreAccess::read(files)).await;
+        let read = aside(move || Credentials::read(files)).await;
         let looked = read.and_then(|access| self.replace(access, unix_now()));
         match self.told.news(looked) {
             Some(News::Replaced) => {
@@ -73,7 +71,7 @@ impl Known {
         }
     }
 
-    fn replace(&mut self, access: StoreAccess, now: i64) -> Result<bool, String> {
+    fn replace(&mut self, access: Credentials, now: i64) -> Result<bool, String> {
         if access == self.access {
             return Ok(false);
         }
@@ -102,24 +100,24 @@ mod tests {
 
     use super::super::super::within_timeout;
     use super::*;
-    use crate::keys::store::redis::credentials::{AccessFiles, ClientCertificate};
+    use crate::keys::store::redis::credentials::{ClientCertificate, CredentialFiles};
 
     const ADDRESS: &str = "redis://127.0.0.1:1";
 
-    fn to_a_store_with_the_password_in(file: &Path) -> Route {
-        let files = AccessFiles {
+    fn to_a_store_with_the_password_in(file: &Path) -> CurrentEndpoint {
+        let files = CredentialFiles {
             password: Some(file.to_owned()),
-            ..AccessFiles::default()
+            ..CredentialFiles::default()
         };
-        let access = StoreAccess::read(files).unwrap();
+        let access = Credentials::read(files).unwrap();
         let endpoint = Address::parse(ADDRESS, &access, Duration::ZERO)
             .unwrap()
             .endpoint;
-        Route::new(ADDRESS, access, endpoint, Duration::ZERO)
+        CurrentEndpoint::new(ADDRESS, access, endpoint, Duration::ZERO)
     }
 
-    /// Of a call that is not given up.
-    async fn password(route: &Route) -> String {
+    /// Returns the password of a completed call.
+    async fn password(route: &CurrentEndpoint) -> String {
         let endpoint = within_timeout(async { Ok(route.endpoint().await) }).await;
         let Endpoint::One(client) = &*endpoint.unwrap() else {
             unreachable!("the address of one server")
@@ -128,7 +126,7 @@ mod tests {
         settings.password().unwrap().to_owned()
     }
 
-    /// Puts a pipe that nobody writes to in the place of `file`.
+    /// Replaces `file` by a pipe without a writer.
     fn hung(file: &Path) {
         std::fs::remove_file(file).unwrap();
         let made = Command::new("mkfifo")
@@ -159,23 +157,23 @@ mod tests {
     async fn a_client_certificate_that_has_ended_does_not_take_the_place_of_another() {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let address = "rediss://127.0.0.1:1";
-        let endpoint = Address::parse(address, &StoreAccess::default(), Duration::ZERO);
+        let endpoint = Address::parse(address, &Credentials::default(), Duration::ZERO);
         let endpoint = endpoint.unwrap().endpoint;
-        let route = Route::new(address, StoreAccess::default(), endpoint, Duration::ZERO);
+        let route = CurrentEndpoint::new(address, Credentials::default(), endpoint, Duration::ZERO);
         let authority = Authority::new();
         let certificate = authority.issue("client");
-        let showing = |not_after| StoreAccess {
+        let showing = |not_after| Credentials {
             client: Some(ClientCertificate {
                 chain: std::fs::read(&certificate.cert).unwrap(),
                 key: Zeroizing::new(std::fs::read_to_string(&certificate.key).unwrap()),
                 not_after,
             }),
-            ..StoreAccess::default()
+            ..Credentials::default()
         };
         let mut known = route.0.lock().await;
         assert!(known.replace(showing(99), 100).is_err());
         assert_eq!(known.replace(showing(100), 100), Ok(true));
-        let other_password = StoreAccess {
+        let other_password = Credentials {
             password: Some(Zeroizing::new("other".to_owned())),
             ..showing(100)
         };

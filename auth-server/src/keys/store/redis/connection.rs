@@ -1,4 +1,4 @@
-//! A connection for one call, to whatever the address leads to now.
+//! A connection for one call.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisResult};
 use super::address::Endpoint;
 
 pub(super) enum Connection {
-    /// Of a Sentinel's answer too: that was for this call.
+    /// Also to a master found by a Sentinel, for this call only.
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }

@@ -1,5 +1,4 @@
-//! What it takes to use a Redis store besides its address: passwords and certificates, from files that
-//! are read again for each call.
+//! Passwords and certificates of a Redis store, from files that are read again for each call.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,26 +7,26 @@ use runtime::secret_file;
 use runtime::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 
-/// The flag of the certificate that the store is shown.
+/// The flag of the client certificate.
 pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
 
-/// What stood in the files.
+/// The content of the files.
 #[derive(Default, PartialEq, Eq)]
-pub(crate) struct StoreAccess {
-    /// Where the rest was read.
-    pub(crate) files: AccessFiles,
-    /// In the place of the one in the address.
+pub(crate) struct Credentials {
+    /// Their paths.
+    pub(crate) files: CredentialFiles,
+    /// Replaces the password in the address.
     pub(crate) password: Option<Zeroizing<String>>,
-    /// Whom to trust, as PEM; `None`: whom the system trusts.
+    /// Trusted authorities as PEM; `None` for those of the system.
     pub(crate) ca: Option<Vec<u8>>,
-    /// What to show.
+    /// The client certificate.
     pub(crate) client: Option<ClientCertificate>,
     pub(crate) sentinel_password: Option<Zeroizing<String>>,
 }
 
-/// The files, and what else the settings say.
+/// The paths, and the other credentials settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct AccessFiles {
+pub(crate) struct CredentialFiles {
     pub(crate) password: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
     /// A chain and its key.
@@ -41,22 +40,24 @@ pub(crate) struct AccessFiles {
 pub(crate) struct ClientCertificate {
     pub(crate) chain: Vec<u8>,
     pub(crate) key: Zeroizing<String>,
-    /// In seconds since 1970.
+    /// Expiry in seconds since 1970.
     pub(crate) not_after: i64,
 }
 
-/// Which file cannot be used, and why.
+/// An unusable file with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{flag}: {problem}")]
-pub(crate) struct AccessFault {
+pub(crate) struct CredentialsError {
     flag: &'static str,
     problem: String,
 }
 
-impl StoreAccess {
+impl Credentials {
+    /// Reads all files.
+    ///
     /// # Errors
-    /// [`AccessFault`] for the first file that cannot be used.
-    pub(crate) fn read(files: AccessFiles) -> Result<Self, AccessFault> {
+    /// [`CredentialsError`] for the first unusable file.
+    pub(crate) fn read(files: CredentialFiles) -> Result<Self, CredentialsError> {
         Ok(Self {
             password: secret("--store-password-file", files.password.as_deref())?,
             ca: files.ca.as_deref().map(authorities).transpose()?,
@@ -69,7 +70,7 @@ impl StoreAccess {
         })
     }
 
-    /// The file of the certificate that is shown, and when it ends, in seconds since 1970.
+    /// Returns the file of the client certificate, and its expiry in seconds since 1970.
     pub(in crate::keys::store) fn certificate(&self) -> Option<(PathBuf, i64)> {
         let (file, _) = self.files.client.as_ref()?;
         Some((file.clone(), self.client.as_ref()?.not_after))
@@ -82,8 +83,8 @@ impl StoreAccess {
     }
 }
 
-impl AccessFiles {
-    /// Whether there is nothing that could change.
+impl CredentialFiles {
+    /// Returns true if there is nothing to re-read.
     pub(super) const fn are_none(&self) -> bool {
         self.password.is_none()
             && self.ca.is_none()
@@ -95,18 +96,20 @@ impl AccessFiles {
 fn secret(
     flag: &'static str,
     file: Option<&Path>,
-) -> Result<Option<Zeroizing<String>>, AccessFault> {
+) -> Result<Option<Zeroizing<String>>, CredentialsError> {
     file.map(secret_file::read)
         .transpose()
         .map_err(|error| fault(flag, &error))
 }
 
-fn authorities(file: &Path) -> Result<Vec<u8>, AccessFault> {
+fn authorities(file: &Path) -> Result<Vec<u8>, CredentialsError> {
     trusted(file).map_err(|error| fault("--store-ca", &error))
 }
 
-/// Found right as a pair, as a server would show it.
-fn client_certificate(files: &AccessFiles) -> Result<Option<ClientCertificate>, AccessFault> {
+/// Loads the client certificate and checks that its key matches.
+fn client_certificate(
+    files: &CredentialFiles,
+) -> Result<Option<ClientCertificate>, CredentialsError> {
     let Some((cert, key)) = &files.client else {
         return Ok(None);
     };
@@ -125,7 +128,7 @@ fn client_certificate(files: &AccessFiles) -> Result<Option<ClientCertificate>, 
     }))
 }
 
-fn fault(flag: &'static str, problem: &dyn fmt::Display) -> AccessFault {
+fn fault(flag: &'static str, problem: &dyn fmt::Display) -> CredentialsError {
     let problem = problem.to_string();
-    AccessFault { flag, problem }
+    CredentialsError { flag, problem }
 }

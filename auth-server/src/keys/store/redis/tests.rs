@@ -1,4 +1,4 @@
-//! What only a Redis can do to its clients, against one of our own.
+//! Failures that only Redis has, against a real server.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::time::Instant;

@@ -1,11 +1,11 @@
-//! Store and memory in every combination that matters.
+//! Combinations of store and memory.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::keys::pair::KeyPairFault;
+use crate::keys::pair::KeyPairError;
 use crate::keys::pair::tests::pair;
 use crate::keys::ring::with_revoked;
 use crate::keys::{StoredKeyPair, StoredRing};
@@ -139,7 +139,7 @@ fn a_revoked_key_is_not_brought_back_by_who_still_has_it() {
         plan(Some(&mine), &stored(&replaced)),
         Plan::Keep(replaced.clone())
     );
-    // Nor by a crash or a loss in the middle of it.
+    // Nor by a crash or a loss halfway.
     let without_pair = StoredKeys {
         pair: None,
         ..stored(&replaced)
@@ -162,7 +162,7 @@ fn a_stored_pair_whose_key_was_revoked_counts_as_no_pair() {
         assert_eq!(written.current(), &new);
         assert!(written.revoked().contains(&id) && !written.is_listed(&id));
     }
-    // A server that hears of it from the ring alone, or has the same key itself.
+    // A server that learns of it from the ring alone, or has the same key itself.
     let mixed = StoredKeys {
         pair: stored(&before).pair,
         ..stored(&after)
@@ -338,7 +338,7 @@ fn where_clocks_differ_the_earlier_counts_for_what_is_due_and_the_later_from_the
     assert_eq!(promoted.current_since(), Some(NOW + 150));
     let until: Vec<_> = promoted.retired().iter().map(|key| key.until).collect();
     assert_eq!(until, [NOW + 999, LATER + POLICY.keep]);
-    // What memory retired is not lost either, and what takes its place keeps its lead.
+    // A key retired in memory is kept too, and its replacement keeps its lead.
     let alone = stored(&ring().start_schedule(NOW));
     let new = fresh();
     let plan = at(NOW + 998, Some(&promoted)).plan(&alone, Some(&new));
@@ -367,7 +367,7 @@ fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
                 pair: Some(mixed),
                 ring: None,
             },
-            KeysFault::Pair(KeyPairFault::Mismatch),
+            KeysFault::Pair(KeyPairError::Mismatch),
         ),
         (
             with_ring(text("{")),
@@ -379,7 +379,7 @@ fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
         ),
         (
             with_ring(text(r#"{"next":{"private":"","public":"","signsFrom":1}}"#)),
-            KeysFault::Next(KeyPairFault::PrivateHalf(TYPE)),
+            KeysFault::Next(KeyPairError::PrivateHalf(TYPE)),
         ),
     ];
     for (stored, expected) in &cases {

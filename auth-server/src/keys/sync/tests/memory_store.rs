@@ -1,4 +1,4 @@
-//! A store in memory that can be away, hold anything, and be looked into.
+//! An in-memory store that tests can fill, empty and make unavailable.
 
 use std::sync::Mutex;
 
@@ -116,7 +116,7 @@ impl KeyStore for MemoryStore {
         self.with(|contents| contents.clock)
     }
 
-    fn whereabouts(&self, entry: Entry) -> String {
+    fn location(&self, entry: Entry) -> String {
         format!("{entry:?}")
     }
 }
