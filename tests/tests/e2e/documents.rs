@@ -144,7 +144,7 @@ fn locked(file: &str) -> Vec<(String, String)> {
 
 /// The end-to-end tests and the properties of the contract crate.
 fn test_sources() -> String {
-    sources_below(&["tests/tests", "contract/tests"])
+    sources_below(&["tests/tests", "contract/wire/tests"])
 }
 
 fn sources_below(directories: &[&str]) -> String {
