@@ -20,7 +20,7 @@ def test_it_names_the_program_and_everything_in_it_with_licence_and_checksum(sbo
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
     assert document["metadata"]["component"]["name"] == name
     components = {each["name"]: each for each in document["components"]}
-    for own in ["contract", "process"]:
+    for own in ["contract", "runtime"]:
         assert components[own]["licenses"] == [{"expression": "Apache-2.0"}]
     for each in document["components"]:
         assert each["licenses"][0]["expression"], each["name"]

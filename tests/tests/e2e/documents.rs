@@ -116,6 +116,47 @@ fn a_link_that_leads_nowhere_is_found_out() {
     }
 }
 
+/// But the changelog, and the references that are written from the code.
+#[test]
+fn no_document_has_more_than_1500_words() {
+    let long: Vec<String> = files_below(repository(), "md")
+        .iter()
+        .filter(|path| !["CHANGELOG", "configuration", "reasons"].contains(&stem(path)))
+        .map(|path| (path, fs::read_to_string(path).unwrap()))
+        .filter(|(_, text)| text.split_whitespace().count() > 1500)
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}
+
+fn stem(path: &Path) -> &str {
+    path.file_stem()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
+}
+
+/// The changelog keeps the names of its time.
+#[test]
+fn every_source_file_that_a_document_names_exists() {
+    let sources = files_below(repository(), "rs");
+    let documents = files_below(repository(), "md");
+    let current = documents
+        .iter()
+        .filter(|path| !path.ends_with("CHANGELOG.md"));
+    let mut missing = Vec::new();
+    for document in current {
+        let text = fs::read_to_string(document).unwrap();
+        let words = text.split('`').skip(1).step_by(2);
+        let named = words.filter(|word| word.ends_with(".rs") && !word.contains(' '));
+        missing.extend(
+            named
+                .filter(|name| !sources.iter().any(|path| path.ends_with(name)))
+                .map(|name| format!("{}: {name}", document.display())),
+        );
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}
+
 /// What is fuzzed is what is shipped: the packages of both have one version.
 #[test]
 fn the_fuzz_targets_are_locked_to_the_versions_of_the_product() {
