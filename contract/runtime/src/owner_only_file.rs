@@ -139,21 +139,31 @@ fn claim(new: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes `new` unless a living process holds its lock. What cannot be opened, such as a link, is
-/// nothing that [`claim`] made.
+/// Removes `new` unless a living process holds its lock.
 fn remove_abandoned(new: &Path) -> io::Result<()> {
-    let _locked = match open(new) {
+    remove_opened(new, open(new))
+}
+
+/// Removes `new`, given what opening it brought. A link or a pipe is nothing that [`claim`] made, but a
+/// regular file that this user cannot open may be locked by another one.
+fn remove_opened(new: &Path, opened: io::Result<File>) -> io::Result<()> {
+    let _locked = match opened {
         Ok(file) => {
             lock_file::try_lock_in_place(&file, new)?;
             Some(file)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_regular(new) => return Err(error),
         Err(_) => None,
     };
     match fs::remove_file(new) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+fn is_regular(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 /// Path, owner and mode of a file, and who asks: what an operator needs to see.
@@ -237,7 +247,7 @@ mod tests {
             fs::write(&left, "half of a much longer ke").unwrap();
             fs::set_permissions(&left, Permissions::from_mode(mode)).unwrap();
         };
-        for mode in [0o600, 0o640, 0o000] {
+        for mode in [0o600, 0o640] {
             leave(mode);
             replace(&path, "one").unwrap();
             assert_eq!(read(&path, 10).unwrap().unwrap().as_str(), "one");
@@ -249,6 +259,21 @@ mod tests {
         replace(&path, "two").unwrap();
         assert_eq!(read(&path, 10).unwrap().unwrap().as_str(), "two");
         remove_unfinished(&path).unwrap();
+    }
+
+    #[test]
+    fn a_left_over_file_that_this_user_cannot_open_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let new = home.path().join("keys.new");
+        let removed = || remove_opened(&new, Err(Errno::ACCESS.into()));
+        fs::write(&new, "half of a ke").unwrap();
+        let refused = removed().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        assert!(new.exists());
+        fs::remove_file(&new).unwrap();
+        symlink(home.path().join("elsewhere"), &new).unwrap();
+        removed().unwrap();
+        assert!(fs::symlink_metadata(&new).is_err());
     }
 
     #[test]
