@@ -53,6 +53,8 @@ pub(crate) struct KeySync {
     skew: ClockSkew,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
+    /// The parts of it that were logged since the store failed last.
+    logged_notes: Vec<String>,
     /// Consecutive failures.
     failures: u32,
     /// Logged already: an outage is one line, not one per retry.
@@ -80,6 +82,7 @@ impl KeySync {
             store_condition: health.condition_with_note("store", unread, note),
             skew: ClockSkew::default(),
             store_error_note,
+            logged_notes: Vec::new(),
             failures: 0,
             last_failure: None,
         }
@@ -308,16 +311,24 @@ impl KeySync {
         }
         self.failures = 0;
         self.last_failure = None;
-        // The store has logged it.
-        let unfinished = self.store.unfinished().map(|cause| cause.to_string());
-        let is_news = unfinished.is_none();
-        let notes = [unfinished, self.unreadable_note(), self.far_off_note(now)];
+        let notes = [self.unreadable_note(), self.far_off_note(now)];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
-        let note = (!notes.is_empty()).then(|| Arc::new(notes.join("; ")));
-        let before = self.store_error_note.swap(note.clone());
-        if let Some(note) = note.filter(|note| is_news && before.as_ref() != Some(note)) {
+        for note in notes
+            .iter()
+            .filter(|note| !self.logged_notes.contains(note))
+        {
             warn!("{note}");
         }
+        // The store has logged this one.
+        let unfinished = self.store.unfinished().map(|cause| cause.to_string());
+        let all: Vec<_> = unfinished
+            .iter()
+            .chain(&notes)
+            .map(String::as_str)
+            .collect();
+        let note = (!all.is_empty()).then(|| Arc::new(all.join("; ")));
+        self.store_error_note.store(note);
+        self.logged_notes = notes;
         self.key_condition.met();
         self.store_condition.met();
     }
@@ -330,6 +341,7 @@ impl KeySync {
             // out of service at once, although each can still serve.
             self.store_error_note
                 .store(Some(Arc::new(failure.to_string())));
+            self.logged_notes.clear();
         } else {
             self.key_condition.unmet(failure.to_string());
             self.store_condition.unmet(failure.to_string());

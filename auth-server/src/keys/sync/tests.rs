@@ -4,6 +4,11 @@
 
 mod memory_store;
 
+use std::io::Write;
+use std::sync::Mutex;
+
+use tracing::subscriber::DefaultGuard;
+
 use self::memory_store::MemoryStore;
 use super::*;
 use crate::keys::StoredKeys;
@@ -395,6 +400,64 @@ async fn a_next_key_that_is_far_off_is_in_the_note() {
     server.store.put_ring(&nearer);
     server.poll().await;
     assert_eq!(server.note(), None);
+}
+
+#[tokio::test]
+async fn a_new_note_is_logged_once_whatever_else_is_in_the_note() {
+    let log = Log::default();
+    let _capture = log.capture();
+    let mut server = Server::started().await;
+    let full = StoreError::Unavailable("no space left".to_owned());
+    server.store.set_unfinished(Some(full));
+    server.poll().await;
+    assert_eq!(server.note().as_deref(), Some("no space left"));
+    server.store.put_applications(r#"{"orders": 1}"#);
+    let far_off = server.ring().publish(fresh(), NOW, 1 << 40);
+    for next in [0, 0, 1, 1] {
+        if next == 1 {
+            server.store.put_ring(&far_off);
+        }
+        server.poll().await;
+        let lines = log.text();
+        assert_eq!(lines.matches("cannot be read").count(), 1, "{lines}");
+        assert_eq!(lines.matches("signs only from").count(), next, "{lines}");
+    }
+    server.store.set_unfinished(None);
+    server.poll().await;
+    let lines = log.text();
+    assert_eq!(lines.matches("cannot be read").count(), 1, "{lines}");
+    assert_eq!(lines.matches("no space left").count(), 0, "{lines}");
+    let note = server.note().unwrap();
+    assert!(note.contains("cannot be read") && note.contains("signs only from"));
+}
+
+/// The warnings of this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn capture(&self) -> DefaultGuard {
+        let lines = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(move || lines.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 const TYPE: SigningType = SigningType::Ecdsa;

@@ -18,6 +18,7 @@ pub(super) struct MemoryStore(Mutex<Contents>);
 struct Contents {
     away: bool,
     clock: Option<i64>,
+    unfinished: Option<StoreError>,
     keys: StoredKeys,
     applications: Applications,
 }
@@ -33,6 +34,10 @@ impl MemoryStore {
 
     pub(super) fn set_away(&self, away: bool) {
         self.0.lock().unwrap().away = away;
+    }
+
+    pub(super) fn set_unfinished(&self, cause: Option<StoreError>) {
+        self.0.lock().unwrap().unfinished = cause;
     }
 
     pub(super) fn set_clock(&self, now: i64) {
@@ -110,6 +115,10 @@ impl KeyStore for MemoryStore {
             }
             swapped
         })
+    }
+
+    fn unfinished(&self) -> Option<StoreError> {
+        self.0.lock().unwrap().unfinished.clone()
     }
 
     async fn now(&self) -> Result<Option<i64>, StoreError> {
