@@ -1,5 +1,7 @@
 //! One budget for the parts of requests that are kept until the rest of them comes: heads without their
 //! end, and bodies. Strangers fill it, so that they cannot fill the memory.
+//!
+//! Ordinary requests take nothing of it: however full it is, a newcomer is served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +14,10 @@ const PART: u64 = 8;
 const MOST: usize = 64 * 1024 * 1024;
 /// Some hundred clients with slow lines.
 const LEAST: usize = 4 * 1024 * 1024;
+
+/// In bytes, of each connection, so that `--max-connections` bounds them: a head of 1 KiB, which is held
+/// twice, or a body of 2 KiB, in buffers that grow by doubling.
+pub(crate) const UNCOUNTED: usize = 4 * 1024;
 
 /// Clones share the budget.
 #[derive(Debug, Clone)]
@@ -53,11 +59,12 @@ impl Unfinished {
 }
 
 impl Held {
-    /// Takes or gives back the difference to `bytes`.
+    /// Takes or gives back the difference to `bytes`, of which the first [`UNCOUNTED`] are free.
     ///
     /// # Errors
     /// [`Exhausted`] where there is not so much left; what was held stays held.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        let bytes = bytes.saturating_sub(UNCOUNTED);
         let left = &self.budget.0;
         if let Some(more) = bytes.checked_sub(self.bytes) {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -86,13 +93,24 @@ mod tests {
     fn all_together_never_hold_more_than_the_budget() {
         let budget = Unfinished::of(100);
         let (mut one, mut other) = (budget.nothing_held(), budget.nothing_held());
-        assert_eq!(one.set(60), Ok(()));
-        assert_eq!(other.set(41), Err(Exhausted));
-        assert_eq!(other.set(40), Ok(()));
-        assert_eq!(one.set(61), Err(Exhausted));
-        assert_eq!(one.set(10), Ok(()));
-        assert_eq!(other.set(90), Ok(()));
+        assert_eq!(one.set(UNCOUNTED + 60), Ok(()));
+        assert_eq!(other.set(UNCOUNTED + 41), Err(Exhausted));
+        assert_eq!(other.set(UNCOUNTED + 40), Ok(()));
+        assert_eq!(one.set(UNCOUNTED + 61), Err(Exhausted));
+        assert_eq!(one.set(UNCOUNTED + 10), Ok(()));
+        assert_eq!(other.set(UNCOUNTED + 90), Ok(()));
         drop(other);
-        assert_eq!(one.set(100), Ok(()));
+        assert_eq!(one.set(UNCOUNTED + 100), Ok(()));
+        assert_eq!(one.set(0), Ok(()));
+        assert_eq!(budget.left(), 100);
+    }
+
+    #[test]
+    fn an_ordinary_request_needs_nothing_of_the_budget() {
+        let budget = Unfinished::of(100);
+        let (mut slow, mut newcomer) = (budget.nothing_held(), budget.nothing_held());
+        assert_eq!(slow.set(UNCOUNTED + 100), Ok(()));
+        assert_eq!(newcomer.set(UNCOUNTED), Ok(()));
+        assert_eq!(newcomer.set(UNCOUNTED + 1), Err(Exhausted));
     }
 }

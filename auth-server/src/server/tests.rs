@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::http::unfinished::UNCOUNTED;
 
 struct Running {
     address: SocketAddr,
@@ -292,7 +293,7 @@ async fn at_the_end_what_is_in_flight_is_finished_and_idle_connections_close() {
 
 #[tokio::test]
 async fn heads_that_wait_for_their_end_share_one_budget() {
-    let budget = Unfinished::of(40 * 1024);
+    let budget = Unfinished::of(36 * 1024);
     let server = running_with(LONG, budget.clone()).await;
     let half = format!("GET /ok HTTP/1.1\r\nA: {}", "a".repeat(10_000));
     let mut slow = TcpStream::connect(server.address).await.unwrap();
@@ -312,9 +313,29 @@ async fn heads_that_wait_for_their_end_share_one_budget() {
     let mut answer = String::new();
     slow.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    while budget.left() < 40 * 1024 {
+    while budget.left() < 36 * 1024 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn slow_clients_that_fill_the_budget_keep_no_newcomer_out() {
+    let budget = Unfinished::of(1_000);
+    let mut slow = budget.nothing_held();
+    assert_eq!(slow.set(UNCOUNTED + 1_000), Ok(()));
+    let server = running_with(LONG, budget).await;
+    let mut newcomer = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST /echo HTTP/1.1\r\nCookie: {}\r\nConnection: close\r\nContent-Length: 4\r\n\r\n",
+        "c".repeat(900)
+    );
+    for piece in head.as_bytes().chunks(100).chain([b"ec".as_slice(), b"ho"]) {
+        newcomer.write_all(piece).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut answer = String::new();
+    newcomer.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! Logins against a users file, and their limits.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 
+use futures_util::stream;
 use http::HeaderValue;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use runtime::client_address::{TrustedProxies, parse_network};
@@ -130,6 +132,20 @@ async fn what_is_no_login_takes_none_of_them() {
         assert_eq!(reason(&router, empty).await, "login_incomplete");
     }
     assert_eq!(reason(&router, login("ada", "ada's")).await, "ok");
+}
+
+#[tokio::test]
+async fn a_login_in_pieces_needs_nothing_of_a_budget_that_slow_clients_filled() {
+    let mut routes = routes(
+        LiveKeys::holding(pair(SigningType::Ecdsa)),
+        Applications::default(),
+    );
+    routes.login.unfinished = Unfinished::of(0);
+    let pieces = LOGIN.as_bytes().chunks(1);
+    let pieces = stream::iter(pieces.map(Ok::<_, Infallible>));
+    let login = request(Method::POST, "/auth/oauth/jwt/token", None, "");
+    let login = login.map(|_| Body::from_stream(pieces));
+    assert_eq!(reason(&routes.into_router(), login).await, "ok");
 }
 
 #[tokio::test]
