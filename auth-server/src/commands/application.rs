@@ -120,8 +120,15 @@ async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Res
     for _ in 0..TRIES {
         let there = applications(&*store).await?;
         let record = there.record(id.as_str());
+        let changed = change.apply(record);
+        if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
+            return Ok(());
+        }
+        if !there.is_authentic(id) && !matches!(change, Change::Remove { .. }) {
+            return Err(unauthenticated(id, location));
+        }
         let refused = |refused| refusal(refused, id, location);
-        let changed = change.apply(record).map_err(refused)?;
+        let changed = changed.map_err(refused)?;
         let beside = change.relies_on(id, &there).map_err(refused)?;
         let swap = store.swap_application(id, record, &changed, beside);
         if within_timeout(swap).await? {
@@ -131,6 +138,16 @@ async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Res
     Err(Failure::Unavailable(format!(
         "--app-id {id}: others keep changing this application in {location}"
     )))
+}
+
+/// A change is written with the code of the key-encryption key, and would authenticate all that somebody
+/// without the key wrote before it. A removal leaves no secret.
+fn unauthenticated(id: &AppId, location: &StoreLocation) -> Failure {
+    Failure::Config(format!(
+        "--app-id {id}: its record in {location} is not authenticated with the key-encryption key; without \
+         --require-encrypted-keys, auth-server keys reencrypt --accept-application {id} does that, if you know \
+         who wrote it, and application remove ends it"
+    ))
 }
 
 fn refusal(refused: Refused, id: &AppId, location: &StoreLocation) -> Failure {

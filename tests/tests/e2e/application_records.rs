@@ -225,6 +225,49 @@ fn a_planted_record_is_not_authenticated_beside_authentic_ones() {
 }
 
 #[test]
+fn a_planted_record_is_not_authenticated_with_another_secret() {
+    let Some(store) = Store::start() else { return };
+    let (introduced, required) = (store.encryption(false), store.encryption(true));
+    store.done(&["application", "add", "--app-id", "orders"], &introduced);
+    let (record, evil) = forged();
+    store.plant("evil", &record);
+    let file = |name, secret: &str| store.private_file(name, secret);
+    let (matching, another) = (file("evil", &evil), file("another", &"a".repeat(32)));
+    let ensure = [
+        "application",
+        "ensure",
+        "--app-id",
+        "evil",
+        "--app-secret-file",
+    ];
+    store.done(&[&ensure[..], &[&matching]].concat(), &introduced);
+    assert_eq!(store.record("evil"), record, "nothing is to be changed");
+    for words in [
+        &["rotate-secret"][..],
+        &["rotate-secret", "--drop-old"],
+        &["ensure", "--app-secret-file", &another],
+    ] {
+        for flags in [&introduced, &required] {
+            let words = [&["application"], words, &["--app-id", "evil"]].concat();
+            let end = store.command(&words, flags);
+            assert_eq!(end.code, Some(78), "{words:?}: {}", end.stderr);
+            assert!(
+                end.stderr.contains("--accept-application evil"),
+                "{}",
+                end.stderr
+            );
+            assert_eq!(end.stdout, "");
+        }
+        assert_eq!(store.record("evil"), record);
+    }
+    store.done(&["application", "remove", "--app-id", "evil"], &introduced);
+    let secret = store.done(&["application", "add", "--app-id", "evil"], &introduced);
+    let server = store.server(&required);
+    assert_eq!(status(&server, "evil", &secret), 200);
+    assert_eq!(status(&server, "evil", &evil), 401);
+}
+
+#[test]
 fn a_planted_record_is_not_put_back_into_a_store_that_lost_it() {
     let Some(store) = Store::start() else { return };
     let flags = store.encryption(false);
