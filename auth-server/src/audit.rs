@@ -12,8 +12,8 @@ use runtime::sanitize::LogText;
 use tracing::field::display;
 use tracing::info;
 
-use crate::applications::AppId;
-use crate::applications::registry::Event;
+use crate::applications::registry::{ApplicationEvent, Event};
+use crate::changed_by::ChangedBy;
 use crate::http::middleware::access_log::RequestIds;
 use crate::keys::ring::events::KeyEvent;
 use crate::users::changes::{UserChange, UserChangeKind};
@@ -99,10 +99,18 @@ fn shown_id(app_id: &str) -> Cow<'_, str> {
     }
 }
 
-pub(crate) fn application(app_id: &AppId, event: Event) {
-    let event = application_name(event);
-    let app_id = LogText(app_id.as_str()).to_string();
-    info!(target: TARGET, %event, app_id, "application");
+pub(crate) fn application(change: &ApplicationEvent) {
+    let event = application_name(change.event);
+    let app_id = LogText(change.id.as_str()).to_string();
+    let (by, reason) = actor(change.changed_by.as_ref());
+    info!(target: TARGET, %event, app_id, by, reason, "application");
+}
+
+/// Returns the actor and the reason of a change, where a command recorded them.
+fn actor(changed_by: Option<&ChangedBy>) -> (Option<String>, Option<String>) {
+    let text = |text: &String| LogText(text).to_string();
+    let reason = changed_by.and_then(|change| change.reason.as_ref());
+    (changed_by.map(|change| text(&change.by)), reason.map(text))
 }
 
 const fn application_name(event: Event) -> &'static str {
@@ -116,7 +124,8 @@ const fn application_name(event: Event) -> &'static str {
 /// Logs a key event; `at` is when the key starts to sign, or is dropped, in seconds since the
 /// epoch.
 pub(crate) fn key(event: &KeyEvent) {
-    info!(target: TARGET, event = %event.kind, kid = %event.kid, at = event.at, "key");
+    let (by, reason) = actor(event.changed_by.as_ref());
+    info!(target: TARGET, event = %event.kind, kid = %event.kid, at = event.at, by, reason, "key");
 }
 
 const USERS_CHANGED: &str = "users_changed";

@@ -24,6 +24,7 @@ use self::store::StoreArgs;
 use self::token::TokenCommand;
 use self::user::UserCommand;
 use crate::applications::AppId;
+use crate::changed_by::Reason;
 
 /// Issues signed access tokens (JWT) and hands out the key that verifies them
 #[derive(Debug, Parser)]
@@ -130,6 +131,13 @@ pub(crate) struct KeyArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ReasonArgs {
+    /// Why, for the audit log: up to 128 characters, recorded in the store with user@host and the time
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<Reason>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct KeysReencryptArgs {
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
@@ -154,6 +162,8 @@ pub(crate) struct KeysRotateArgs {
     pub(crate) keys: KeyArgs,
     #[command(flatten)]
     pub(crate) lead: LeadArgs,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -174,6 +184,8 @@ pub(crate) struct KeysRevokeArgs {
         value_parser = within(1..=86_400)
     )]
     pub(crate) wait: Option<Seconds>,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

@@ -10,10 +10,24 @@ use std::io::Write;
 
 use runtime::exit::Failure;
 use runtime::output;
+use rustix::process::getuid;
+use rustix::system::uname;
+
+use crate::changed_by::{ChangedBy, actor};
+use crate::cli::ReasonArgs;
 
 /// For a person, on standard error, beside a result that says less.
 fn remark(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Returns the note about a change that this process makes.
+fn changed_by(args: &ReasonArgs, now: i64) -> ChangedBy {
+    let variable = |name: &str| std::env::var(name).ok();
+    let system = uname();
+    let host = system.nodename().to_str().ok();
+    let actor = actor(variable, getuid().as_raw(), host);
+    ChangedBy::new(actor, args.reason.as_ref(), now)
 }
 
 /// A command's result, with the end of its last line.

@@ -3,6 +3,7 @@
 
 mod applications;
 mod audit;
+mod changed_by;
 mod cli;
 mod commands;
 mod config;

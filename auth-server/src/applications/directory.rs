@@ -79,9 +79,8 @@ impl MountedApplications {
         if self.applications == former.applications {
             return;
         }
-        for (id, event) in registrations.mount(self.applications.clone()) {
-            audit::application(&id, event);
-        }
+        let events = registrations.mount(self.applications.clone());
+        events.iter().for_each(audit::application);
         metrics.registered_applications(registrations.count().unwrap_or_default());
     }
 

@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
+use crate::changed_by::ChangedBy;
 use crate::rate_limit::RetryAfter;
 
 /// Who may fetch the verification key at present; nothing until the store was read once.
@@ -42,7 +43,7 @@ pub(crate) struct Reconciled {
     /// before a secret was dropped: to be put back.
     pub(crate) restored: Vec<Restored>,
     /// What others changed since the look before.
-    pub(crate) events: Vec<(AppId, Event)>,
+    pub(crate) events: Vec<ApplicationEvent>,
 }
 
 /// A record as the store should hold it.
@@ -54,7 +55,16 @@ pub(crate) struct Restored {
     pub(crate) record: SecretHashes,
 }
 
-/// What happened to an application, for the audit log.
+/// A change of an application, for the audit log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationEvent {
+    pub(crate) id: AppId,
+    pub(crate) event: Event,
+    /// The actor, where a command recorded one with this very change.
+    pub(crate) changed_by: Option<ChangedBy>,
+}
+
+/// What happened to an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     Added,
@@ -83,12 +93,16 @@ impl Registrations {
     }
 
     /// Takes over what the directory holds now, and returns what changed.
-    pub(crate) fn mount(&self, applications: Applications) -> Vec<(AppId, Event)> {
+    pub(crate) fn mount(&self, applications: Applications) -> Vec<ApplicationEvent> {
         let now = Arc::new(applications);
         let former = self.mounted.swap(Arc::clone(&now));
         let is_gone = |id: &AppId| now.record(id.as_str()).is_none();
         let removed = former.registered().filter(|(id, _)| is_gone(id));
-        let removed = removed.map(|(id, _)| (id.clone(), Event::Removed));
+        let removed = removed.map(|(id, _)| ApplicationEvent {
+            id: id.clone(),
+            event: Event::Removed,
+            changed_by: None,
+        });
         events(&former, &now).into_iter().chain(removed).collect()
     }
 
@@ -229,7 +243,7 @@ impl Registrations {
 }
 
 /// How the records of now differ from those before.
-fn events(memory: &Applications, now: &Applications) -> Vec<(AppId, Event)> {
+fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
     now.records()
         .filter_map(|(id, secrets)| {
             let former = memory.record(id.as_str());
@@ -240,7 +254,13 @@ fn events(memory: &Applications, now: &Applications) -> Vec<(AppId, Event)> {
                 (true, true) if former != Some(secrets) => Event::SecretsChanged,
                 _ => return None,
             };
-            Some((id.clone(), event))
+            let known = former.and_then(SecretHashes::changed_by);
+            let changed_by = secrets.changed_by();
+            Some(ApplicationEvent {
+                id: id.clone(),
+                event,
+                changed_by: changed_by.filter(|by| known.as_ref() != Some(by)),
+            })
         })
         .collect()
 }

@@ -8,9 +8,15 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::changed_by::ChangedBy;
+
 /// Of a secret only an unsalted, quick hash is kept: right for random text of this length, wrong for a
 /// word that somebody thought up.
 pub(crate) const SHORTEST_SECRET: usize = 32;
+
+/// The member with the last change by a command, which is kept and authenticated as others of a
+/// newer version are.
+const CHANGED_BY: &str = "changedBy";
 
 /// Enough to move a client from one secret to the next.
 const MOST_VALID: usize = 2;
@@ -55,7 +61,9 @@ impl TryFrom<String> for SecretHash {
 /// The record of one application: the secrets that are valid at present, the newest first, up to two,
 /// so that a client can be moved from one to the next without an interruption; and the dropped ones.
 /// Without a valid one it is the record of a removed application.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Two records are equal whoever made them: only what a record says about secrets is compared.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     #[serde(rename = "secretSha256")]
     hashes: Vec<SecretHash>,
@@ -86,6 +94,15 @@ impl FromIterator<SecretHash> for SecretHashes {
     }
 }
 
+impl PartialEq for SecretHashes {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |it: &Self| (it.hashes.clone(), it.dropped.clone(), it.mac.clone());
+        parts(self) == parts(other) && self.other_members().eq(other.other_members())
+    }
+}
+
+impl Eq for SecretHashes {}
+
 impl SecretHashes {
     /// The single secret of a new application.
     pub(crate) fn of(secret: &str) -> Self {
@@ -112,6 +129,24 @@ impl SecretHashes {
     /// What is kept of a removed application.
     pub(crate) fn removed(&self) -> Self {
         self.with_only(None)
+    }
+
+    /// With the actor of the change that made it.
+    pub(crate) fn with_change(mut self, by: &ChangedBy) -> Self {
+        let by = serde_json::to_value(by).unwrap_or_default();
+        self.unknown.insert(CHANGED_BY.to_owned(), by);
+        self
+    }
+
+    /// Returns the last change by a command, where that is recorded.
+    pub(crate) fn changed_by(&self) -> Option<ChangedBy> {
+        let by = self.unknown.get(CHANGED_BY)?;
+        serde_json::from_value(by.clone()).ok()
+    }
+
+    fn other_members(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let members = self.unknown.iter();
+        members.filter(|(name, _)| *name != CHANGED_BY)
     }
 
     /// With these secrets; the others are dropped.
@@ -146,11 +181,17 @@ impl SecretHashes {
             }
         }
         hashes.truncate(MOST_VALID);
-        Self {
+        let mended = Self {
             hashes,
             dropped,
             mac: None,
             unknown: self.unknown.clone(),
+        };
+        match (self.changed_by(), memory.changed_by()) {
+            (stored, Some(known)) if stored.as_ref().is_none_or(|it| known.is_after(it)) => {
+                mended.with_change(&known)
+            }
+            _ => mended,
         }
     }
 
@@ -189,6 +230,7 @@ impl SecretHashes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changed_by::tests::note;
 
     #[test]
     fn a_new_secret_leaves_the_one_before_it_valid_and_no_older_one() {
@@ -236,6 +278,25 @@ mod tests {
             assert_eq!(merged.merged(memory), merged, "once is enough");
         }
         assert!(dropped.is_dropped("first") && !dropped.is_dropped("second"));
+    }
+
+    #[test]
+    fn the_actor_of_a_change_is_kept_and_never_compared() {
+        let first = SecretHashes::of("first");
+        let by = |by: &str, at| first.with_new("second").with_change(&note(by, at));
+        let (ada, bob) = (by("ada@desk", 1), by("bob@desk", 2));
+        assert_eq!(ada, bob);
+        assert_eq!(ada, first.with_new("second"));
+        assert_ne!(ada, first);
+        assert_eq!(first.changed_by(), None);
+        // An older record is mended: the later change counts.
+        let dropped = bob.newest().with_change(&note("eve@desk", 3));
+        assert_eq!(ada.merged(&dropped).changed_by(), Some(note("eve@desk", 3)));
+        let later = ada.clone().with_change(&note("ada@desk", 4));
+        assert_eq!(
+            later.merged(&dropped).changed_by(),
+            Some(note("ada@desk", 4))
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::ReasonArgs;
 use super::store::StoreArgs;
 use crate::applications::AppId;
 
@@ -38,6 +39,8 @@ pub(crate) struct ApplicationAddArgs {
     /// The application's id: 1 to 128 characters without white space
     #[arg(long, value_name = "ID")]
     pub(crate) app_id: AppId,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +53,8 @@ pub(crate) struct ApplicationEnsureArgs {
     /// File that holds the secret: 32 or more random characters, which the application is given too
     #[arg(long, value_name = "FILE")]
     pub(crate) app_secret_file: PathBuf,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +67,8 @@ pub(crate) struct RotateSecretArgs {
     /// Make no secret; end the validity of all but the newest, unless only one is valid
     #[arg(long)]
     pub(crate) drop_old: bool,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -74,4 +81,6 @@ pub(crate) struct ApplicationRemoveArgs {
     /// Remove it though none is left then, and every appId with any appSecret gets the key
     #[arg(long)]
     pub(crate) last: bool,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
 }

@@ -1,17 +1,20 @@
 //! `application …`: acts on the store while servers run, which take it over at their next look.
 
+use runtime::clock::unix_now;
 use runtime::exit::Failure;
 use runtime::sanitize::LogText;
 use runtime::{output, secret_file};
 use serde_json::{Value, json};
 
-use super::{print, remark};
+use super::{changed_by, print, remark};
 use crate::applications::command::{Change, Refused};
 use crate::applications::secret_hash::SHORTEST_SECRET;
 use crate::applications::{AppId, Applications};
+use crate::changed_by::ChangedBy;
+use crate::cli::ReasonArgs;
 use crate::cli::application::{
-    ApplicationCommand, ApplicationEnsureArgs, ApplicationListArgs, ApplicationRemoveArgs,
-    RotateSecretArgs,
+    ApplicationAddArgs, ApplicationCommand, ApplicationEnsureArgs, ApplicationListArgs,
+    ApplicationRemoveArgs, RotateSecretArgs,
 };
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
@@ -24,7 +27,7 @@ const TRIES: usize = 5;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     match command {
-        ApplicationCommand::Add(args) => add(&args.store, &args.app_id).await,
+        ApplicationCommand::Add(args) => add(args).await,
         ApplicationCommand::Ensure(args) => ensure(args).await,
         ApplicationCommand::List(args) => list(args).await,
         ApplicationCommand::RotateSecret(args) => rotate_secret(args).await,
@@ -32,11 +35,11 @@ pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     }
 }
 
-async fn add(store: &StoreArgs, app_id: &AppId) -> Result<(), Failure> {
+async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
     let secret = new_secret()?;
-    let location = store_location(store)?;
-    change(&location, app_id, Change::Add { secret: &secret }).await?;
-    hand_over(&secret, app_id)
+    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    target.change(Change::Add { secret: &secret }).await?;
+    hand_over(&secret, &args.app_id)
 }
 
 async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
@@ -48,17 +51,17 @@ async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
             args.app_secret_file.display()
         )));
     }
-    let location = store_location(&args.store)?;
-    change(&location, &args.app_id, Change::Ensure { secret: &secret }).await
+    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    target.change(Change::Ensure { secret: &secret }).await
 }
 
 async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
-    let location = store_location(&args.store)?;
+    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
     if args.drop_old {
-        return change(&location, &args.app_id, Change::DropOld).await;
+        return target.change(Change::DropOld).await;
     }
     let secret = new_secret()?;
-    change(&location, &args.app_id, Change::Rotate { secret: &secret }).await?;
+    target.change(Change::Rotate { secret: &secret }).await?;
     hand_over(&secret, &args.app_id)
 }
 
@@ -73,8 +76,8 @@ fn hand_over(secret: &str, id: &AppId) -> Result<(), Failure> {
 }
 
 async fn remove(args: &ApplicationRemoveArgs) -> Result<(), Failure> {
-    let location = store_location(&args.store)?;
-    change(&location, &args.app_id, Change::Remove { last: args.last }).await
+    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    target.change(Change::Remove { last: args.last }).await
 }
 
 async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
@@ -97,11 +100,19 @@ async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
     }
     if args.json {
         let each = applications.registered();
-        let each = each.map(|(id, secrets)| json!({"id": id.as_str(), "secrets": secrets.len()}));
+        let each = each.map(|(id, secrets)| {
+            let mut row = json!({"id": id.as_str(), "secrets": secrets.len()});
+            if let Some(by) = secrets.changed_by() {
+                row["changedBy"] = by.to_json();
+            }
+            row
+        });
         return print(&format!("{:#}", each.collect::<Value>()));
     }
     for (id, secrets) in applications.registered() {
-        print(&format!("{id}\t{} valid secret(s)", secrets.len()))?;
+        let by = secrets.changed_by();
+        let by = by.map_or_else(String::new, |by| format!("\tchanged by {by}"));
+        print(&format!("{id}\t{} valid secret(s){by}", secrets.len()))?;
     }
     Ok(())
 }
@@ -114,30 +125,49 @@ async fn applications(store: &dyn KeyStore) -> Result<Applications, Failure> {
     Ok(within_timeout(store.applications()).await?)
 }
 
-/// Reads, decides and swaps, until nobody came in between.
-async fn change(location: &StoreLocation, id: &AppId, change: Change<'_>) -> Result<(), Failure> {
-    let store = location.open();
-    for _ in 0..TRIES {
-        let there = applications(&*store).await?;
-        let record = there.record(id.as_str());
-        let changed = change.apply(record);
-        if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
-            return Ok(());
-        }
-        if !there.is_authentic(id) && !matches!(change, Change::Remove { .. }) {
-            return Err(unauthenticated(id, location));
-        }
-        let refused = |refused| refusal(refused, id, location);
-        let changed = changed.map_err(refused)?;
-        let beside = change.relies_on(id, &there).map_err(refused)?;
-        let swap = store.swap_application(id, record, &changed, beside);
-        if within_timeout(swap).await? {
-            return Ok(());
-        }
+/// The application that a command changes, and the note about it.
+struct Target<'a> {
+    location: StoreLocation,
+    id: &'a AppId,
+    by: ChangedBy,
+}
+
+impl<'a> Target<'a> {
+    fn new(store: &StoreArgs, id: &'a AppId, reason: &ReasonArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            location: store_location(store)?,
+            id,
+            by: changed_by(reason, unix_now()),
+        })
     }
-    Err(Failure::Unavailable(format!(
-        "--app-id {id}: others keep changing this application in {location}"
-    )))
+
+    /// Reads, decides and swaps, until nobody came in between.
+    async fn change(&self, change: Change<'_>) -> Result<(), Failure> {
+        let Self { location, id, by } = self;
+        let store = location.open();
+        for _ in 0..TRIES {
+            let there = applications(&*store).await?;
+            let record = there.record(id.as_str());
+            let changed = change.apply(record);
+            if record.is_some_and(|record| changed.as_ref() == Ok(record)) {
+                return Ok(());
+            }
+            if !there.is_authentic(id) && !matches!(change, Change::Remove { .. }) {
+                return Err(unauthenticated(id, location));
+            }
+            let refused = |refused| refusal(refused, id, location);
+            let changed = changed.map_err(refused)?.with_change(by);
+            let beside = change.relies_on(id, &there).map_err(refused)?;
+            let swap = store.swap_application(id, record, &changed, beside);
+            if within_timeout(swap).await? {
+                remark(&format!("{id}: changed by {by}"));
+                return Ok(());
+            }
+        }
+        Err(Failure::Unavailable(format!(
+            "--app-id {id}: others keep changing this application in {location}"
+        )))
+    }
 }
 
 /// A change is written with the code of the key-encryption key, and would authenticate all that somebody
@@ -189,13 +219,14 @@ mod tests {
             file.display().to_string()
         }
 
+        fn location(&self) -> StoreLocation {
+            let address = format!("file:{}", self.0.path().join("data").display());
+            StoreLocation::parse(&address, Credentials::default(), KeyEncryption::default())
+                .unwrap()
+        }
+
         async fn secrets(&self, id: &str) -> usize {
-            let directory = self.0.path().join("data");
-            let address = format!("file:{}", directory.display());
-            let location =
-                StoreLocation::parse(&address, Credentials::default(), KeyEncryption::default())
-                    .unwrap();
-            let applications = applications(&*location.open()).await.unwrap();
+            let applications = applications(&*self.location().open()).await.unwrap();
             applications.record(id).map_or(0, |secrets| secrets.len())
         }
     }
@@ -229,6 +260,37 @@ mod tests {
                 "{words:?}"
             );
             assert_eq!(desk.secrets("orders").await, secrets, "{words:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_changed_an_application_and_why_is_recorded() {
+        let desk = Desk(tempfile::tempdir().unwrap());
+        let record = async || {
+            let applications = applications(&*desk.location().open()).await.unwrap();
+            applications.record("orders").unwrap().clone()
+        };
+        for (words, reason) in [
+            (&["add", "--reason", "new team"][..], Some("new team")),
+            (&["rotate-secret"], None),
+            (
+                &["rotate-secret", "--reason=leaked", "--drop-old"],
+                Some("leaked"),
+            ),
+            (&["remove", "--last", "--reason", "closed"], Some("closed")),
+        ] {
+            let words = [words, &["--app-id", "orders"]].concat();
+            desk.run(&words).await.unwrap();
+            let change = record().await.changed_by().unwrap();
+            assert_eq!(change.reason.as_deref(), reason, "{words:?}");
+            assert!(change.by.contains('@'), "{change}");
+        }
+        let file = desk.secret_file(&"a".repeat(32));
+        let ensure = ["ensure", "--app-id", "orders", "--app-secret-file", &file];
+        for reason in ["--reason=back", "--reason=nothing to do"] {
+            desk.run(&[&ensure[..], &[reason]].concat()).await.unwrap();
+            let change = record().await.changed_by().unwrap();
+            assert_eq!(change.reason.as_deref(), Some("back"));
         }
     }
 

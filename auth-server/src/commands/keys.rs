@@ -12,10 +12,12 @@ use runtime::command_line::seconds::Seconds;
 use runtime::exit::Failure;
 
 use self::listing::Listing;
-use super::{print, remark};
+use super::{changed_by, print, remark};
 use crate::applications::{AppId, Applications};
+use crate::changed_by::ChangedBy;
 use crate::cli::{
     KeyArgs, KeysCommand, KeysReencryptArgs, KeysRevokeArgs, KeysRotateArgs, KeysShowArgs,
+    ReasonArgs,
 };
 use crate::config::store_location;
 use crate::keys::StoredKeys;
@@ -65,11 +67,12 @@ async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
     rotate_in(
         &KeysInStore::open(&args.keys)?,
         args.lead.rotation_lead.get().into(),
+        &args.reason,
     )
     .await
 }
 
-async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), Failure> {
+async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Result<(), Failure> {
     if store.signing_type == SigningType::Hmac {
         return Err(Failure::Usage(
             "--signing-type hmac: a shared secret cannot be announced; keys revoke replaces it at once"
@@ -78,18 +81,26 @@ async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), Failure> {
     }
     let before = store.load().await?;
     let now = store.now().await?;
+    let by = changed_by(reason, now);
+    let recorded = |ring: KeyRing| match ring.next().map(|next| next.pair.id().clone()) {
+        Some(next) => Plan::Write(ring.with_change(&next, &by)),
+        None => Plan::Write(ring),
+    };
     let ring = store
         .update(|ring, fresh| match fresh {
             // Somebody else's next key signs already.
             _ if ring.current() != before.current() => Plan::Keep(ring),
             // A wrong clock, or a longer lead, put it off.
-            _ if ring.next_is_far_off(now, lead) => Plan::Write(ring.bring_forward(now, lead)),
+            _ if ring.next_is_far_off(now, lead) => recorded(ring.bring_forward(now, lead)),
             _ if ring.next().is_some() => Plan::Keep(ring),
             None => Plan::Generate,
-            Some(fresh) => Plan::Write(ring.publish(Arc::clone(fresh), now, lead)),
+            Some(fresh) => recorded(ring.publish(Arc::clone(fresh), now, lead)),
         })
         .await?;
     store.remark_unfinished();
+    if let Some(next) = ring.next() {
+        remark_change(&ring, next.pair.id(), &by);
+    }
     print(&match ring.next() {
         Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
         None => format!("{} signs already", ring.current().id()),
@@ -98,7 +109,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64) -> Result<(), Failure> {
 
 async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     let store = KeysInStore::open(&args.keys)?;
-    revoke_in(&store, &args.kid).await?;
+    revoke_in(&store, &args.kid, &args.reason).await?;
     match args.wait {
         Some(time) => confirm(&store, &args.kid, time).await,
         None => {
@@ -111,23 +122,27 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     }
 }
 
-async fn revoke_in(store: &KeysInStore, kid: &KeyId) -> Result<(), Failure> {
+async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Result<(), Failure> {
     let before = store.load().await?;
     if !before.is_listed(kid) {
         return already_gone(kid, &before, &store.location);
     }
     let now = store.now().await?;
+    let by = changed_by(reason, now);
     let after = store
         .update(|ring, fresh| {
             if !ring.is_listed(kid) {
                 return Plan::Keep(ring);
             }
-            ring.revoke(kid, fresh, now)
-                .map_or(Plan::Generate, Plan::Write)
+            let revoked = ring.revoke(kid, fresh, now);
+            revoked.map_or(Plan::Generate, |ring| {
+                Plan::Write(ring.with_change(kid, &by))
+            })
         })
         .await?;
     let current = after.current().id();
     store.remark_unfinished();
+    remark_change(&after, kid, &by);
     print(&format!("{kid} is revoked; {current} signs"))
 }
 
@@ -175,6 +190,13 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
     Err(Failure::Usage(format!(
         "{kid}: {location} holds no key of this id; auth-server keys show lists them"
     )))
+}
+
+/// Repeats what servers log about a change, unless somebody else made it at the same moment.
+fn remark_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
+    if ring.changed_by(kid) == Some(by) {
+        remark(&format!("{kid}: changed by {by}"));
+    }
 }
 
 fn joined(ids: &[&AppId]) -> String {

@@ -6,7 +6,7 @@ pub(crate) mod events;
 pub(crate) mod record;
 pub(crate) mod rotation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use contract::keys::signing_type::SigningType;
@@ -15,6 +15,7 @@ use contract::keys::{KeyError, KeyId, KeySet, VerificationKey};
 use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown};
 use super::pair::{KeyPairError, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
+use crate::changed_by::{self, ChangedBy};
 
 /// Every key that counts. Two rings are equal where they would be stored alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(crate) struct Rest {
     /// Never to be listed again: a server that has not heard of it yet, or a backup, would bring a
     /// revoked key back. Kept for good; a name is 43 bytes.
     pub(super) revoked: BTreeSet<KeyId>,
+    /// By key, as long as that is listed or revoked.
+    pub(super) changed_by: BTreeMap<KeyId, ChangedBy>,
     /// What a newer version wrote, to be written back.
     unknown: Unknown,
 }
@@ -132,6 +135,22 @@ impl KeyRing {
         &self.rest.revoked
     }
 
+    /// Returns the last change of a key by a command, where that is recorded.
+    pub(crate) fn changed_by(&self, id: &KeyId) -> Option<&ChangedBy> {
+        self.rest.changed_by.get(id)
+    }
+
+    pub(crate) fn changes(&self) -> &BTreeMap<KeyId, ChangedBy> {
+        &self.rest.changed_by
+    }
+
+    /// Records the actor of a change of the key `id`.
+    pub(crate) fn with_change(mut self, id: &KeyId, by: &ChangedBy) -> Self {
+        self.rest.changed_by.insert(id.clone(), by.clone());
+        changed_by::bound(&mut self.rest.changed_by);
+        self
+    }
+
     /// Every key that a token may be signed with: current, next, retired.
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
         let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
@@ -166,17 +185,24 @@ impl KeyRing {
     }
 }
 
-/// Stored keys with `revoked` on the list and everything else as it is; `None` where that changes
+/// Stored keys with the revocations of `memory` and everything else as it is; `None` where that changes
 /// nothing, or the ring is no ring.
-pub(super) fn with_revoked(stored: &StoredKeys, revoked: &BTreeSet<KeyId>) -> Option<StoredKeys> {
-    let mut record = RingRecord::parse(stored.ring.as_ref()).ok()?;
-    let held = record.revoked.len();
-    for kid in revoked.iter().map(KeyId::to_string) {
+pub(super) fn with_revocations(stored: &StoredKeys, memory: &KeyRing) -> Option<StoredKeys> {
+    let held = RingRecord::parse(stored.ring.as_ref()).ok()?;
+    let mut record = held.clone();
+    let mut changes = BTreeMap::new();
+    for id in memory.revoked() {
+        let kid = id.to_string();
+        if let Some(by) = memory.changed_by(id) {
+            changes.insert(kid.clone(), by.clone());
+        }
         if !record.revoked.contains(&kid) {
             record.revoked.push(kid);
         }
     }
-    (record.revoked.len() > held).then_some(())?;
+    changed_by::merge(&mut record.changed_by, &changes);
+    changed_by::bound(&mut record.changed_by);
+    (record != held).then_some(())?;
     Some(StoredKeys {
         pair: stored.pair.clone(),
         ring: Some(record.into_stored().ok()?),
@@ -202,6 +228,11 @@ impl Rest {
                 .iter()
                 .filter_map(|kid| KeyId::new(kid))
                 .collect(),
+            changed_by: record
+                .changed_by
+                .into_iter()
+                .filter_map(|(kid, by)| Some((KeyId::new(&kid)?, by)))
+                .collect(),
             unknown: record.unknown,
         })
     }
@@ -217,6 +248,11 @@ impl Rest {
             }),
             retired: self.retired.iter().map(RetiredKey::record).collect(),
             revoked: self.revoked.iter().map(KeyId::to_string).collect(),
+            changed_by: self
+                .changed_by
+                .iter()
+                .map(|(id, by)| (id.to_string(), by.clone()))
+                .collect(),
             unknown: self.unknown.clone(),
             ..RingRecord::default()
         }

@@ -28,7 +28,7 @@ use super::pair::SigningKeyPair;
 use super::published::PublishedKeys;
 use super::ring::events::events;
 use super::ring::rotation::RotationPolicy;
-use super::ring::{KeyRing, with_revoked};
+use super::ring::{KeyRing, with_revocations};
 use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use crate::applications::registry::{Registrations, Restored};
 use crate::audit;
@@ -200,7 +200,7 @@ impl KeySync {
             return Ok(());
         };
         let stored = within_timeout(self.store.load()).await?;
-        if let Some(new) = with_revoked(&stored, memory.revoked()) {
+        if let Some(new) = with_revocations(&stored, memory) {
             within_timeout(self.store.compare_and_swap(&stored, &new)).await?;
         }
         Ok(())
@@ -240,9 +240,7 @@ impl KeySync {
         let was_open = self.shared.registrations.admit_anybody();
         let reconciled = self.shared.registrations.reconcile(stored);
         self.log_application_count(was_open);
-        for (id, event) in &reconciled.events {
-            audit::application(id, *event);
-        }
+        reconciled.events.iter().for_each(audit::application);
         for Restored { id, stored, record } in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.
             let swap = self

@@ -63,7 +63,14 @@ impl Store {
     fn done(&self, words: &[&str], flags: &[String]) -> String {
         let end = self.command(words, flags);
         assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
-        end.stdout.trim().to_owned() + end.stderr.trim()
+        end.stdout.trim().to_owned()
+    }
+
+    /// What a command remarked beside it.
+    fn remarks(&self, words: &[&str], flags: &[String]) -> String {
+        let end = self.command(words, flags);
+        assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
+        end.stderr.trim().to_owned()
     }
 
     fn record(&self, id: &str) -> String {
@@ -179,7 +186,7 @@ fn records_in_clear_are_authenticated_by_keys_reencrypt() {
         let log = server.process().output();
         log.contains("not authenticated").then_some(())
     });
-    let said = store.done(&["keys", "reencrypt"], &introduced);
+    let said = store.remarks(&["keys", "reencrypt"], &introduced);
     assert!(
         said.contains("authenticated applications: orders"),
         "{said}"
@@ -217,7 +224,7 @@ fn a_planted_record_is_not_authenticated_beside_authentic_ones() {
     assert_eq!(status(&server, "evil", &evil), 401);
 
     let accept = ["keys", "reencrypt", "--accept-application", "evil"];
-    let said = store.done(&accept, &introduced);
+    let said = store.remarks(&accept, &introduced);
     assert!(said.contains("evil, orders"), "{said}");
     wait::until("the accepted application", || {
         (status(&server, "evil", &evil) == 200).then_some(())
@@ -283,8 +290,61 @@ fn a_planted_record_is_not_put_back_into_a_store_that_lost_it() {
     wait::until("the authentic record to be back", || held("orders"));
     // What is put back is put back in the order of the ids: evil would be there already.
     assert_eq!(held("evil"), None);
-    let list = store.done(&["application", "list"], &flags);
-    assert!(!list.contains("evil"), "{list}");
+    for list in [Store::done, Store::remarks] {
+        let list = list(&store, &["application", "list"], &flags);
+        assert!(!list.contains("evil"), "{list}");
+    }
+}
+
+#[test]
+fn every_server_logs_who_changed_a_key_or_an_application_and_why() {
+    let Some(store) = Store::start() else { return };
+    let flags = store.encryption(false);
+    let server = store.server(&flags);
+    let event = |event: &str, reason: &str| {
+        wait::until(reason, || {
+            let log = server.process().output();
+            let line = log
+                .lines()
+                .find(|line| line.contains(&format!("event={event} ")) && line.contains(reason))?;
+            Some(line.to_owned())
+        })
+    };
+    for (words, name, reason) in [
+        (&["keys", "rotate"][..], "key_published", "first"),
+        (
+            &["application", "add", "--app-id=orders"],
+            "application_added",
+            "second \"by=eve\"",
+        ),
+        (
+            &["application", "rotate-secret", "--app-id=orders"],
+            "application_secrets_changed",
+            "third",
+        ),
+        (
+            &["application", "remove", "--app-id=orders", "--last"],
+            "application_removed",
+            "fourth",
+        ),
+    ] {
+        let flag = format!("--reason={reason}");
+        let remark = store.remarks(&[words, &[&flag]].concat(), &flags);
+        assert!(remark.contains(": changed by "), "{remark}");
+        let word = reason.split(' ').next().unwrap();
+        let line = event(name, word);
+        let by = line
+            .split("by=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        assert!(by.contains('@') && remark.contains(by), "{line}\n{remark}");
+        assert_eq!(line.matches(" by=").count(), 1, "{line}");
+    }
+    let end = store.command(&["keys", "rotate", "--reason=a\nb"], &flags);
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
+use crate::changed_by::tests::note;
 
 fn applications(records: &[(&str, SecretHashes)]) -> Applications {
     let mut all = Applications::default();
@@ -7,6 +8,15 @@ fn applications(records: &[(&str, SecretHashes)]) -> Applications {
         all.put(id.parse().unwrap(), secrets.clone());
     }
     all
+}
+
+/// One whose actor was not recorded.
+fn event(id: &str, event: Event) -> ApplicationEvent {
+    ApplicationEvent {
+        id: id.parse().unwrap(),
+        event,
+        changed_by: None,
+    }
 }
 
 fn orders() -> Applications {
@@ -92,10 +102,7 @@ fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones
         record: SecretHashes::of("right"),
     }];
     assert_eq!(reconciled.restored, lost);
-    assert_eq!(
-        reconciled.events,
-        [("stock".parse().unwrap(), Event::Added)]
-    );
+    assert_eq!(reconciled.events, [event("stock", Event::Added)]);
     for (id, secret) in [("orders", "right"), ("stock", "new")] {
         assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
     }
@@ -221,7 +228,7 @@ fn a_removed_application_stays_removed() {
     let removed = applications(&[("orders", SecretHashes::none()), stock]);
     let expected = Reconciled {
         restored: Vec::new(),
-        events: vec![("orders".parse().unwrap(), Event::Removed)],
+        events: vec![event("orders", Event::Removed)],
     };
     assert_eq!(registrations.reconcile(removed), expected);
     assert_eq!(
@@ -260,7 +267,7 @@ fn an_empty_directory_admits_nobody() {
     let registrations = Registrations::new(false).with_directory(stock);
     registrations.reconcile(Applications::default());
     let removed = registrations.mount(Applications::default());
-    assert_eq!(removed, [("stock".parse().unwrap(), Event::Removed)]);
+    assert_eq!(removed, [event("stock", Event::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
         let refused = authorize(&registrations, id, secret);
         assert_eq!(refused, Err(Denied::Unknown), "{id}");
@@ -297,10 +304,32 @@ fn secrets_that_changed_are_told_once() {
     let registrations = Registrations::new(false);
     registrations.reconcile(orders());
     let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
-    let id: AppId = "orders".parse().unwrap();
     let events = registrations.reconcile(rotated.clone()).events;
-    assert_eq!(events, [(id, Event::SecretsChanged)]);
+    assert_eq!(events, [event("orders", Event::SecretsChanged)]);
     assert_eq!(registrations.reconcile(rotated).events, []);
+}
+
+#[test]
+fn the_actor_of_a_change_is_in_its_event_and_makes_none() {
+    let registrations = Registrations::new(false);
+    let first = SecretHashes::of("right");
+    let look = |record: &SecretHashes| {
+        let reconciled = registrations.reconcile(applications(&[("orders", record.clone())]));
+        assert_eq!(reconciled.restored, []);
+        let events = reconciled.events.into_iter();
+        let actors = events.map(|it| it.changed_by.map(|change| change.by));
+        actors.collect::<Vec<_>>()
+    };
+    look(&first);
+    let by_ada = first.with_new("next").with_change(&note("ada@desk", 1));
+    assert_eq!(look(&by_ada), [Some("ada@desk".to_owned())]);
+    assert_eq!(look(&by_ada.clone().with_change(&note("bob@desk", 2))), []);
+    // A version that knows nothing of actors leaves the former one there.
+    let by_nobody = by_ada.newest().with_change(&note("bob@desk", 2));
+    assert_eq!(look(&by_nobody), [None]);
+    let lost = registrations.reconcile(Applications::default()).restored;
+    let change = lost.first().and_then(|it| it.record.changed_by());
+    assert_eq!(change, Some(note("bob@desk", 2)));
 }
 
 #[test]

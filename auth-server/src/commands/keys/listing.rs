@@ -1,11 +1,13 @@
 //! What `keys show` prints: never a private half.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use contract::explain::report::moment;
 use contract::keys::signing_type::SigningType;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use crate::changed_by::ChangedBy;
 use crate::keys::ring::KeyRing;
 use crate::keys::ring::rotation::Role;
 use crate::keys::store::location::StoreLocation;
@@ -17,6 +19,9 @@ pub(super) struct Listing {
     store: String,
     keys: Vec<Key>,
     revoked: Vec<String>,
+    /// The last change of a key by a command, by its id.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "as_json")]
+    changed_by: BTreeMap<String, ChangedBy>,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,6 +72,27 @@ impl Listing {
                 .chain(retired)
                 .collect(),
             revoked: ring.revoked().iter().map(ToString::to_string).collect(),
+            changed_by: ring
+                .changes()
+                .iter()
+                .map(|(kid, by)| (kid.to_string(), by.clone()))
+                .collect(),
+        }
+    }
+}
+
+fn as_json<S: Serializer>(
+    changes: &BTreeMap<String, ChangedBy>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(changes.iter().map(|(kid, by)| (kid, by.to_json())))
+}
+
+impl Listing {
+    fn write_change(&self, f: &mut fmt::Formatter<'_>, kid: &str) -> fmt::Result {
+        match self.changed_by.get(kid) {
+            Some(by) => write!(f, "  changed by {by}"),
+            None => Ok(()),
         }
     }
 }
@@ -86,9 +112,11 @@ impl fmt::Display for Listing {
                     write!(f, "  {what} {time}")?;
                 }
             }
+            self.write_change(f, &key.kid)?;
         }
         for kid in &self.revoked {
             write!(f, "\n{kid:43}  revoked")?;
+            self.write_change(f, kid)?;
         }
         Ok(())
     }

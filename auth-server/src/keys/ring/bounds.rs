@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use contract::keys::{KeyId, VerificationKey};
 
-use super::KeyRing;
 use super::rotation::RotationPolicy;
+use super::{KeyRing, Rest};
+use crate::changed_by;
 
 /// In seconds: clocks that differ by more are wrong, and so is what was written by them.
 pub(crate) const TOLERANCE: i64 = 300;
@@ -28,6 +29,22 @@ impl KeyRing {
             self.rest.retired.truncate(MAX_RETIRED);
         }
         while self.set_bytes() > MAX_SET_BYTES && self.rest.retired.pop().is_some() {}
+        self
+    }
+
+    /// Keeps the notes about listed and revoked keys.
+    pub(in crate::keys) fn with_bounded_changes(mut self) -> Self {
+        let listed: BTreeSet<_> = self
+            .verification_keys()
+            .map(|key| key.id().clone())
+            .collect();
+        let Rest {
+            revoked,
+            changed_by,
+            ..
+        } = &mut self.rest;
+        changed_by.retain(|id, _| listed.contains(id) || revoked.contains(id));
+        changed_by::bound(changed_by);
         self
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use contract::keys::KeyId;
 
 use super::KeyRing;
+use crate::changed_by::ChangedBy;
 
 /// One thing that happened to one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) struct KeyEvent {
     pub(crate) kid: KeyId,
     /// When the key signs or is dropped, in seconds since the epoch, where that is still to come.
     pub(crate) at: Option<i64>,
+    /// The actor, where a command recorded one with this very change.
+    pub(crate) changed_by: Option<ChangedBy>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +62,7 @@ pub(crate) fn events(
             kind,
             kid: kid.clone(),
             at,
+            changed_by: new_change(before, after, kid).cloned(),
         });
     };
     let current = after.current().id();
@@ -96,6 +100,16 @@ pub(crate) fn events(
     events
 }
 
+/// Returns the note about a change that was made since `before`.
+fn new_change<'a>(
+    before: Option<&KeyRing>,
+    after: &'a KeyRing,
+    kid: &KeyId,
+) -> Option<&'a ChangedBy> {
+    let former = before?.changed_by(kid);
+    after.changed_by(kid).filter(|by| former != Some(*by))
+}
+
 fn newly_retired<'a>(
     before: &'a KeyRing,
     after: &'a KeyRing,
@@ -121,6 +135,7 @@ mod tests {
     use contract::keys::signing_type::SigningType;
 
     use super::*;
+    use crate::changed_by::tests::note;
     use crate::keys::pair::SigningKeyPair;
     use crate::keys::pair::tests::pair;
     use crate::keys::ring::rotation::RotationPolicy;
@@ -162,6 +177,27 @@ mod tests {
             ["key_promoted", "key_retired"]
         );
         assert_eq!(names(&promoted, &dropped), ["key_dropped"]);
+    }
+
+    #[test]
+    fn the_actor_of_a_change_is_in_its_event_and_in_no_later_one() {
+        let (next, ada) = (fresh(), note("ada@desk", 1));
+        let start = KeyRing::of(fresh());
+        let published = start.clone().publish(Arc::clone(&next), 0, 150);
+        let published = published.with_change(next.id(), &ada);
+        let promoted = published.clone().advance(150, &POLICY);
+        let bob = note("bob@desk", 2);
+        let revoked = promoted.clone().revoke(next.id(), Some(&fresh()), 200);
+        let revoked = revoked.unwrap().with_change(next.id(), &bob);
+        for (before, after, expected) in [
+            (&start, &published, [Some(&ada)].as_slice()),
+            (&published, &promoted, &[None, None]),
+            (&promoted, &revoked, &[None, Some(&bob)]),
+        ] {
+            let events = events(Some(before), after, None);
+            let actors: Vec<_> = events.iter().map(|it| it.changed_by.as_ref()).collect();
+            assert_eq!(actors, expected);
+        }
     }
 
     #[test]

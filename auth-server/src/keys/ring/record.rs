@@ -1,10 +1,12 @@
 //! The ring as a store holds it, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
-//! "retired": [{"public", "until"}], "revoked": ["kid"], "version": 1}`, times in seconds since the
-//! epoch.
+//! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"kid": {"by", "reason", "at"}},
+//! "version": 1}`, times in seconds since the epoch.
 //!
 //! During an upgrade servers of two versions share one store. Members that this version does not
 //! know are kept as they are; a change that it must not write over gets another `version`.
+
+use std::collections::BTreeMap;
 
 use contract::keys::KeyId;
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::KeysFault;
+use crate::changed_by::{self, ChangedBy};
 use crate::keys::StoredRing;
 
 /// Of the format; a ring without one is of the first.
@@ -31,6 +34,12 @@ pub(super) struct RingRecord {
     pub(super) next: Option<NextRecord>,
     pub(super) retired: Vec<RetiredRecord>,
     pub(super) revoked: Vec<String>,
+    #[serde(
+        rename = "changedBy",
+        deserialize_with = "changed_by::readable",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub(super) changed_by: BTreeMap<String, ChangedBy>,
     #[serde(flatten)]
     pub(super) unknown: Unknown,
 }

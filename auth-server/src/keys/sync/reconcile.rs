@@ -7,6 +7,7 @@ use std::sync::Arc;
 use contract::keys::KeyId;
 use contract::keys::signing_type::SigningType;
 
+use crate::changed_by;
 use crate::keys::StoredKeys;
 use crate::keys::clock::Time;
 use crate::keys::pair::SigningKeyPair;
@@ -63,6 +64,7 @@ impl Reconciliation<'_> {
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };
+        let ring = ring.with_bounded_changes();
         let pair_is_held = stored.pair.as_ref() == Some(ring.current.stored());
         Ok(if pair_is_held && ring.rest == held {
             Plan::Keep(ring)
@@ -82,6 +84,7 @@ impl Reconciliation<'_> {
             None => memory.rest.clone(),
         };
         rest.revoked.extend(memory.revoked().iter().cloned());
+        changed_by::merge(&mut rest.changed_by, memory.changes());
         rest
     }
 

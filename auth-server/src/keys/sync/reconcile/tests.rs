@@ -5,9 +5,10 @@
 use zeroize::Zeroizing;
 
 use super::*;
+use crate::changed_by::tests::note;
 use crate::keys::pair::KeyPairError;
 use crate::keys::pair::tests::pair;
-use crate::keys::ring::with_revoked;
+use crate::keys::ring::with_revocations;
 use crate::keys::{StoredKeyPair, StoredRing};
 
 const TYPE: SigningType = SigningType::Ecdsa;
@@ -190,12 +191,12 @@ fn what_was_revoked_is_added_to_a_ring_beside_a_pair_that_cannot_be_used() {
         Some(r#"{"next":{"private":"","public":"","signsFrom":1}}"#),
     ] {
         let stored = foreign(ring);
-        let carried = with_revoked(&stored, mine.revoked()).unwrap();
+        let carried = with_revocations(&stored, &mine).unwrap();
         assert_eq!(carried.pair, stored.pair);
-        assert_eq!(with_revoked(&carried, mine.revoked()), None);
+        assert_eq!(with_revocations(&carried, &mine), None);
     }
-    assert_eq!(with_revoked(&foreign(Some("{")), mine.revoked()), None);
-    assert_eq!(with_revoked(&foreign(None), &BTreeSet::new()), None);
+    assert_eq!(with_revocations(&foreign(Some("{")), &mine), None);
+    assert_eq!(with_revocations(&foreign(None), &ring()), None);
 }
 
 #[test]
@@ -270,6 +271,89 @@ fn members_of_a_newer_version_survive_a_write_by_this_one() {
         assert_eq!(written.pointer(place).unwrap()["fromTheFuture"], news);
     }
     assert_eq!(written["version"], 1);
+}
+
+#[test]
+fn the_actor_of_a_change_stays_with_its_key_and_goes_with_it() {
+    let (old, next) = (fresh(), fresh());
+    let mut mine = ring().publish(Arc::clone(&next), NOW, 150);
+    mine.retire(&old, NOW + 9);
+    let mine = mine
+        .with_change(next.id(), &note("ada@desk", NOW))
+        .with_change(old.id(), &note("bob@desk", NOW))
+        .with_change(fresh().id(), &note("nobody@desk", NOW));
+    let expected = |ring: &KeyRing| {
+        let by = |pair: &SigningKeyPair| ring.changed_by(pair.id()).map(|it| it.by.clone());
+        (by(&next), by(&old), ring.changes().len())
+    };
+    let (ada, bob) = (Some("ada@desk".to_owned()), Some("bob@desk".to_owned()));
+    let put_back = written(Some(&mine), &StoredKeys::default());
+    assert_eq!(expected(&put_back), (ada.clone(), bob.clone(), 2));
+    assert_eq!(
+        plan(Some(&mine), &stored(&put_back)),
+        Plan::Keep(put_back.clone())
+    );
+    // Another server, or an older version, wrote a ring without them.
+    let mut without = put_back.clone();
+    without.rest.changed_by.clear();
+    assert_eq!(written(Some(&mine), &stored(&without)), put_back);
+    assert_eq!(
+        plan(Some(&without), &stored(&put_back)),
+        Plan::Keep(put_back.clone())
+    );
+    let later = at(NOW + 9, Some(&put_back)).plan(&stored(&put_back), None);
+    let Plan::Write(later) = later.unwrap() else {
+        unreachable!("a retired key is dropped")
+    };
+    assert_eq!(expected(&later), (ada, None, 1));
+    let revoked = later.revoke(next.id(), None, NOW).unwrap();
+    let revoked = revoked.with_change(next.id(), &note("eve@desk", NOW + 10));
+    // An older ring is back: the later change counts.
+    let merged = written(Some(&revoked), &stored(&put_back));
+    assert_eq!(expected(&merged).0.as_deref(), Some("eve@desk"));
+    let unusable = StoredKeys {
+        ring: Some(StoredRing(Zeroizing::new(
+            r#"{"next":{"private":"","public":"","signsFrom":1}}"#.to_owned(),
+        ))),
+        ..stored(&put_back)
+    };
+    let carried = with_revocations(&unusable, &revoked).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&carried.ring.as_ref().unwrap().0).unwrap();
+    assert_eq!(json["changedBy"][next.id().as_str()]["by"], "eve@desk");
+    assert_eq!(with_revocations(&carried, &revoked), None);
+}
+
+#[test]
+fn notes_that_cannot_be_read_stop_no_ring() {
+    let mine = ring().start_schedule(NOW);
+    let kid = mine.current().id().to_string();
+    let note = |by: serde_json::Value| serde_json::json!({ kid.as_str(): by });
+    for (notes, count) in [
+        (
+            note(serde_json::json!({"by": "ada@desk", "reason": null})),
+            1,
+        ),
+        (note(serde_json::json!({"by": "ada@desk", "news": 1})), 1),
+        (note(serde_json::json!({"by": 1})), 0),
+        (note(serde_json::json!("ada@desk")), 0),
+        (serde_json::json!({"not a key!": {"by": "ada@desk"}}), 0),
+        (serde_json::json!([1]), 0),
+        (serde_json::Value::Null, 0),
+    ] {
+        let mut stored = stored(&mine);
+        let mut json: serde_json::Value = serde_json::from_str(&stored.ring.unwrap().0).unwrap();
+        json["changedBy"] = notes.clone();
+        stored.ring = Some(StoredRing(Zeroizing::new(json.to_string())));
+        let held = KeyRing::parse(TYPE, &stored).unwrap().unwrap();
+        assert_eq!(held.changes().len(), count, "{notes}");
+        assert_eq!(
+            plan(Some(&mine), &stored),
+            Plan::Keep(held.clone()),
+            "{notes}"
+        );
+        let written = held.to_stored().unwrap().ring.unwrap().0;
+        assert_eq!(written.contains("news"), notes.to_string().contains("news"));
+    }
 }
 
 #[test]
