@@ -5,7 +5,7 @@
 #![no_main]
 
 use contract::http::path_patterns::PassList;
-use contract::interceptor::{Interceptor, Judgement};
+use contract::interceptor::{Interceptor, AuthRequirement};
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 
@@ -63,22 +63,22 @@ fuzz_target!(|data: &[u8]| {
     let (Some(path), pattern) = (parts.next(), parts.next()) else {
         return;
     };
-    let judge = |list: PassList| {
+    let is_passed = |list: PassList| {
         let context = "/orders".parse().expect("a context path");
         let interceptor = Interceptor::new(context, list, 8192);
         let headers = HeaderMap::new();
         matches!(
-            interceptor.judge(&Method::GET, path, &headers),
-            Judgement::Pass
+            interceptor.classify(&Method::GET, path, &headers),
+            AuthRequirement::Pass
         )
     };
-    if judge(PassList::parse(["/static/**"]).expect("a pattern")) {
+    if is_passed(PassList::parse(["/static/**"]).expect("a pattern")) {
         let segments = resolved(&decoded(path));
         let begins = [b"orders".to_vec(), b"static".to_vec()];
         assert!(segments.starts_with(&begins), "{}", path.escape_ascii());
     }
     let pattern = pattern.and_then(|pattern| std::str::from_utf8(pattern).ok());
     if let Some(Ok(list)) = pattern.map(|pattern| PassList::parse([pattern])) {
-        let _ = judge(list);
+        let _ = is_passed(list);
     }
 });

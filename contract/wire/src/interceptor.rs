@@ -19,7 +19,7 @@ pub const USER_DETAILS_PATH: &str = "/current/user/details";
 
 /// What is to be done with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement<'a> {
+pub enum AuthRequirement<'a> {
     /// Pass-listed: goes on without a user, whatever credentials it carries.
     Pass,
     /// A CORS preflight of an allowed origin: the question of a browser, which carries no token.
@@ -125,31 +125,36 @@ impl Interceptor {
 
     /// Judges one request. `path` is the request target's path as it arrived, without the query:
     /// nothing else of the request (query, host, peer address, forwarded-for headers) has a say.
-    pub fn judge<'a>(&self, method: &Method, path: &[u8], headers: &'a HeaderMap) -> Judgement<'a> {
-        self.judge_observed(method, path, headers, false, &mut Unobserved)
+    pub fn classify<'a>(
+        &self,
+        method: &Method,
+        path: &[u8],
+        headers: &'a HeaderMap,
+    ) -> AuthRequirement<'a> {
+        self.classify_observed(method, path, headers, false, &mut Unobserved)
     }
 
     /// The same while `observer` watches, of a request that may open a WebSocket.
-    pub fn judge_observed<'a>(
+    pub fn classify_observed<'a>(
         &self,
         method: &Method,
         path: &[u8],
         headers: &'a HeaderMap,
         opens_websocket: bool,
         observer: &mut impl Observer,
-    ) -> Judgement<'a> {
-        self.try_judge(method, path, headers, opens_websocket, observer)
-            .unwrap_or_else(Judgement::Reject)
+    ) -> AuthRequirement<'a> {
+        self.try_classify(method, path, headers, opens_websocket, observer)
+            .unwrap_or_else(AuthRequirement::Reject)
     }
 
-    fn try_judge<'a>(
+    fn try_classify<'a>(
         &self,
         method: &Method,
         path: &[u8],
         headers: &'a HeaderMap,
         opens_websocket: bool,
         observer: &mut impl Observer,
-    ) -> Result<Judgement<'a>, Rejection> {
+    ) -> Result<AuthRequirement<'a>, Rejection> {
         observer.check("method", check_method(method))?;
         let path = observer.check("path", RequestPath::parse(path))?;
         let relative = path
@@ -161,7 +166,7 @@ impl Interceptor {
         let is_user_details = relative == Some(USER_DETAILS_PATH);
         if self.allowed_origins.is_preflight(method, headers) {
             observer.learned(Fact::Preflight);
-            return Ok(Judgement::Preflight {
+            return Ok(AuthRequirement::Preflight {
                 of_user_details: is_user_details,
             });
         }
@@ -173,7 +178,7 @@ impl Interceptor {
             .and_then(|path| self.pass_list.find(path));
         if let Some(pattern) = pattern {
             observer.learned(Fact::PassPattern(pattern));
-            return Ok(Judgement::Pass);
+            return Ok(AuthRequirement::Pass);
         }
         let token = self.token(headers, opens_websocket);
         if token == Ok(None)
@@ -182,14 +187,14 @@ impl Interceptor {
                 .and_then(|path| self.optional.find(path))
         {
             observer.learned(Fact::OptionalPattern(pattern));
-            return Ok(Judgement::Pass);
+            return Ok(AuthRequirement::Pass);
         }
         let token = token.and_then(|token| token.ok_or(Rejection::TokenMissing));
         let token = observer.check("authorization", token)?;
         Ok(if is_user_details {
-            Judgement::UserDetails(token)
+            AuthRequirement::UserDetails(token)
         } else {
-            Judgement::NeedsToken(token)
+            AuthRequirement::NeedsToken(token)
         })
     }
 }
@@ -228,12 +233,14 @@ mod tests {
     }
 
     fn kind(method: Method, path: &str, fields: &[(HeaderName, &str)]) -> String {
-        match interceptor().judge(&method, path.as_bytes(), &headers(fields)) {
-            Judgement::Pass => "pass".into(),
-            Judgement::Preflight { of_user_details } => format!("preflight {of_user_details}"),
-            Judgement::NeedsToken(_) => "token".into(),
-            Judgement::UserDetails(_) => "user".into(),
-            Judgement::Reject(rejection) => rejection.reason().into(),
+        match interceptor().classify(&method, path.as_bytes(), &headers(fields)) {
+            AuthRequirement::Pass => "pass".into(),
+            AuthRequirement::Preflight { of_user_details } => {
+                format!("preflight {of_user_details}")
+            }
+            AuthRequirement::NeedsToken(_) => "token".into(),
+            AuthRequirement::UserDetails(_) => "user".into(),
+            AuthRequirement::Reject(rejection) => rejection.reason().into(),
         }
     }
 
@@ -295,9 +302,11 @@ mod tests {
         let with = interceptor().with_allowed_origins(allowed);
         let kind = |interceptor: &Interceptor, path: &str, of| {
             let headers = headers(&asking(of));
-            match interceptor.judge(&Method::OPTIONS, path.as_bytes(), &headers) {
-                Judgement::Preflight { of_user_details } => format!("preflight {of_user_details}"),
-                Judgement::Reject(rejection) => rejection.reason().into(),
+            match interceptor.classify(&Method::OPTIONS, path.as_bytes(), &headers) {
+                AuthRequirement::Preflight { of_user_details } => {
+                    format!("preflight {of_user_details}")
+                }
+                AuthRequirement::Reject(rejection) => rejection.reason().into(),
                 other => format!("{other:?}"),
             }
         };
@@ -341,14 +350,14 @@ mod tests {
     #[test]
     fn on_an_optional_path_a_token_may_be_missing_but_not_bad() {
         let interceptor = interceptor().with_optional(PassList::parse(["/feed/**"]).unwrap());
-        let judge = |path: &str, fields: &[(HeaderName, &str)]| {
+        let class_of = |path: &str, fields: &[(HeaderName, &str)]| {
             let headers = headers(fields);
-            match interceptor.judge(&Method::GET, path.as_bytes(), &headers) {
-                Judgement::Pass => "pass",
-                Judgement::NeedsToken(_) => "token",
-                Judgement::UserDetails(_) => "user",
-                Judgement::Preflight { .. } => "preflight",
-                Judgement::Reject(rejection) => rejection.reason(),
+            match interceptor.classify(&Method::GET, path.as_bytes(), &headers) {
+                AuthRequirement::Pass => "pass",
+                AuthRequirement::NeedsToken(_) => "token",
+                AuthRequirement::UserDetails(_) => "user",
+                AuthRequirement::Preflight { .. } => "preflight",
+                AuthRequirement::Reject(rejection) => rejection.reason(),
             }
         };
         for (path, authorization, expected) in [
@@ -362,7 +371,7 @@ mod tests {
         ] {
             let fields = authorization.map(|value| (AUTHORIZATION, value));
             assert_eq!(
-                judge(path, fields.as_slice()),
+                class_of(path, fields.as_slice()),
                 expected,
                 "{path} {authorization:?}"
             );
@@ -394,12 +403,17 @@ mod tests {
             let headers = headers(&fields.into_iter().cloned().collect::<Vec<_>>());
             let interceptor = interceptor().with_sources(sources.clone());
             let (path, observer) = (b"/orders/list", &mut Unobserved);
-            let judged =
-                interceptor.judge_observed(&Method::GET, path, &headers, opens_websocket, observer);
+            let requirement = interceptor.classify_observed(
+                &Method::GET,
+                path,
+                &headers,
+                opens_websocket,
+                observer,
+            );
             let expected = token.unwrap_or("token_missing");
-            let found = match judged {
-                Judgement::NeedsToken(token) => token.as_str(),
-                Judgement::Reject(rejection) => rejection.reason(),
+            let found = match requirement {
+                AuthRequirement::NeedsToken(token) => token.as_str(),
+                AuthRequirement::Reject(rejection) => rejection.reason(),
                 other => unreachable!("{other:?}"),
             };
             assert_eq!(found, expected, "{headers:?} {opens_websocket}");

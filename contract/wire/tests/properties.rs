@@ -3,7 +3,7 @@
 
 use contract::http::path_patterns::PassList;
 use contract::http::request_path::RequestPath;
-use contract::interceptor::{Interceptor, Judgement};
+use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
@@ -149,9 +149,9 @@ const OPEN: [&str; 2] = ["/static/**", "/a/*.css"];
 fn passes(path: &[u8]) -> Option<bool> {
     let list = PassList::parse(OPEN).unwrap();
     let interceptor = Interceptor::new(CONTEXT.parse().unwrap(), list, 8192);
-    match interceptor.judge(&Method::GET, path, &HeaderMap::new()) {
-        Judgement::Pass => Some(true),
-        Judgement::Reject(Rejection::TokenMissing) => Some(false),
+    match interceptor.classify(&Method::GET, path, &HeaderMap::new()) {
+        AuthRequirement::Pass => Some(true),
+        AuthRequirement::Reject(Rejection::TokenMissing) => Some(false),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::api::user_details::CurrentUserDetails;
 use contract::explain::observer::{Observer, Unobserved};
-use contract::interceptor::{Interceptor, Judgement};
+use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::rejection::Rejection;
 use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
@@ -133,34 +133,38 @@ impl AdmissionRules {
         let target = observer.check("framing", request.checked_target())?;
         let conversation = Conversation::asked_for(method, version, headers);
         let is_websocket = conversation == Conversation::WebSocket;
-        let judgement =
-            self.interceptor
-                .judge_observed(method, target.path(), headers, is_websocket, observer);
-        let verified = match judgement {
-            Judgement::Reject(rejection) => return Err(rejection),
-            Judgement::UserDetails(token) => {
+        let requirement = self.interceptor.classify_observed(
+            method,
+            target.path(),
+            headers,
+            is_websocket,
+            observer,
+        );
+        let verified = match requirement {
+            AuthRequirement::Reject(rejection) => return Err(rejection),
+            AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(keys, token, now, observer)?;
                 return Ok(Admission::UserDetails(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
-            Judgement::Pass if is_websocket => {
+            AuthRequirement::Pass if is_websocket => {
                 return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
             }
-            Judgement::Pass => None,
-            Judgement::NeedsToken(_) if self.is_forged(&request, is_websocket) => {
+            AuthRequirement::Pass => None,
+            AuthRequirement::NeedsToken(_) if self.is_forged(&request, is_websocket) => {
                 return observer.check("cross_site", Err(Rejection::CrossSite));
             }
-            Judgement::NeedsToken(token) => {
+            AuthRequirement::NeedsToken(token) => {
                 let verified = self.verified(keys, token, now, observer)?;
                 if is_websocket && !self.carries_websockets {
                     return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
                 }
                 Some(verified)
             }
-            Judgement::Preflight {
+            AuthRequirement::Preflight {
                 of_user_details: true,
             } => return Ok(Admission::Preflight),
-            Judgement::Preflight { .. } => None,
+            AuthRequirement::Preflight { .. } => None,
         };
         let ends_at = verified
             .as_ref()

@@ -2,7 +2,7 @@
 //! through a real sidecar over raw sockets.
 
 use contract::http::path_patterns::{ContextPath, PassList};
-use contract::interceptor::{Interceptor, Judgement};
+use contract::interceptor::{AuthRequirement, Interceptor};
 use http::{HeaderMap, HeaderValue, Method, header};
 use tests::auth_server::{AuthServer, AuthServerPlan};
 use tests::client::{Request, verdict};
@@ -29,8 +29,8 @@ fn contract_4_4_every_row_of_the_path_tables_gets_its_verdict_from_the_intercept
         let interceptor = interceptor(&group);
         for row in &group.row {
             let (without, with) = (
-                judge(&interceptor, row, false),
-                judge(&interceptor, row, true),
+                class_of(&interceptor, row, false),
+                class_of(&interceptor, row, true),
             );
             let expected = match row.expect {
                 PathClass::Pass => ("pass", "pass"),
@@ -57,7 +57,7 @@ fn interceptor(group: &PathGroup) -> Interceptor {
     Interceptor::new(context, pass_list, 8 * 1024)
 }
 
-fn judge(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'static str {
+fn class_of(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'static str {
     let target = template::fill(&row.path, |_| None);
     let path = target
         .split(|byte| *byte == b'?')
@@ -70,10 +70,10 @@ fn judge(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'static
             HeaderValue::from_static("Bearer a.b.c"),
         );
     }
-    match interceptor.judge(&Method::GET, path, &headers) {
-        Judgement::Pass | Judgement::Preflight { .. } => "pass",
-        Judgement::NeedsToken(_) | Judgement::UserDetails(_) => "token",
-        Judgement::Reject(rejection) => rejection.reason(),
+    match interceptor.classify(&Method::GET, path, &headers) {
+        AuthRequirement::Pass | AuthRequirement::Preflight { .. } => "pass",
+        AuthRequirement::NeedsToken(_) | AuthRequirement::UserDetails(_) => "token",
+        AuthRequirement::Reject(rejection) => rejection.reason(),
     }
 }
 

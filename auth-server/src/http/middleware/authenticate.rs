@@ -9,7 +9,7 @@ use axum::response::Response;
 use contract::http::cors::Endpoint;
 use contract::http::host;
 use contract::http::path_patterns::ContextPath;
-use contract::interceptor::{Interceptor, Judgement, USER_DETAILS_PATH};
+use contract::interceptor::{AuthRequirement, Interceptor, USER_DETAILS_PATH};
 use contract::rejection::Rejection;
 use contract::token::bearer::Bearer;
 use contract::token::claims::Claims;
@@ -75,12 +75,12 @@ impl Authentication {
         }
         match self
             .interceptor
-            .judge(request.method(), path.as_bytes(), request.headers())
+            .classify(request.method(), path.as_bytes(), request.headers())
         {
-            Judgement::Pass => Ok(Access::Public),
-            Judgement::Preflight { .. } => Ok(Access::Preflight(self.endpoint(path))),
-            Judgement::Reject(rejection) => Err(rejection),
-            Judgement::NeedsToken(token) | Judgement::UserDetails(token) => self
+            AuthRequirement::Pass => Ok(Access::Public),
+            AuthRequirement::Preflight { .. } => Ok(Access::Preflight(self.endpoint(path))),
+            AuthRequirement::Reject(rejection) => Err(rejection),
+            AuthRequirement::NeedsToken(token) | AuthRequirement::UserDetails(token) => self
                 .verify(token, now)
                 .map(|user| Access::User(Box::new(user))),
         }
