@@ -37,7 +37,7 @@ use self::upstream::{
 };
 
 pub(crate) use path_warnings::example;
-pub(crate) use policy::{admission_rules, issuer_mapping, service_head};
+pub(crate) use policy::{auth_policy, issuer_mapping, service_head};
 pub(crate) use upstream::upstream_address;
 
 /// How long each part of the stop may take.
@@ -99,7 +99,7 @@ impl Config {
         second_thoughts.extend(policy::dotted_claims(args));
         second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
-            admission: admission_rules(&args.rules, mapping(args)?, &upstream)?,
+            auth_policy: auth_policy(&args.rules, mapping(args)?, &upstream)?,
             service_head: service_head(&args.rules.service_head),
             protected: effective_config(args, &key_source),
         };
@@ -166,7 +166,7 @@ impl Config {
 
     fn warnings_of_settings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
-        if !self.rules.admission.policy.require_expiry {
+        if !self.rules.auth_policy.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
         }
         if self.rules.service_head.reuse_after_body {
@@ -187,7 +187,7 @@ impl Config {
             });
         }
         if matches!(self.key_source, SourceSettings::AuthServer(_))
-            && !self.rules.admission.policy.audiences.is_empty()
+            && !self.rules.auth_policy.policy.audiences.is_empty()
         {
             warnings.push(
                 "--audience: the auth server's tokens carry an aud only where it was started with --audience \

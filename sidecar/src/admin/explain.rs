@@ -23,7 +23,7 @@ use runtime::clock::unix_seconds;
 
 use self::request::{NoRequest, Question};
 use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_tokens};
-use crate::auth::authorize::{Admission, Forward};
+use crate::auth::authorize::{Decision, Forward};
 use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
@@ -92,23 +92,23 @@ impl Explainer {
         let usable = self.keys.usable(state.as_deref(), Instant::now());
         let rules = self.rules.load();
         let at = explanation.at;
-        let admission = head::judged(session, |head| {
-            let rules = &rules.admission;
-            rules.admit_observed(head, usable, at, explanation)
+        let decision = head::with_request_head(session, |head| {
+            let rules = &rules.auth_policy;
+            rules.authorize_observed(head, usable, at, explanation)
         });
         let request = session.req_header();
         let asked_for = Conversation::asked_for(&request.method, request.version, &request.headers);
         let opens_websocket = asked_for == Conversation::WebSocket;
-        let interceptor = &rules.admission.interceptor;
+        let interceptor = &rules.auth_policy.interceptor;
         let token = interceptor.token(&request.headers, opens_websocket);
         if let Some(token) = token.ok().flatten() {
             explanation.show_token(token.as_str());
         }
         explanation.keys = Some(key_facts(state.as_deref()));
-        match admission {
+        match decision {
             Err(rejection) => Verdict::refused(rejection),
-            Ok(Admission::UserDetails(_) | Admission::Preflight) => Verdict::good("answered"),
-            Ok(Admission::Forward(forward)) => match self.sent(request, &forward, &rules) {
+            Ok(Decision::Respond(_) | Decision::Preflight) => Verdict::good("answered"),
+            Ok(Decision::Forward(forward)) => match self.sent(request, &forward, &rules) {
                 Ok(lines) => {
                     explanation.head = Some(lines);
                     Verdict::good(forward.outcome().as_str())
@@ -137,11 +137,11 @@ impl Explainer {
             Version::HTTP_11,
             forward,
             &marks,
-            &rules.admission,
+            &rules.auth_policy,
             ASKER,
         )?;
         frame_body(&mut head, forward)?;
-        let sources = rules.admission.interceptor.sources();
+        let sources = rules.auth_policy.interceptor.sources();
         Ok(lines_of(&head, sources.cookie.as_deref()))
     }
 }

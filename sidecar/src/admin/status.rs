@@ -229,7 +229,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::auth::authorize::AdmissionRules;
+    use crate::auth::authorize::AuthPolicy;
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::{Encoding, UserHeader};
     use crate::telemetry::access_log::Line;
@@ -252,7 +252,7 @@ mod tests {
         };
         let user_header = UserHeader::new("X-Current-User", 1000).unwrap();
         Arc::new(CurrentRules::new(Rules {
-            admission: AdmissionRules::new(interceptor, policy, user_header),
+            auth_policy: AuthPolicy::new(interceptor, policy, user_header),
             service_head: ServiceHead {
                 forward_authorization: true,
                 reuse_after_body: false,

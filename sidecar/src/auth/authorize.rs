@@ -24,11 +24,11 @@ use crate::telemetry::outcome::Outcome;
 
 /// What happens to a request that is not refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum Decision {
     /// It goes to the service.
     Forward(Forward),
     /// It is answered here, with this body.
-    UserDetails(Vec<u8>),
+    Respond(Vec<u8>),
     /// A browser asks whether it may ask for the current user.
     Preflight,
 }
@@ -65,7 +65,7 @@ impl Forward {
 
 /// The rules that all requests are held to.
 #[derive(Debug, Clone)]
-pub(crate) struct AdmissionRules {
+pub(crate) struct AuthPolicy {
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) user_header: UserHeader,
@@ -75,7 +75,7 @@ pub(crate) struct AdmissionRules {
     generation: u64,
 }
 
-impl AdmissionRules {
+impl AuthPolicy {
     pub(crate) fn new(
         interceptor: Interceptor,
         mut policy: VerificationPolicy,
@@ -93,7 +93,7 @@ impl AdmissionRules {
 
     /// They take the place of `former`. What was remembered under those counts on only where these
     /// would have come to the same.
-    pub(crate) fn follow(&mut self, former: &Self) {
+    pub(crate) fn next_generation(&mut self, former: &Self) {
         let same = self.policy == former.policy && self.user_header == former.user_header;
         self.generation = former.generation + u64::from(!same);
     }
@@ -104,26 +104,26 @@ impl AdmissionRules {
     ///
     /// # Errors
     /// Why it is refused.
-    pub(crate) fn admit(
+    pub(crate) fn authorize(
         &self,
         request: RequestHead<'_>,
         keys: Result<&KeyState, Rejection>,
         now: i64,
-    ) -> Result<Admission, Rejection> {
-        self.admit_observed(request, keys, now, &mut Unobserved)
+    ) -> Result<Decision, Rejection> {
+        self.authorize_observed(request, keys, now, &mut Unobserved)
     }
 
     /// The same while `observer` watches; nothing that was remembered spares it a step.
     ///
     /// # Errors
     /// The same.
-    pub(crate) fn admit_observed(
+    pub(crate) fn authorize_observed(
         &self,
         request: RequestHead<'_>,
         keys: Result<&KeyState, Rejection>,
         now: i64,
         observer: &mut impl Observer,
-    ) -> Result<Admission, Rejection> {
+    ) -> Result<Decision, Rejection> {
         let RequestHead {
             method,
             version,
@@ -144,7 +144,7 @@ impl AdmissionRules {
             AuthRequirement::Reject(rejection) => return Err(rejection),
             AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(keys, token, now, observer)?;
-                return Ok(Admission::UserDetails(body));
+                return Ok(Decision::Respond(body));
             }
             // Nobody vouches for what flows through the tunnel afterwards.
             AuthRequirement::Pass if is_websocket => {
@@ -163,13 +163,13 @@ impl AdmissionRules {
             }
             AuthRequirement::Preflight {
                 of_user_details: true,
-            } => return Ok(Admission::Preflight),
+            } => return Ok(Decision::Preflight),
             AuthRequirement::Preflight { .. } => None,
         };
         let ends_at = verified
             .as_ref()
             .and_then(|verified| verified.validity.expires_at);
-        Ok(Admission::Forward(Forward {
+        Ok(Decision::Forward(Forward {
             // Nobody holds a place for long by saying that this would be a stream.
             conversation: verified
                 .as_ref()
@@ -208,7 +208,7 @@ impl AdmissionRules {
         observer: &mut O,
     ) -> Result<Arc<VerifiedToken>, Rejection> {
         let keys = observer.check("keys", keys)?;
-        if let Some(known) = self.known::<O>(keys, token, now)? {
+        if let Some(known) = self.cached::<O>(keys, token, now)? {
             return Ok(known);
         }
         let (_, verified) = self.verify(keys, token, now, observer)?;
@@ -227,7 +227,7 @@ impl AdmissionRules {
         observer: &mut O,
     ) -> Result<Vec<u8>, Rejection> {
         let keys = observer.check("keys", keys)?;
-        let details = match self.known::<O>(keys, token, now)? {
+        let details = match self.cached::<O>(keys, token, now)? {
             Some(known) => self.user_header.user(&known.identity)?,
             None => {
                 let (details, verified) = self.verify(keys, token, now, observer)?;
@@ -267,7 +267,7 @@ impl AdmissionRules {
     }
 
     /// What the keys at hand have verified before under these rules, if it may still be used.
-    fn known<O: Observer>(
+    fn cached<O: Observer>(
         &self,
         keys: &KeyState,
         token: Bearer<'_>,

@@ -72,7 +72,7 @@ fn shown(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
 
 fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
     let tokens = tokens::attack(args, config, unix_seconds(SystemTime::now()))?;
-    let paths = paths::attack(&args.rules, &config.rules.admission)?;
+    let paths = paths::attack(&args.rules, &config.rules.auth_policy)?;
     Ok(Report { tokens, paths })
 }
 
@@ -142,7 +142,7 @@ mod tests {
     use contract::http::path_patterns::PassList;
 
     use super::*;
-    use crate::auth::authorize::AdmissionRules;
+    use crate::auth::authorize::AuthPolicy;
     use crate::cli::{Cli, Command};
 
     const SOURCES: [&[&str]; 5] = [
@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// The report on rules that are not those of the settings.
-    fn report_on(change: impl Fn(&mut AdmissionRules)) -> Report {
+    fn report_on(change: impl Fn(&mut AuthPolicy)) -> Report {
         let flags = [
             "--pass",
             "/static/**",
@@ -297,13 +297,13 @@ mod tests {
         ];
         let args = args(SOURCES[1], &flags);
         let mut config = Config::new(&args).unwrap();
-        change(&mut config.rules.admission);
+        change(&mut config.rules.auth_policy);
         attack(&args, &config).unwrap()
     }
 
     #[test]
     fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
-        type Change = fn(&mut AdmissionRules);
+        type Change = fn(&mut AuthPolicy);
         assert_eq!(report_on(|_| {}).verdict(), Ok(()));
         let rows: [(Change, &str); 5] = [
             (|rules| rules.policy.require_expiry = false, "no exp"),

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::auth::authorize::AdmissionRules;
+use crate::auth::authorize::AuthPolicy;
 use crate::config::effective::EffectiveConfig;
 use crate::upstream::request::ServiceHead;
 
 /// What the configuration says about requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    pub(crate) admission: AdmissionRules,
+    pub(crate) auth_policy: AuthPolicy,
     pub(crate) service_head: ServiceHead,
     /// The same for the status page.
     pub(crate) protected: EffectiveConfig,
@@ -35,7 +35,9 @@ impl CurrentRules {
 
     /// New requests are held to `rules`. Only the reload calls it.
     pub(crate) fn replace(&self, mut rules: Rules) {
-        rules.admission.follow(&self.0.load().admission);
+        rules
+            .auth_policy
+            .next_generation(&self.0.load().auth_policy);
         self.0.store(Arc::new(rules));
     }
 }

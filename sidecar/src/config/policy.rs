@@ -8,7 +8,7 @@ use contract::token::verifier::VerificationPolicy;
 use runtime::exit::Failure;
 
 use super::flag_value::{given, parsed, refused};
-use crate::auth::authorize::AdmissionRules;
+use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::ServiceHeadArgs;
@@ -21,14 +21,14 @@ use crate::upstream::request::ServiceHead;
 ///
 /// # Errors
 /// As [`super::Config::new`].
-pub(crate) fn admission_rules(
+pub(crate) fn auth_policy(
     args: &RulesArgs,
     mapping: Option<ClaimMapping>,
     upstream: &UpstreamAddress,
-) -> Result<AdmissionRules, Failure> {
+) -> Result<AuthPolicy, Failure> {
     let policy = policy(&args.tokens, mapping)?;
     let user_header = user_header(&args.identity)?;
-    let mut rules = AdmissionRules::new(interceptor(args)?, policy, user_header);
+    let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header);
     rules.carries_websockets = upstream.carries_websockets();
     Ok(rules)
 }

@@ -29,7 +29,7 @@ fn the_defaults_are_usable_and_strict() {
         other => unreachable!("{other}"),
     }
     assert!(config.timing.previous_key_grace.is_zero());
-    assert!(config.rules.admission.policy.require_expiry);
+    assert!(config.rules.auth_policy.policy.require_expiry);
     assert!(config.rules.service_head.forward_authorization);
     assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
     assert!(config.warnings().is_empty());
@@ -110,9 +110,17 @@ const ISSUER: [&str; 6] = [
 fn another_issuer_needs_no_application_and_has_a_mapping() {
     let config = config(&ISSUER).unwrap();
     assert_eq!(config.key_source.to_string(), "https://idp/keys");
-    assert!(config.rules.admission.policy.mapping.is_some());
+    assert!(config.rules.auth_policy.policy.mapping.is_some());
     assert!(config.warnings().is_empty());
-    assert!(with(&[]).unwrap().rules.admission.policy.mapping.is_none());
+    assert!(
+        with(&[])
+            .unwrap()
+            .rules
+            .auth_policy
+            .policy
+            .mapping
+            .is_none()
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ use pingora::{Error, ErrorType};
 use runtime::clock::unix_now;
 use runtime::listener::CLIENT_IDLE;
 
-use crate::auth::authorize::{Admission, AdmissionRules, Forward};
+use crate::auth::authorize::{AuthPolicy, Decision, Forward};
 use crate::auth::strip_token;
 use crate::background::Draining;
 use crate::config::live::{CurrentRules, Rules};
@@ -93,11 +93,11 @@ impl RequestContext {
 }
 
 impl AuthProxy {
-    fn admit(&self, session: &Session, rules: &AdmissionRules) -> Result<Admission, Rejection> {
+    fn authorize(&self, session: &Session, rules: &AuthPolicy) -> Result<Decision, Rejection> {
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
-        head::judged(session.as_downstream(), |head| {
-            rules.admit(head, keys, unix_now())
+        head::with_request_head(session.as_downstream(), |head| {
+            rules.authorize(head, keys, unix_now())
         })
     }
 
@@ -122,7 +122,7 @@ impl AuthProxy {
 
     /// What all answers of our own say beside their content.
     fn own_fields(session: &Session, ctx: &RequestContext) -> Vec<(HeaderName, HeaderValue)> {
-        let origins = ctx.rules.admission.interceptor.allowed_origins();
+        let origins = ctx.rules.auth_policy.interceptor.allowed_origins();
         let mut fields = origins.answer_fields(&session.req_header().headers);
         fields.extend(ctx.marks.echo());
         fields
@@ -204,7 +204,7 @@ fn refused(rejection: Rejection) -> (Outcome, Answer) {
 }
 
 /// Nothing that was not admitted gets as far as this.
-fn not_admitted() -> Box<Error> {
+fn not_authorized() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
 }
 
@@ -251,20 +251,20 @@ impl ProxyHttp for AuthProxy {
         }
         self.limit_connection(session);
         ctx.marks = self.marking.of(&session.req_header().headers);
-        let mut admission = self.admit(session, &ctx.rules.admission);
-        if admission == Err(Rejection::TokenKeyUnknown) {
+        let mut decision = self.authorize(session, &ctx.rules.auth_policy);
+        if decision == Err(Rejection::TokenKeyUnknown) {
             // The auth server may know a key that is not known here yet.
             let fetch = self.keys.early_fetch().wait(Instant::now());
-            admission = match self.in_place(session.is_http2(), fetch).await {
-                Some(()) => self.admit(session, &ctx.rules.admission),
+            decision = match self.in_place(session.is_http2(), fetch).await {
+                Some(()) => self.authorize(session, &ctx.rules.auth_policy),
                 None => Err(Rejection::ServerBusy),
             };
         }
         ctx.decided = Instant::now();
         self.metrics
             .decided(ctx.decided.saturating_duration_since(ctx.began));
-        let (outcome, answer) = match admission {
-            Ok(Admission::Forward(forward)) => {
+        let (outcome, answer) = match decision {
+            Ok(Decision::Forward(forward)) => {
                 match self.in_flight.take(forward.has_token(), ctx.decided) {
                     Some(place) => {
                         self.prepare(session, &forward, &ctx.marks);
@@ -274,8 +274,8 @@ impl ProxyHttp for AuthProxy {
                     None => refused(Rejection::ServerBusy),
                 }
             }
-            Ok(Admission::UserDetails(body)) => (Outcome::Answered, Answer::success(body)),
-            Ok(Admission::Preflight) => (Outcome::Answered, Answer::preflight()),
+            Ok(Decision::Respond(body)) => (Outcome::Answered, Answer::success(body)),
+            Ok(Decision::Preflight) => (Outcome::Answered, Answer::preflight()),
             Err(rejection) => self.refused_for_now(rejection, ctx.decided),
         };
         ctx.outcome = outcome;
@@ -296,7 +296,7 @@ impl ProxyHttp for AuthProxy {
         if let Some(pause) = ctx.tries.pause() {
             tokio::time::sleep(pause).await;
         }
-        let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
+        let forward = ctx.forward.as_ref().ok_or_else(not_authorized)?;
         if let Some(peer) = self.upstream.peer(forward.conversation) {
             return Ok(peer);
         }
@@ -343,13 +343,13 @@ impl ProxyHttp for AuthProxy {
         request: &mut RequestHeader,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        let forward = ctx.forward.as_ref().ok_or_else(not_admitted)?;
+        let forward = ctx.forward.as_ref().ok_or_else(not_authorized)?;
         ctx.rules.service_head.prepare(
             request,
             session.req_header().version,
             forward,
             &ctx.marks,
-            &ctx.rules.admission,
+            &ctx.rules.auth_policy,
             client_of(session),
         )
     }
@@ -406,7 +406,7 @@ impl ProxyHttp for AuthProxy {
                 stream.set_tunnel();
             }
             let offered = &session.req_header().headers;
-            let sources = ctx.rules.admission.interceptor.sources();
+            let sources = ctx.rules.auth_policy.interceptor.sources();
             strip_token::choose_protocol(response, sources, offered)?;
         }
         response::correct(response, session.req_header().version);

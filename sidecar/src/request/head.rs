@@ -60,9 +60,9 @@ impl<'a> RequestHead<'a> {
 }
 
 /// Has `judge` decide about the request that was read last.
-pub(crate) fn judged<T>(
+pub(crate) fn with_request_head<T>(
     session: &ServerSession,
-    judge: impl FnOnce(RequestHead<'_>) -> Result<T, Rejection>,
+    read: impl FnOnce(RequestHead<'_>) -> Result<T, Rejection>,
 ) -> Result<T, Rejection> {
     let request = session.req_header();
     let raw;
@@ -77,7 +77,7 @@ pub(crate) fn judged<T>(
         },
         _ => return Err(Rejection::Internal),
     };
-    judge(RequestHead {
+    read(RequestHead {
         method: &request.method,
         version: request.version,
         headers: &request.headers,

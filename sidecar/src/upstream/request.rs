@@ -4,7 +4,7 @@ use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
-use crate::auth::authorize::{AdmissionRules, Forward};
+use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::request::kind::Conversation;
@@ -30,7 +30,7 @@ impl ServiceHead {
         received: Version,
         forward: &Forward,
         marks: &Marks,
-        rules: &AdmissionRules,
+        rules: &AuthPolicy,
         client: Client,
     ) -> pingora::Result<()> {
         if let Some(target) = &forward.target {

@@ -64,7 +64,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 mod tests {
     use super::*;
     use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
-    use crate::request::head::judged;
+    use crate::request::head::with_request_head;
 
     fn seen(fields: &str) -> Result<Vec<u8>, Rejection> {
         seen_at("/a", fields)
@@ -72,7 +72,7 @@ mod tests {
 
     fn seen_at(target: &str, fields: &str) -> Result<Vec<u8>, Rejection> {
         let session = read(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
-        judged(&session, |head| Ok(head.target_to_send.to_vec()))
+        with_request_head(&session, |head| Ok(head.target_to_send.to_vec()))
     }
 
     #[test]

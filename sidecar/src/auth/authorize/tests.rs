@@ -17,21 +17,21 @@ use crate::keys::token_cache::TokenCache;
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;
 
-fn rules() -> AdmissionRules {
+fn rules() -> AuthPolicy {
     rules_for(None)
 }
 
 /// With a header for each of these claims.
-fn rules_with(claims: &[&str]) -> AdmissionRules {
+fn rules_with(claims: &[&str]) -> AuthPolicy {
     let mut headers = claims.iter().map(|claim| claim.parse().unwrap());
     let header = UserHeader::new("X-Current-User", 100).unwrap();
     let header = headers.try_fold(header, UserHeader::with_claim).unwrap();
     let rules = rules();
-    AdmissionRules::new(rules.interceptor, rules.policy, header)
+    AuthPolicy::new(rules.interceptor, rules.policy, header)
 }
 
-fn rules_for(issuer: Option<&str>) -> AdmissionRules {
-    AdmissionRules::new(
+fn rules_for(issuer: Option<&str>) -> AuthPolicy {
+    AuthPolicy::new(
         Interceptor::new(
             "/orders".parse().unwrap(),
             PassList::parse(["/static/**"]).unwrap(),
@@ -76,30 +76,30 @@ fn token_of(claims: &Value) -> String {
     )
 }
 
-fn admit(
+fn authorize(
     target: &str,
     fields: &[(&str, &str)],
     keys: Option<&CurrentKeys>,
-) -> Result<Admission, Rejection> {
-    admit_at(NOW, target, fields, keys)
+) -> Result<Decision, Rejection> {
+    authorize_at(NOW, target, fields, keys)
 }
 
-fn admit_at(
+fn authorize_at(
     now: i64,
     target: &str,
     fields: &[(&str, &str)],
     keys: Option<&CurrentKeys>,
-) -> Result<Admission, Rejection> {
-    admit_under(&rules(), now, target, fields, keys)
+) -> Result<Decision, Rejection> {
+    authorize_under(&rules(), now, target, fields, keys)
 }
 
-fn admit_under(
-    rules: &AdmissionRules,
+fn authorize_under(
+    rules: &AuthPolicy,
     now: i64,
     target: &str,
     fields: &[(&str, &str)],
     keys: Option<&CurrentKeys>,
-) -> Result<Admission, Rejection> {
+) -> Result<Decision, Rejection> {
     let mut raw = format!("GET {target} HTTP/1.1\r\nHost: a\r\n");
     let mut headers = HeaderMap::new();
     headers.insert("host", HeaderValue::from_static("a"));
@@ -118,7 +118,7 @@ fn admit_under(
     };
     let keys = keys.map(CurrentKeys::load);
     let state = keys.as_ref().and_then(|keys| keys.as_deref());
-    rules.admit(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
+    rules.authorize(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
 }
 
 const WEBSOCKET: [(&str, &str); 3] = [
@@ -127,9 +127,9 @@ const WEBSOCKET: [(&str, &str); 3] = [
     ("Sec-WebSocket-Key", "x"),
 ];
 
-fn user(admission: Result<Admission, Rejection>) -> Option<Value> {
-    match admission.unwrap() {
-        Admission::Forward(forward) => {
+fn user(decision: Result<Decision, Rejection>) -> Option<Value> {
+    match decision.unwrap() {
+        Decision::Forward(forward) => {
             let identity = &forward.verified?.identity;
             let user = rules().user_header.user(identity).unwrap();
             let present: serde_json::Map<_, _> = user
@@ -138,17 +138,17 @@ fn user(admission: Result<Admission, Rejection>) -> Option<Value> {
                 .collect();
             Some(Value::Object(present))
         }
-        Admission::UserDetails(body) => Some(serde_json::from_slice(&body).unwrap()),
-        Admission::Preflight => None,
+        Decision::Respond(body) => Some(serde_json::from_slice(&body).unwrap()),
+        Decision::Preflight => None,
     }
 }
 
 #[test]
 fn a_verified_request_goes_on_with_its_user() {
     let token = token("Ada");
-    let admission = admit("/orders/1", &[("Authorization", &token)], Some(&keys()));
+    let decision = authorize("/orders/1", &[("Authorization", &token)], Some(&keys()));
     assert_eq!(
-        user(admission),
+        user(decision),
         Some(json!({"id": "1", "nickName": "Ada", "account": "ada"}))
     );
 }
@@ -157,15 +157,15 @@ fn a_verified_request_goes_on_with_its_user() {
 fn a_pass_listed_request_goes_on_without_a_user_whatever_it_carries() {
     let token = token("Ada");
     for field in [("Authorization", token.as_str()), ("Authorization", "junk")] {
-        let admission = admit("/orders/static/a", &[field], Some(&keys()));
-        assert_eq!(user(admission), None);
+        let decision = authorize("/orders/static/a", &[field], Some(&keys()));
+        assert_eq!(user(decision), None);
     }
 }
 
 #[test]
 fn the_user_details_are_answered_in_the_envelope() {
     let fields = [("Authorization", &*token("Ada"))];
-    let answer = user(admit(
+    let answer = user(authorize(
         "/orders/current/user/details",
         &fields,
         Some(&keys()),
@@ -179,11 +179,11 @@ fn the_user_details_are_answered_in_the_envelope() {
 #[test]
 fn without_a_key_the_pass_list_works_and_a_token_has_to_wait() {
     let fields = [("Authorization", &*token("Ada"))];
-    assert_eq!(user(admit("/orders/static/a", &[], None)), None);
+    assert_eq!(user(authorize("/orders/static/a", &[], None)), None);
     for path in ["/orders/1", "/orders/current/user/details"] {
-        assert_eq!(admit(path, &[], None), Err(Rejection::TokenMissing));
+        assert_eq!(authorize(path, &[], None), Err(Rejection::TokenMissing));
         assert_eq!(
-            admit(path, &fields, None),
+            authorize(path, &fields, None),
             Err(Rejection::AuthKeysUnavailable)
         );
     }
@@ -193,7 +193,7 @@ fn without_a_key_the_pass_list_works_and_a_token_has_to_wait() {
 fn a_user_who_does_not_fit_is_refused() {
     let fields = [("Authorization", &*token(&"\u{7ba1}".repeat(20)))];
     assert_eq!(
-        admit("/orders/1", &fields, Some(&keys())),
+        authorize("/orders/1", &fields, Some(&keys())),
         Err(Rejection::IdentityTooLarge)
     );
 }
@@ -202,18 +202,18 @@ fn a_user_who_does_not_fit_is_refused() {
 fn only_a_verified_request_may_become_a_websocket() {
     let token = token("Ada");
     let verified = [WEBSOCKET.as_slice(), &[("Authorization", &token)]].concat();
-    match admit("/orders/ws", &verified, Some(&keys())) {
-        Ok(Admission::Forward(forward)) => {
+    match authorize("/orders/ws", &verified, Some(&keys())) {
+        Ok(Decision::Forward(forward)) => {
             assert_eq!(forward.conversation, Conversation::WebSocket);
         }
         other => unreachable!("{other:?}"),
     }
     assert_eq!(
-        admit("/orders/ws", &WEBSOCKET, Some(&keys())),
+        authorize("/orders/ws", &WEBSOCKET, Some(&keys())),
         Err(Rejection::TokenMissing)
     );
     assert_eq!(
-        admit("/orders/static/ws", &WEBSOCKET, Some(&keys())),
+        authorize("/orders/static/ws", &WEBSOCKET, Some(&keys())),
         Err(Rejection::UpgradeNotAllowed)
     );
 }
@@ -222,12 +222,12 @@ fn only_a_verified_request_may_become_a_websocket() {
 fn the_shape_is_checked_before_anything_else() {
     let framing = [("Content-Length", "3"), ("Content-Length", "3")];
     assert_eq!(
-        admit("/orders/static/a", &framing, Some(&keys())),
+        authorize("/orders/static/a", &framing, Some(&keys())),
         Err(Rejection::RequestFraming)
     );
     for target in ["*", "/orders/static/..", "/orders/static/a#b"] {
         assert_eq!(
-            admit(target, &[], Some(&keys())),
+            authorize(target, &[], Some(&keys())),
             Err(Rejection::PathNotCanonical)
         );
     }
@@ -264,14 +264,14 @@ fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
 
 #[test]
 fn an_absolute_target_is_judged_and_sent_in_origin_form() {
-    match admit("http://a/orders/static/a?b", &[], None) {
-        Ok(Admission::Forward(forward)) => {
+    match authorize("http://a/orders/static/a?b", &[], None) {
+        Ok(Decision::Forward(forward)) => {
             assert_eq!(forward.target, Some(Uri::from_static("/orders/static/a?b")));
         }
         other => unreachable!("{other:?}"),
     }
     assert_eq!(
-        admit("http://a/orders/1", &[], None),
+        authorize("http://a/orders/1", &[], None),
         Err(Rejection::TokenMissing)
     );
 }
@@ -282,11 +282,11 @@ const PATHS: [&str; 2] = ["/orders/1", "/orders/current/user/details"];
 fn a_repeated_token_is_found_and_gives_the_same_answers() {
     let (keys, token) = (keys(), token("Ad\u{e4}"));
     let fields = [("Authorization", token.as_str())];
-    let [fresh, details] = PATHS.map(|path| admit(path, &fields, Some(&keys)));
+    let [fresh, details] = PATHS.map(|path| authorize(path, &fields, Some(&keys)));
     let hits = || keys.token_cache().counters.hits.get();
     assert_eq!(hits(), 1, "the second path");
     for (path, first) in PATHS.into_iter().zip([fresh, details]) {
-        assert_eq!(admit(path, &fields, Some(&keys)), first, "{path}");
+        assert_eq!(authorize(path, &fields, Some(&keys)), first, "{path}");
     }
     assert_eq!(hits(), 3);
 }
@@ -305,8 +305,8 @@ fn a_remembered_token_is_held_to_its_times() {
         (NOW - 91, Some(Rejection::TokenNotYetValid)),
     ] {
         for path in PATHS {
-            let admission = admit_at(now, path, &fields, Some(&keys));
-            assert_eq!(admission.err(), expected, "{now} {path}");
+            let decision = authorize_at(now, path, &fields, Some(&keys));
+            assert_eq!(decision.err(), expected, "{now} {path}");
         }
     }
     assert_eq!(keys.token_cache().counters.misses.get(), 1);
@@ -316,7 +316,7 @@ fn a_remembered_token_is_held_to_its_times() {
 fn what_other_keys_have_verified_does_not_count() {
     let (keys, token) = (keys(), token("Ada"));
     let fields = [("Authorization", token.as_str())];
-    let admitted = |keys| admit("/orders/1", &fields, Some(keys)).err();
+    let admitted = |keys| authorize("/orders/1", &fields, Some(keys)).err();
     assert_eq!(admitted(&keys), None);
     install(&keys, SECRET);
     assert_eq!(admitted(&keys), None);
@@ -334,9 +334,9 @@ fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered()
         {"iss": "auth", "username": "ada", "userId": "1", "exp": NOW + 60}
     ));
     let (keys, fields) = (keys(), [("Authorization", token.as_str())]);
-    let following = |former: &AdmissionRules, issuer| {
+    let following = |former: &AuthPolicy, issuer| {
         let mut rules = rules_for(Some(issuer));
-        rules.follow(former);
+        rules.next_generation(former);
         rules
     };
     let first = rules_for(Some("auth"));
@@ -355,8 +355,8 @@ fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered()
         (&again, None, 3),
         (&other, Some(Rejection::TokenIssuer), 3),
     ] {
-        let admission = admit_under(rules, NOW, PATHS[0], &fields, Some(&keys));
-        assert_eq!((admission.err(), hits()), (refusal, expected_hits));
+        let decision = authorize_under(rules, NOW, PATHS[0], &fields, Some(&keys));
+        assert_eq!((decision.err(), hits()), (refusal, expected_hits));
     }
 }
 
@@ -364,9 +364,9 @@ fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered()
 fn what_was_prepared_for_other_headers_does_not_count() {
     let (keys, token) = (keys(), token("Ada"));
     let fields = [("Authorization", token.as_str())];
-    let following = |former: &AdmissionRules, claims: &[&str]| {
+    let following = |former: &AuthPolicy, claims: &[&str]| {
         let mut rules = rules_with(claims);
-        rules.follow(former);
+        rules.next_generation(former);
         rules
     };
     let first = rules_with(&[]);
@@ -375,11 +375,11 @@ fn what_was_prepared_for_other_headers_does_not_count() {
     for (rules, claims) in [(&first, 0), (&one, 1), (&other, 1), (&one, 1), (&first, 0)] {
         let misses = keys.token_cache().counters.misses.get();
         for path in [PATHS[0], PATHS[0], PATHS[1]] {
-            match admit_under(rules, NOW, path, &fields, Some(&keys)).unwrap() {
-                Admission::Forward(forward) => {
+            match authorize_under(rules, NOW, path, &fields, Some(&keys)).unwrap() {
+                Decision::Forward(forward) => {
                     assert_eq!(forward.verified.unwrap().identity.claims(), claims);
                 }
-                other => assert!(matches!(other, Admission::UserDetails(_)), "{other:?}"),
+                other => assert!(matches!(other, Decision::Respond(_)), "{other:?}"),
             }
         }
         assert_eq!(keys.token_cache().counters.misses.get(), misses + 1);
@@ -395,8 +395,8 @@ fn a_refused_token_is_not_remembered_and_neither_is_a_user_who_does_not_fit() {
     for (token, details_refused) in [(expired, true), (too_large, false), (forged, true)] {
         let fields = [("Authorization", token.as_str())];
         for _ in 0..2 {
-            assert!(admit(PATHS[0], &fields, Some(&keys)).is_err());
-            let details = admit(PATHS[1], &fields, Some(&keys));
+            assert!(authorize(PATHS[0], &fields, Some(&keys)).is_err());
+            let details = authorize(PATHS[1], &fields, Some(&keys));
             assert_eq!(details.is_err(), details_refused);
         }
     }
@@ -412,7 +412,7 @@ fn a_repeated_request_allocates_nothing() {
     }
 }
 
-fn nothing_is_allocated_again(rules: &AdmissionRules) {
+fn nothing_is_allocated_again(rules: &AuthPolicy) {
     let (keys, token) = (keys(), token("Ada"));
     let keys = keys.load();
     let raw = format!(
@@ -430,11 +430,11 @@ fn nothing_is_allocated_again(rules: &AdmissionRules) {
         wire: RawHead::Http1(raw.as_bytes()),
         target_to_send: b"/orders/1?a=b",
     };
-    let admit = || {
+    let authorized = || {
         let keys = keys.as_deref().ok_or(Rejection::AuthKeysUnavailable);
-        rules.admit(head, keys, NOW).map(drop)
+        rules.authorize(head, keys, NOW).map(drop)
     };
-    assert_eq!(admit(), Ok(()));
-    let again = allocation_counter::measure(|| assert_eq!(admit(), Ok(())));
+    assert_eq!(authorized(), Ok(()));
+    let again = allocation_counter::measure(|| assert_eq!(authorized(), Ok(())));
     assert_eq!(again.count_total, 0);
 }

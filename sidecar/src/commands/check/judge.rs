@@ -3,7 +3,7 @@
 use contract::rejection::Rejection;
 
 use crate::admin::explain::replay;
-use crate::auth::authorize::{Admission, AdmissionRules};
+use crate::auth::authorize::{AuthPolicy, Decision};
 use crate::keys::current::KeyState;
 use crate::request::head;
 
@@ -20,12 +20,12 @@ impl Request<'_> {
     /// Why it is refused.
     pub(super) fn judged(
         &self,
-        rules: &AdmissionRules,
+        rules: &AuthPolicy,
         keys: Result<&KeyState, Rejection>,
         now: i64,
-    ) -> Result<Admission, Rejection> {
+    ) -> Result<Decision, Rejection> {
         let session = replay::read(&self.raw())?;
-        head::judged(&session, |head| rules.admit(head, keys, now))
+        head::with_request_head(&session, |head| rules.authorize(head, keys, now))
     }
 
     fn raw(&self) -> Vec<u8> {

@@ -63,7 +63,11 @@ impl Findings {
         let fetched = source.fetch(Purpose::Tick).await;
         let asked = source.asked();
         if let Some(ahead) = source.clock_ahead() {
-            self.clock(&asked, ahead, config.rules.admission.policy.leeway_seconds);
+            self.clock(
+                &asked,
+                ahead,
+                config.rules.auth_policy.policy.leeway_seconds,
+            );
         }
         match fetched {
             Ok(Fetched::Keys(keys)) => {

@@ -10,7 +10,7 @@ use runtime::exit::Failure;
 
 use super::Outcome;
 use super::judge::Request;
-use crate::auth::authorize::AdmissionRules;
+use crate::auth::authorize::AuthPolicy;
 use crate::cli::policy_args::RulesArgs;
 use crate::config::example;
 
@@ -187,7 +187,7 @@ impl OpenPaths {
 }
 
 /// Puts every path before the rules, without a token.
-pub(super) fn attack(settings: &RulesArgs, rules: &AdmissionRules) -> Result<Outcome, Failure> {
+pub(super) fn attack(settings: &RulesArgs, rules: &AuthPolicy) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     for target in OpenPaths::new(settings)?.attacks() {
         let request = Request {

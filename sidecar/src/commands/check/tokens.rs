@@ -168,7 +168,7 @@ impl<'s> Scene<'s> {
             Policy::Audience => !self.rules.tokens.audience.is_empty(),
             Policy::NoExpiry => self.rules.tokens.allow_no_exp,
         };
-        let mapped = self.config.rules.admission.policy.mapping.is_some();
+        let mapped = self.config.rules.auth_policy.policy.mapping.is_some();
         row.is_tried_with(self.forge.trusted().algorithm())
             && (self.shape == KeySetShape::Named || row.keys == KeySetShape::Nameless)
             && holds(row.policy)
@@ -237,7 +237,7 @@ impl<'s> Scene<'s> {
     ) -> Result<(), Rejection> {
         let keys = keys.ok_or(Rejection::AuthKeysUnavailable);
         let request = Request { target, lines };
-        let judged = request.judged(&self.config.rules.admission, keys, self.setting.now);
+        let judged = request.judged(&self.config.rules.auth_policy, keys, self.setting.now);
         match judged {
             // A good token's user; how long a header may be, and whether the service can be asked to open a
             // WebSocket, are no questions of trust.
@@ -329,7 +329,7 @@ fn setting(rules: &RulesArgs, config: &Config, kid: &str, now: i64) -> Setting {
     if let Some(audience) = rules.tokens.audience.last() {
         claims.insert("aud".to_owned(), json!(audience));
     }
-    if let Some(mapping) = &config.rules.admission.policy.mapping {
+    if let Some(mapping) = &config.rules.auth_policy.policy.mapping {
         mapping.name_user(&mut claims, "10001");
     }
     Setting {

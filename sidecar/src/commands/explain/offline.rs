@@ -42,7 +42,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
     let upstream = config::upstream_address(&args.service)?;
     Ok(Some(Explainer {
         rules: Arc::new(CurrentRules::new(Rules {
-            admission: config::admission_rules(&args.rules, mapping, &upstream)?,
+            auth_policy: config::auth_policy(&args.rules, mapping, &upstream)?,
             service_head: config::service_head(&args.rules.service_head),
             protected: EffectiveConfig::default(),
         })),
