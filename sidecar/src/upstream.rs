@@ -22,7 +22,7 @@ use arc_swap::ArcSwap;
 use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer, Peer};
 use tokio::sync::Notify;
 
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 
 pub(crate) use address::{Place, Protocol, UpstreamAddress};
 pub(crate) use dns_refresh::UpstreamNames;
@@ -85,7 +85,7 @@ pub(crate) struct Upstream {
 
 #[derive(Debug)]
 struct Prototypes {
-    exchange: HttpPeer,
+    plain: HttpPeer,
     /// For what may be silent for long.
     stream: HttpPeer,
     websocket: HttpPeer,
@@ -133,14 +133,14 @@ impl Upstream {
     }
 
     /// A peer for one request; `None` while the name does not resolve.
-    pub(crate) fn peer(&self, conversation: Conversation) -> Option<Box<HttpPeer>> {
+    pub(crate) fn peer(&self, kind: RequestKind) -> Option<Box<HttpPeer>> {
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed) % peers.len().max(1);
         let prototypes = peers.get(index)?;
-        let prototype = match conversation {
-            Conversation::Exchange => &prototypes.exchange,
-            Conversation::Events | Conversation::Grpc => &prototypes.stream,
-            Conversation::WebSocket => &prototypes.websocket,
+        let prototype = match kind {
+            RequestKind::Plain => &prototypes.plain,
+            RequestKind::EventStream | RequestKind::Grpc => &prototypes.stream,
+            RequestKind::WebSocket => &prototypes.websocket,
         };
         Some(Box::new(prototype.clone()))
     }
@@ -157,7 +157,7 @@ impl Upstream {
         let index = self.preferred.load(Ordering::Relaxed);
         let current = peers.get(index % peers.len().max(1));
         // Of several requests that fail at once, one moves on.
-        if current.is_some_and(|current| current.exchange.address() == peer.address()) {
+        if current.is_some_and(|current| current.plain.address() == peer.address()) {
             let next = index.wrapping_add(1);
             let _ =
                 self.preferred
@@ -169,7 +169,7 @@ impl Upstream {
     /// What the name resolves to, as far as is known.
     fn addresses(&self) -> Vec<SocketAddr> {
         let peers = self.peers.load();
-        let inet = |peer: &Prototypes| peer.exchange.address().as_inet().copied();
+        let inet = |peer: &Prototypes| peer.plain.address().as_inet().copied();
         peers.iter().filter_map(inet).collect()
     }
 
@@ -212,8 +212,8 @@ impl UpstreamSettings {
             .collect()
     }
 
-    fn prototypes(&self, mut exchange: HttpPeer, tls: &CurrentTls) -> Prototypes {
-        let options = &mut exchange.options;
+    fn prototypes(&self, mut plain: HttpPeer, tls: &CurrentTls) -> Prototypes {
+        let options = &mut plain.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect);
         options.read_timeout = self.timeouts.read;
@@ -230,17 +230,17 @@ impl UpstreamSettings {
             Protocol::Https => options.set_http_version(2, 1),
         }
         if let Some(tls) = &tls.tls {
-            tls.apply_to(&mut exchange);
+            tls.apply_to(&mut plain);
         }
         // Pingora's pool looks neither at the certificates nor at whether HTTP/2 was allowed.
-        exchange.group_key = GROUPS * tls.generation;
-        let mut stream = exchange.clone();
+        plain.group_key = GROUPS * tls.generation;
+        let mut stream = plain.clone();
         stream.options.read_timeout = None;
         let mut websocket = stream.clone();
         websocket.options.set_http_version(1, 1);
         websocket.group_key += WEBSOCKET_GROUP;
         Prototypes {
-            exchange,
+            plain,
             stream,
             websocket,
         }
@@ -275,42 +275,42 @@ mod tests {
     #[test]
     fn what_may_be_silent_has_no_read_timeout() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
-        for (conversation, read) in [
-            (Conversation::Exchange, TIMEOUTS.read),
-            (Conversation::Events, None),
-            (Conversation::Grpc, None),
-            (Conversation::WebSocket, None),
+        for (kind, read) in [
+            (RequestKind::Plain, TIMEOUTS.read),
+            (RequestKind::EventStream, None),
+            (RequestKind::Grpc, None),
+            (RequestKind::WebSocket, None),
         ] {
-            let peer = upstream.peer(conversation).unwrap();
-            assert_eq!(peer.options.read_timeout, read, "{conversation:?}");
+            let peer = upstream.peer(kind).unwrap();
+            assert_eq!(peer.options.read_timeout, read, "{kind:?}");
         }
     }
 
     #[test]
     fn a_websocket_never_shares_a_connection_that_may_be_http_2() {
         let upstream = upstream("https://127.0.0.1:1").unwrap();
-        let exchange = upstream.peer(Conversation::Exchange).unwrap();
-        let stream = upstream.peer(Conversation::Grpc).unwrap();
-        let websocket = upstream.peer(Conversation::WebSocket).unwrap();
-        assert_eq!(exchange.options.alpn, ALPN::H2H1);
+        let plain = upstream.peer(RequestKind::Plain).unwrap();
+        let stream = upstream.peer(RequestKind::Grpc).unwrap();
+        let websocket = upstream.peer(RequestKind::WebSocket).unwrap();
+        assert_eq!(plain.options.alpn, ALPN::H2H1);
         assert_eq!(websocket.options.alpn, ALPN::H1);
-        assert_eq!(exchange.reuse_hash(), stream.reuse_hash());
-        assert_ne!(exchange.reuse_hash(), websocket.reuse_hash());
+        assert_eq!(plain.reuse_hash(), stream.reuse_hash());
+        assert_ne!(plain.reuse_hash(), websocket.reuse_hash());
     }
 
     #[test]
     fn a_name_that_does_not_resolve_gives_no_peer_until_it_does() {
         let upstream = upstream("http://postern.invalid:1").unwrap();
-        assert!(upstream.peer(Conversation::Exchange).is_none());
+        assert!(upstream.peer(RequestKind::Plain).is_none());
         upstream.moved(&["127.0.0.1:1".parse().unwrap()]);
-        assert!(upstream.peer(Conversation::Exchange).is_some());
+        assert!(upstream.peer(RequestKind::Plain).is_some());
     }
 
     #[test]
     fn an_address_that_does_not_answer_makes_room_for_the_next_one() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
         upstream.moved(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
-        let address = || upstream.peer(Conversation::Exchange).unwrap();
+        let address = || upstream.peer(RequestKind::Plain).unwrap();
         let first = address();
         upstream.unreachable(&first);
         let second = address();

@@ -28,7 +28,7 @@ use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::request::head;
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::Marking;
 use crate::upstream::errors;
 
@@ -97,8 +97,8 @@ impl Explainer {
             rules.authorize_observed(head, usable, at, explanation)
         });
         let request = session.req_header();
-        let asked_for = Conversation::asked_for(&request.method, request.version, &request.headers);
-        let opens_websocket = asked_for == Conversation::WebSocket;
+        let asked_for = RequestKind::of(&request.method, request.version, &request.headers);
+        let opens_websocket = asked_for == RequestKind::WebSocket;
         let interceptor = &rules.auth_policy.interceptor;
         let token = interceptor.token(&request.headers, opens_websocket);
         if let Some(token) = token.ok().flatten() {

@@ -19,7 +19,7 @@ use crate::headers::identity::UserHeader;
 use crate::keys::current::KeyState;
 use crate::keys::token_cache::VerifiedToken;
 use crate::request::head::{RawHead, RequestHead};
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 use crate::telemetry::outcome::Outcome;
 
 /// What happens to a request that is not refused.
@@ -41,7 +41,7 @@ pub(crate) struct Forward {
     /// The target to send where it is not the received one.
     pub(crate) target: Option<Uri>,
     /// A 101 of the service opens a tunnel only where this is a WebSocket.
-    pub(crate) conversation: Conversation,
+    pub(crate) kind: RequestKind,
     /// Whether a body follows, which the service may leave unread.
     pub(crate) body: bool,
     /// Until when, in seconds since the epoch, a stream may go on; `None` without an expiry.
@@ -131,8 +131,8 @@ impl AuthPolicy {
             ..
         } = request;
         let target = observer.check("framing", request.checked_target())?;
-        let conversation = Conversation::asked_for(method, version, headers);
-        let is_websocket = conversation == Conversation::WebSocket;
+        let kind = RequestKind::of(method, version, headers);
+        let is_websocket = kind == RequestKind::WebSocket;
         let requirement = self.interceptor.classify_observed(
             method,
             target.path(),
@@ -171,9 +171,7 @@ impl AuthPolicy {
             .and_then(|verified| verified.validity.expires_at);
         Ok(Decision::Forward(Forward {
             // Nobody holds a place for long by saying that this would be a stream.
-            conversation: verified
-                .as_ref()
-                .map_or(Conversation::Exchange, |_| conversation),
+            kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
             verified,
             target: target.replacement()?,
             body: request.has_body(),

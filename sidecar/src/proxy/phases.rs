@@ -33,7 +33,7 @@ use crate::keys::current::CurrentKeys;
 use crate::proxy::response::Answer;
 use crate::proxy::stream_deadline;
 use crate::request::head;
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{Line, LoggedPath};
 use crate::telemetry::metrics::{Counted, Metrics};
 use crate::telemetry::outcome::Outcome;
@@ -87,8 +87,8 @@ impl RequestContext {
         self.place = Some(SharedPlace::new(place, self.counted.take(), ended));
     }
 
-    fn conversation(&self) -> Option<Conversation> {
-        self.forward.as_ref().map(|forward| forward.conversation)
+    fn kind(&self) -> Option<RequestKind> {
+        self.forward.as_ref().map(|forward| forward.kind)
     }
 }
 
@@ -152,7 +152,7 @@ impl AuthProxy {
 
     fn answer_ended(&self, session: &mut Session, ctx: &mut RequestContext) {
         if let Some(forward) = &mut ctx.forward {
-            self.becomes_exchange(session, forward, &ctx.marks);
+            self.becomes_plain(session, forward, &ctx.marks);
         }
     }
 
@@ -297,7 +297,7 @@ impl ProxyHttp for AuthProxy {
             tokio::time::sleep(pause).await;
         }
         let forward = ctx.forward.as_ref().ok_or_else(not_authorized)?;
-        if let Some(peer) = self.upstream.peer(forward.conversation) {
+        if let Some(peer) = self.upstream.peer(forward.kind) {
             return Ok(peer);
         }
         let mut error = Error::explain(ErrorType::ConnectError, "no address").into_up();
@@ -361,11 +361,11 @@ impl ProxyHttp for AuthProxy {
         end_of_stream: bool,
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
-        if let Some(Conversation::Events | Conversation::Grpc) = ctx.conversation() {
+        if let Some(RequestKind::EventStream | RequestKind::Grpc) = ctx.kind() {
             // The service cannot answer what has not come.
             stream_deadline::answer_goes_on(self.upstream.read_timeout());
         }
-        if session.is_http2() && ctx.conversation() != Some(Conversation::Grpc) {
+        if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
             let within = self.request_body_timeout.filter(|_| !end_of_stream);
             stream_deadline::expect_body(within, || self.told_of(session, &ctx.marks));
         }
@@ -379,7 +379,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS
-            && ctx.conversation() != Some(Conversation::WebSocket)
+            && ctx.kind() != Some(RequestKind::WebSocket)
         {
             // No tunnel that nobody asked for.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));

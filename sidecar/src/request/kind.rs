@@ -1,4 +1,4 @@
-//! What kind of conversation a request begins: this decides how its connections are used.
+//! What kind of kind a request begins: this decides how its connections are used.
 
 use http::{HeaderMap, Method, StatusCode, Version, header};
 
@@ -10,21 +10,21 @@ const GRPC_STATUS: &str = "grpc-status";
 
 /// One request's way to the service and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Conversation {
+pub(crate) enum RequestKind {
     /// One request, one answer.
-    Exchange,
+    Plain,
     /// Server-sent events: an answer without an end, silent for long.
-    Events,
+    EventStream,
     /// gRPC: once the answer has begun, both sides may speak for as long as they like.
     Grpc,
     /// A tunnel.
     WebSocket,
 }
 
-impl Conversation {
+impl RequestKind {
     /// What the head of a request asks for.
-    pub(crate) fn asked_for(method: &Method, version: Version, headers: &HeaderMap) -> Self {
-        if asks_for_websocket(method, version, headers) {
+    pub(crate) fn of(method: &Method, version: Version, headers: &HeaderMap) -> Self {
+        if is_websocket_handshake(method, version, headers) {
             Self::WebSocket
         } else if *method == Method::POST
             && version == Version::HTTP_2
@@ -32,9 +32,9 @@ impl Conversation {
         {
             Self::Grpc
         } else if has_media_type(headers, &header::ACCEPT, is_event_stream) {
-            Self::Events
+            Self::EventStream
         } else {
-            Self::Exchange
+            Self::Plain
         }
     }
 
@@ -48,7 +48,7 @@ impl Conversation {
                     is_grpc(essence) || is_event_stream(essence)
                 }) && !answer.contains_key(GRPC_STATUS)
             }
-            Self::Events | Self::Exchange => {
+            Self::EventStream | Self::Plain => {
                 has_media_type(answer, &header::CONTENT_TYPE, is_event_stream)
             }
         }
@@ -90,7 +90,7 @@ fn is_grpc(essence: &[u8]) -> bool {
 /// Returns `true` for a complete WebSocket handshake (RFC 6455 §4.1): a tunnel is opened for nothing less,
 /// where Pingora takes `Upgrade: websocket` alone for one. One that announces a body is a plain request: the
 /// service answers it before it came, or never.
-fn asks_for_websocket(method: &Method, version: Version, headers: &HeaderMap) -> bool {
+fn is_websocket_handshake(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::GET
         && version == Version::HTTP_11
         && is_websocket_alone(headers)
@@ -112,14 +112,14 @@ mod tests {
 
     use super::*;
 
-    fn asked_for(field: &'static str, value: &'static str) -> Conversation {
+    fn kind_of(field: &'static str, value: &'static str) -> RequestKind {
         let headers = [(
             HeaderName::from_static(field),
             HeaderValue::from_static(value),
         )]
         .into_iter()
         .collect();
-        Conversation::asked_for(&Method::POST, Version::HTTP_2, &headers)
+        RequestKind::of(&Method::POST, Version::HTTP_2, &headers)
     }
 
     #[test]
@@ -135,47 +135,43 @@ mod tests {
         let call = answer("application/grpc+proto");
         let mut refused_call = call.clone();
         refused_call.insert(GRPC_STATUS, HeaderValue::from_static("12"));
-        for (conversation, status, answer, stream) in [
-            (Conversation::WebSocket, 101, &file, true),
-            (Conversation::WebSocket, 200, &file, false),
-            (Conversation::Grpc, 200, &call, true),
-            (Conversation::Grpc, 200, &refused_call, false),
-            (Conversation::Grpc, 200, &events, true),
-            (Conversation::Grpc, 200, &file, false),
-            (Conversation::Exchange, 200, &call, false),
-            (Conversation::Events, 200, &events, true),
-            (Conversation::Events, 200, &file, false),
-            (Conversation::Exchange, 200, &events, true),
-            (Conversation::Exchange, 200, &file, false),
+        for (kind, status, answer, stream) in [
+            (RequestKind::WebSocket, 101, &file, true),
+            (RequestKind::WebSocket, 200, &file, false),
+            (RequestKind::Grpc, 200, &call, true),
+            (RequestKind::Grpc, 200, &refused_call, false),
+            (RequestKind::Grpc, 200, &events, true),
+            (RequestKind::Grpc, 200, &file, false),
+            (RequestKind::Plain, 200, &call, false),
+            (RequestKind::EventStream, 200, &events, true),
+            (RequestKind::EventStream, 200, &file, false),
+            (RequestKind::Plain, 200, &events, true),
+            (RequestKind::Plain, 200, &file, false),
         ] {
             let status = StatusCode::from_u16(status).unwrap_or_default();
-            assert_eq!(conversation.becomes_stream(status, answer), stream);
+            assert_eq!(kind.becomes_stream(status, answer), stream);
         }
     }
 
     #[test]
     fn the_media_types_tell() {
-        for (field, value, conversation) in [
-            ("content-type", "application/grpc", Conversation::Grpc),
-            ("content-type", "application/grpc+proto", Conversation::Grpc),
-            ("content-type", "Application/GRPC; a=b", Conversation::Grpc),
-            (
-                "content-type",
-                "application/grpc-web",
-                Conversation::Exchange,
-            ),
-            ("content-type", "application/json", Conversation::Exchange),
-            ("accept", "text/event-stream", Conversation::Events),
+        for (field, value, kind) in [
+            ("content-type", "application/grpc", RequestKind::Grpc),
+            ("content-type", "application/grpc+proto", RequestKind::Grpc),
+            ("content-type", "Application/GRPC; a=b", RequestKind::Grpc),
+            ("content-type", "application/grpc-web", RequestKind::Plain),
+            ("content-type", "application/json", RequestKind::Plain),
+            ("accept", "text/event-stream", RequestKind::EventStream),
             (
                 "accept",
                 "text/html, text/event-stream;q=0.5",
-                Conversation::Events,
+                RequestKind::EventStream,
             ),
-            ("accept", "text/plain", Conversation::Exchange),
-            ("accept", "application/grpc", Conversation::Exchange),
-            ("content-type", "text/event-stream", Conversation::Exchange),
+            ("accept", "text/plain", RequestKind::Plain),
+            ("accept", "application/grpc", RequestKind::Plain),
+            ("content-type", "text/event-stream", RequestKind::Plain),
         ] {
-            assert_eq!(asked_for(field, value), conversation, "{field}: {value}");
+            assert_eq!(kind_of(field, value), kind, "{field}: {value}");
         }
     }
 
@@ -195,7 +191,7 @@ mod tests {
                 )
             })
             .collect();
-        asks_for_websocket(&method, version, &headers)
+        is_websocket_handshake(&method, version, &headers)
     }
 
     #[test]

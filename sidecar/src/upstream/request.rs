@@ -7,7 +7,7 @@ use pingora::{ErrorType, OrErr};
 use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::Marks;
 
 /// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.
@@ -36,7 +36,7 @@ impl ServiceHead {
         if let Some(target) = &forward.target {
             request.set_uri(target.clone());
         }
-        if forward.conversation != Conversation::WebSocket {
+        if forward.kind != RequestKind::WebSocket {
             request.remove_header(&header::CONNECTION);
             request.remove_header(&header::UPGRADE);
         }

@@ -6,7 +6,7 @@ use pingora::http::RequestHeader;
 
 use crate::auth::authorize::Forward;
 use crate::request::header_list::nominated;
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 
 /// What Pingora makes of a request before our last hand on it: without the fields that are for the next hop
 /// only (RFC 9110 §7.6.1), but for those that open a WebSocket.
@@ -21,7 +21,7 @@ pub(crate) fn without_hop_by_hop(
     for name in HOP_BY_HOP {
         request.remove_header(&name);
     }
-    if forward.conversation == Conversation::WebSocket {
+    if forward.kind == RequestKind::WebSocket {
         request.insert_header(header::CONNECTION, "Upgrade")?;
         request.insert_header(header::UPGRADE, "websocket")?;
     }

@@ -204,7 +204,7 @@ fn only_a_verified_request_may_become_a_websocket() {
     let verified = [WEBSOCKET.as_slice(), &[("Authorization", &token)]].concat();
     match authorize("/orders/ws", &verified, Some(&keys())) {
         Ok(Decision::Forward(forward)) => {
-            assert_eq!(forward.conversation, Conversation::WebSocket);
+            assert_eq!(forward.kind, RequestKind::WebSocket);
         }
         other => unreachable!("{other:?}"),
     }

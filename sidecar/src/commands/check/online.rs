@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::keys::current::Names;
 use crate::keys::fetch::{Fetched, Purpose};
 use crate::keys::source::KeySource;
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 use crate::upstream::errors::cause_of;
 use crate::upstream::exposure_check;
 use crate::upstream::{Upstream, UpstreamSettings};
@@ -130,7 +130,7 @@ impl Findings {
 async fn connected(settings: UpstreamSettings) -> Result<(), Failure> {
     let upstream = Upstream::new(settings).map_err(Failure::Config)?;
     let peer = upstream
-        .peer(Conversation::Exchange)
+        .peer(RequestKind::Plain)
         .ok_or_else(|| Failure::Unavailable("its name does not resolve".to_owned()))?;
     let connecting = TransportConnector::new(None);
     let refused = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];

@@ -11,7 +11,7 @@ use runtime::clock::unix_now;
 use super::AuthProxy;
 use crate::auth::authorize::Forward;
 use crate::proxy::stream_deadline;
-use crate::request::kind::Conversation;
+use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::Marks;
 
 impl AuthProxy {
@@ -35,7 +35,7 @@ impl AuthProxy {
     pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, marks: &Marks) {
         session.set_read_timeout(self.request_body_timeout);
         // The next part of a call is waited for as long as its answer is.
-        if session.is_http2() && forward.body && forward.conversation != Conversation::Grpc {
+        if session.is_http2() && forward.body && forward.kind != RequestKind::Grpc {
             stream_deadline::expect_body(self.request_body_timeout, || {
                 self.told_of(session, marks)
             });
@@ -43,9 +43,9 @@ impl AuthProxy {
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
         session.set_ignore_info_resp(is_http_1_0);
-        match forward.conversation {
-            Conversation::Exchange => {}
-            Conversation::Events | Conversation::Grpc | Conversation::WebSocket => {
+        match forward.kind {
+            RequestKind::Plain => {}
+            RequestKind::EventStream | RequestKind::Grpc | RequestKind::WebSocket => {
                 self.end_with_token(session, forward, marks);
                 self.expect_answer(session, marks);
             }
@@ -60,29 +60,24 @@ impl AuthProxy {
         forward: &mut Forward,
         marks: &Marks,
     ) {
-        if forward
-            .conversation
-            .becomes_stream(answer.status, &answer.headers)
-        {
+        if forward.kind.becomes_stream(answer.status, &answer.headers) {
             self.end_with_token(session, forward, marks);
             stream_deadline::answer_may_be_silent();
-        } else if !answer.status.is_informational()
-            && forward.conversation != Conversation::Exchange
-        {
+        } else if !answer.status.is_informational() && forward.kind != RequestKind::Plain {
             stream_deadline::outlive_token();
             self.answer_goes_on(false);
-            self.becomes_exchange(session, forward, marks);
+            self.becomes_plain(session, forward, marks);
         }
     }
 
     /// Holds what is left of the request to the time of any other: its answer opened no stream, or has ended.
-    pub(super) fn becomes_exchange(
+    pub(super) fn becomes_plain(
         &self,
         session: &mut Session,
         forward: &mut Forward,
         marks: &Marks,
     ) {
-        forward.conversation = Conversation::Exchange;
+        forward.kind = RequestKind::Plain;
         if session.is_http2() && !session.as_downstream_mut().is_body_done() {
             stream_deadline::expect_body(self.request_body_timeout, || {
                 self.told_of(session, marks)
