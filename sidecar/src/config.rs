@@ -18,7 +18,7 @@ use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCache;
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::request_id::Marking;
+use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
 pub(crate) mod effective;
@@ -83,7 +83,7 @@ pub(crate) struct Config {
     pub(crate) stop: ShutdownTimeouts,
     pub(crate) access_log: AccessLog,
     pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) marking: Marking,
+    pub(crate) correlation: CorrelationPolicy,
 }
 
 impl Config {
@@ -136,7 +136,7 @@ impl Config {
             },
             access_log: args.access.access_log,
             trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
-            marking: args.marks.marking(),
+            correlation: args.tracing.correlation(),
             key_source,
         })
     }

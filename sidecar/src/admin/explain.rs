@@ -29,7 +29,7 @@ use crate::headers::forwarded::Client;
 use crate::keys::current::{CurrentKeys, KeyState};
 use crate::request::head;
 use crate::request::kind::RequestKind;
-use crate::telemetry::request_id::Marking;
+use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::errors;
 
 pub(crate) const PATH: &str = "/explain";
@@ -47,7 +47,7 @@ const ASKER: Client = Client {
 pub(crate) struct Explainer {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
-    pub(crate) marking: Marking,
+    pub(crate) correlation: CorrelationPolicy,
     /// Whether the service speaks HTTP/2 for certain; over TLS it is asked, and may.
     pub(crate) to_http_2: bool,
 }
@@ -131,12 +131,12 @@ impl Explainer {
         if self.to_http_2 {
             head.set_version(Version::HTTP_2);
         }
-        let marks = self.marking.of(&head.headers);
+        let ids = self.correlation.ids(&head.headers);
         rules.service_head.prepare(
             &mut head,
             Version::HTTP_11,
             forward,
-            &marks,
+            &ids,
             &rules.auth_policy,
             ASKER,
         )?;

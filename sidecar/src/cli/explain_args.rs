@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use contract::keys::signing_type::SigningType;
 
 use super::AdminArgs;
-use super::log_args::MarkArgs;
+use super::log_args::TracingArgs;
 use super::policy_args::{IssuerTokenArgs, RulesArgs};
 use super::service_args::ServiceArgs;
 
@@ -87,5 +87,5 @@ pub(crate) struct ExplainArgs {
     pub(crate) issuer_tokens: IssuerTokenArgs,
 
     #[command(flatten)]
-    pub(crate) marks: MarkArgs,
+    pub(crate) tracing: TracingArgs,
 }

@@ -1,4 +1,4 @@
-//! The access log, and the marks by which the lines of a request are found.
+//! The access log, and the ids by which the lines of a request are found.
 
 use clap::Args;
 use runtime::client_address::{IpNet, parse_network};
@@ -6,13 +6,13 @@ use runtime::command_line::serialize::{each_displayed, word};
 use serde::Serialize;
 
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::request_id::Marking;
+use crate::telemetry::request_id::CorrelationPolicy;
 
-/// Marks that are added to a request so that its lines are found.
+/// RequestIds that are added to a request so that its lines are found.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct MarkArgs {
+pub(crate) struct TracingArgs {
     /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
     /// the log
     #[arg(long, env = "POSTERN_REQUEST_ID")]
@@ -23,9 +23,9 @@ pub(crate) struct MarkArgs {
     pub(crate) start_traces: bool,
 }
 
-impl MarkArgs {
-    pub(crate) const fn marking(&self) -> Marking {
-        Marking {
+impl TracingArgs {
+    pub(crate) const fn correlation(&self) -> CorrelationPolicy {
+        CorrelationPolicy {
             request_ids: self.request_id,
             start_traces: self.start_traces,
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::key_args::KeyArgs;
 use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
-use super::log_args::{AccessLogArgs, MarkArgs};
+use super::log_args::{AccessLogArgs, TracingArgs};
 use super::policy_args::{IssuerTokenArgs, RulesArgs};
 use super::service_args::{ServiceArgs, UpstreamArgs};
 
@@ -50,7 +50,7 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     #[serde(flatten)]
-    pub(crate) marks: MarkArgs,
+    pub(crate) tracing: TracingArgs,
 
     #[command(flatten)]
     #[serde(flatten)]

@@ -37,7 +37,7 @@ use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{Line, LoggedPath};
 use crate::telemetry::metrics::{Counted, Metrics};
 use crate::telemetry::outcome::Outcome;
-use crate::telemetry::request_id::{Marking, Marks};
+use crate::telemetry::request_id::{CorrelationPolicy, RequestIds};
 use crate::telemetry::request_log::Reports;
 use crate::upstream::errors;
 use crate::upstream::response;
@@ -55,7 +55,7 @@ pub(crate) struct AuthProxy {
     pub(crate) in_flight: InFlight,
     pub(crate) end_streams: bool,
     pub(crate) metrics: Metrics,
-    pub(crate) marking: Marking,
+    pub(crate) correlation: CorrelationPolicy,
     pub(crate) draining: Draining,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct RequestContext {
     tries: Tries,
     /// The address at which something failed last.
     failed_at: Option<ServiceAddress>,
-    marks: Marks,
+    ids: RequestIds,
     began: Instant,
     /// When it was admitted.
     decided: Instant,
@@ -124,7 +124,7 @@ impl AuthProxy {
     fn own_fields(session: &Session, ctx: &RequestContext) -> Vec<(HeaderName, HeaderValue)> {
         let origins = ctx.rules.auth_policy.interceptor.allowed_origins();
         let mut fields = origins.answer_fields(&session.req_header().headers);
-        fields.extend(ctx.marks.echo());
+        fields.extend(ctx.ids.echo());
         fields
     }
 
@@ -152,7 +152,7 @@ impl AuthProxy {
 
     fn answer_ended(&self, session: &mut Session, ctx: &mut RequestContext) {
         if let Some(forward) = &mut ctx.forward {
-            self.becomes_plain(session, forward, &ctx.marks);
+            self.becomes_plain(session, forward, &ctx.ids);
         }
     }
 
@@ -228,7 +228,7 @@ impl ProxyHttp for AuthProxy {
             outcome: Outcome::Aborted,
             tries: Tries::default(),
             failed_at: None,
-            marks: Marks::default(),
+            ids: RequestIds::default(),
             began: now,
             decided: now,
             counted: Some(self.metrics.request_began()),
@@ -250,7 +250,7 @@ impl ProxyHttp for AuthProxy {
             session.set_write_timeout(self.send_timeout);
         }
         self.limit_connection(session);
-        ctx.marks = self.marking.of(&session.req_header().headers);
+        ctx.ids = self.correlation.ids(&session.req_header().headers);
         let mut decision = self.authorize(session, &ctx.rules.auth_policy);
         if decision == Err(Rejection::TokenKeyUnknown) {
             // The auth server may know a key that is not known here yet.
@@ -267,7 +267,7 @@ impl ProxyHttp for AuthProxy {
             Ok(Decision::Forward(forward)) => {
                 match self.in_flight.take(forward.has_token(), ctx.decided) {
                     Some(place) => {
-                        self.prepare(session, &forward, &ctx.marks);
+                        self.prepare(session, &forward, &ctx.ids);
                         ctx.forward(forward, place, EndedResponses::of(session));
                         return Ok(false);
                     }
@@ -348,7 +348,7 @@ impl ProxyHttp for AuthProxy {
             request,
             session.req_header().version,
             forward,
-            &ctx.marks,
+            &ctx.ids,
             &ctx.rules.auth_policy,
             client_of(session),
         )
@@ -367,7 +367,7 @@ impl ProxyHttp for AuthProxy {
         }
         if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
             let within = self.request_body_timeout.filter(|_| !end_of_stream);
-            stream_deadline::expect_body(within, || self.told_of(session, &ctx.marks));
+            stream_deadline::expect_body(within, || self.told_of(session, &ctx.ids));
         }
         Ok(())
     }
@@ -398,7 +398,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         if let Some(forward) = &mut ctx.forward {
-            self.answer_begins(session, response, forward, &ctx.marks);
+            self.answer_begins(session, response, forward, &ctx.ids);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             session.set_read_timeout(None);
@@ -410,7 +410,7 @@ impl ProxyHttp for AuthProxy {
             strip_token::choose_protocol(response, sources, offered)?;
         }
         response::correct(response, session.req_header().version);
-        if let Some((name, value)) = ctx.marks.echo() {
+        if let Some((name, value)) = ctx.ids.echo() {
             response.insert_header(name, value)?;
         }
         if self.draining.is_on() {
@@ -481,8 +481,8 @@ impl ProxyHttp for AuthProxy {
             status: session.response_written().map(|head| head.status.as_u16()),
             upstream: self.at_fault(ctx),
             cause: error.map(errors::cause_of),
-            request_id: ctx.marks.request_id().cloned(),
-            trace_id: ctx.marks.trace_id(&request.headers),
+            request_id: ctx.ids.request_id().cloned(),
+            trace_id: ctx.ids.trace_id(&request.headers),
         };
         if error.is_some_and(errors::was_reset_for_framing) {
             self.reports.request_ended_by_refusal(ctx.outcome, line);

@@ -174,7 +174,7 @@ fn explainer(config: &Config, shared: &Shared) -> Explainer {
     Explainer {
         rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
-        marking: config.marking,
+        correlation: config.correlation,
         to_http_2: config.upstream.address.speaks_http_2(),
     }
 }
@@ -300,7 +300,7 @@ fn auth_proxy(
         keys: Arc::clone(&shared.keys),
         upstream,
         reports: shared.reports.clone(),
-        marking: config.marking,
+        correlation: config.correlation,
         request_body_timeout: config.request_body_timeout,
         send_timeout: config.send_timeout,
         in_flight,

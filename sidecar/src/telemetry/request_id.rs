@@ -1,4 +1,4 @@
-//! The marks by which the lines about one request are found: its id and its trace, as far as they
+//! The ids by which the lines about one request are found: its id and its trace, as far as they
 //! are asked for. Without being asked this costs nothing, and a `traceparent` passes untouched.
 
 use aws_lc_rs::rand;
@@ -7,37 +7,37 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Marking {
+pub(crate) struct CorrelationPolicy {
     /// Each request gets an id, unless it brings one.
     pub(crate) request_ids: bool,
     /// A trace begins here, unless the request belongs to one.
     pub(crate) start_traces: bool,
 }
 
-/// The marks of one request.
+/// The ids of one request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
     /// Of a trace that begins here.
     traceparent: Option<HeaderValue>,
 }
 
-impl Marking {
-    pub(crate) fn of(self, headers: &HeaderMap) -> Marks {
+impl CorrelationPolicy {
+    pub(crate) fn ids(self, headers: &HeaderMap) -> RequestIds {
         let request_id = self
             .request_ids
             .then(|| RequestId::received(headers).unwrap_or_else(|| RequestId::new(random())));
         let traceparent = (self.start_traces && TraceId::received(headers).is_none())
             // Its lower half is random enough for the span.
             .then(|| new_traceparent(random(), random() as u64));
-        Marks {
+        RequestIds {
             request_id,
             traceparent,
         }
     }
 }
 
-impl Marks {
+impl RequestIds {
     pub(crate) const fn request_id(&self) -> Option<&RequestId> {
         self.request_id.as_ref()
     }
@@ -83,20 +83,20 @@ mod tests {
 
     #[test]
     fn nothing_is_marked_unasked() {
-        let marks = Marking::default().of(&headers(REQUEST_ID, "mine"));
-        assert_eq!(marks, Marks::default());
-        assert_eq!(marks.to_send().count(), 0);
+        let ids = CorrelationPolicy::default().ids(&headers(REQUEST_ID, "mine"));
+        assert_eq!(ids, RequestIds::default());
+        assert_eq!(ids.to_send().count(), 0);
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert!(marks.trace_id(&headers(TRACEPARENT, trace)).is_some());
+        assert!(ids.trace_id(&headers(TRACEPARENT, trace)).is_some());
     }
 
     #[test]
     fn an_id_is_taken_over_or_made_and_echoed_either_way() {
-        let marking = Marking {
+        let correlation = CorrelationPolicy {
             request_ids: true,
-            ..Marking::default()
+            ..CorrelationPolicy::default()
         };
-        let id = |headers| marking.of(&headers).echo().map(|(_, id)| id);
+        let id = |headers| correlation.ids(&headers).echo().map(|(_, id)| id);
         let mine = id(headers(REQUEST_ID, "mine"));
         assert_eq!(mine, Some(HeaderValue::from_static("mine")));
         let made = [id(headers(REQUEST_ID, "not mine")), id(HeaderMap::new())];
@@ -106,14 +106,17 @@ mod tests {
 
     #[test]
     fn a_trace_begins_only_where_there_is_none() {
-        let marking = Marking {
+        let correlation = CorrelationPolicy {
             start_traces: true,
-            ..Marking::default()
+            ..CorrelationPolicy::default()
         };
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(marking.of(&headers(TRACEPARENT, trace)), Marks::default());
+        assert_eq!(
+            correlation.ids(&headers(TRACEPARENT, trace)),
+            RequestIds::default()
+        );
         let none = HeaderMap::new();
-        let started = marking.of(&none);
+        let started = correlation.ids(&none);
         assert!(started.trace_id(&none).is_some());
         assert_eq!(started.to_send().count(), 1);
         assert_eq!(started.echo(), None);

@@ -8,7 +8,7 @@ use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::request::kind::RequestKind;
-use crate::telemetry::request_id::Marks;
+use crate::telemetry::request_id::RequestIds;
 
 /// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.
 const HOST_OF_THE_SERVICE: &str = "localhost";
@@ -29,7 +29,7 @@ impl ServiceHead {
         request: &mut RequestHeader,
         received: Version,
         forward: &Forward,
-        marks: &Marks,
+        ids: &RequestIds,
         rules: &AuthPolicy,
         client: Client,
     ) -> pingora::Result<()> {
@@ -56,7 +56,7 @@ impl ServiceHead {
         if !self.forward_authorization {
             request.remove_header(&header::AUTHORIZATION);
         }
-        for (name, value) in marks.to_send() {
+        for (name, value) in ids.to_send() {
             request.insert_header(name, value)?;
         }
         let sources = rules.interceptor.sources();

@@ -47,7 +47,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
             protected: EffectiveConfig::default(),
         })),
         keys: Arc::new(current),
-        marking: args.marks.marking(),
+        correlation: args.tracing.correlation(),
         to_http_2: upstream.speaks_http_2(),
     }))
 }

@@ -12,33 +12,29 @@ use super::AuthProxy;
 use crate::auth::authorize::Forward;
 use crate::proxy::stream_deadline;
 use crate::request::kind::RequestKind;
-use crate::telemetry::request_id::Marks;
+use crate::telemetry::request_id::RequestIds;
 
 impl AuthProxy {
     /// Bounds how long the service may be silent where the connection to it does not.
-    fn expect_answer(&self, session: &Session, marks: &Marks) {
-        stream_deadline::expect_answer(self.upstream.read_timeout(), || {
-            self.told_of(session, marks)
-        });
+    fn expect_answer(&self, session: &Session, ids: &RequestIds) {
+        stream_deadline::expect_answer(self.upstream.read_timeout(), || self.told_of(session, ids));
     }
 
     /// Has a stream end when its token does.
-    fn end_with_token(&self, session: &Session, forward: &Forward, marks: &Marks) {
+    fn end_with_token(&self, session: &Session, forward: &Forward, ids: &RequestIds) {
         let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
             return;
         };
         let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        stream_deadline::end_in(Duration::from_secs(left), || self.told_of(session, marks));
+        stream_deadline::end_in(Duration::from_secs(left), || self.told_of(session, ids));
     }
 
     /// Prepares a connection for what was just admitted.
-    pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, marks: &Marks) {
+    pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, ids: &RequestIds) {
         session.set_read_timeout(self.request_body_timeout);
         // The next part of a call is waited for as long as its answer is.
         if session.is_http2() && forward.body && forward.kind != RequestKind::Grpc {
-            stream_deadline::expect_body(self.request_body_timeout, || {
-                self.told_of(session, marks)
-            });
+            stream_deadline::expect_body(self.request_body_timeout, || self.told_of(session, ids));
         }
         // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
@@ -46,8 +42,8 @@ impl AuthProxy {
         match forward.kind {
             RequestKind::Plain => {}
             RequestKind::EventStream | RequestKind::Grpc | RequestKind::WebSocket => {
-                self.end_with_token(session, forward, marks);
-                self.expect_answer(session, marks);
+                self.end_with_token(session, forward, ids);
+                self.expect_answer(session, ids);
             }
         }
     }
@@ -58,15 +54,15 @@ impl AuthProxy {
         session: &mut Session,
         answer: &ResponseHeader,
         forward: &mut Forward,
-        marks: &Marks,
+        ids: &RequestIds,
     ) {
         if forward.kind.becomes_stream(answer.status, &answer.headers) {
-            self.end_with_token(session, forward, marks);
+            self.end_with_token(session, forward, ids);
             stream_deadline::answer_may_be_silent();
         } else if !answer.status.is_informational() && forward.kind != RequestKind::Plain {
             stream_deadline::outlive_token();
             self.answer_goes_on(false);
-            self.becomes_plain(session, forward, marks);
+            self.becomes_plain(session, forward, ids);
         }
     }
 
@@ -75,13 +71,11 @@ impl AuthProxy {
         &self,
         session: &mut Session,
         forward: &mut Forward,
-        marks: &Marks,
+        ids: &RequestIds,
     ) {
         forward.kind = RequestKind::Plain;
         if session.is_http2() && !session.as_downstream_mut().is_body_done() {
-            stream_deadline::expect_body(self.request_body_timeout, || {
-                self.told_of(session, marks)
-            });
+            stream_deadline::expect_body(self.request_body_timeout, || self.told_of(session, ids));
         }
     }
 
@@ -94,14 +88,14 @@ impl AuthProxy {
     }
 
     /// For the line about a request that is given up.
-    pub(super) fn told_of(&self, session: &Session, marks: &Marks) -> stream_deadline::Request {
+    pub(super) fn told_of(&self, session: &Session, ids: &RequestIds) -> stream_deadline::Request {
         let request = session.req_header();
         stream_deadline::Request {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
             client: self.told_client(session),
-            request_id: marks.request_id().cloned(),
-            trace_id: marks.trace_id(&request.headers),
+            request_id: ids.request_id().cloned(),
+            trace_id: ids.trace_id(&request.headers),
         }
     }
 }
