@@ -107,7 +107,7 @@ struct Refusals(Reports);
 impl UnreadRequests for Refusals {
     fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes {
         self.was_refused(rejection, client, true);
-        response::to_no_request(rejection)
+        response::raw_http1_response(rejection)
     }
 
     fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {

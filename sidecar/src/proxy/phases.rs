@@ -30,7 +30,7 @@ use crate::downstream::stream::{ClientStream, EndedResponses};
 use crate::downstream::unsent::SharedPlace;
 use crate::headers::forwarded::Client;
 use crate::keys::current::CurrentKeys;
-use crate::proxy::response::Answer;
+use crate::proxy::response::LocalResponse;
 use crate::proxy::stream_deadline;
 use crate::request::head;
 use crate::request::kind::RequestKind;
@@ -102,7 +102,7 @@ impl AuthProxy {
     }
 
     /// A refusal that says when keys are asked for next, where there is none to verify with.
-    fn refused_for_now(&self, rejection: Rejection, now: Instant) -> (Outcome, Answer) {
+    fn refused_for_now(&self, rejection: Rejection, now: Instant) -> (Outcome, LocalResponse) {
         let (outcome, answer) = refused(rejection);
         match rejection {
             Rejection::AuthKeysUnavailable | Rejection::AuthKeysStale => {
@@ -121,7 +121,10 @@ impl AuthProxy {
     }
 
     /// What all answers of our own say beside their content.
-    fn own_fields(session: &Session, ctx: &RequestContext) -> Vec<(HeaderName, HeaderValue)> {
+    fn common_response_headers(
+        session: &Session,
+        ctx: &RequestContext,
+    ) -> Vec<(HeaderName, HeaderValue)> {
         let origins = ctx.rules.auth_policy.interceptor.allowed_origins();
         let mut fields = origins.answer_fields(&session.req_header().headers);
         fields.extend(ctx.ids.echo());
@@ -199,8 +202,11 @@ fn client_of(session: &Session) -> Client {
     }
 }
 
-fn refused(rejection: Rejection) -> (Outcome, Answer) {
-    (Outcome::Refused(rejection), Answer::refusal(rejection))
+fn refused(rejection: Rejection) -> (Outcome, LocalResponse) {
+    (
+        Outcome::Refused(rejection),
+        LocalResponse::rejection(rejection),
+    )
 }
 
 /// Nothing that was not admitted gets as far as this.
@@ -274,12 +280,12 @@ impl ProxyHttp for AuthProxy {
                     None => refused(Rejection::ServerBusy),
                 }
             }
-            Ok(Decision::Respond(body)) => (Outcome::Answered, Answer::success(body)),
-            Ok(Decision::Preflight) => (Outcome::Answered, Answer::preflight()),
+            Ok(Decision::Respond(body)) => (Outcome::Answered, LocalResponse::success(body)),
+            Ok(Decision::Preflight) => (Outcome::Answered, LocalResponse::preflight()),
             Err(rejection) => self.refused_for_now(rejection, ctx.decided),
         };
         ctx.outcome = outcome;
-        let answer = answer.with(Self::own_fields(session, ctx));
+        let answer = answer.with(Self::common_response_headers(session, ctx));
         let is_http2 = session.is_http2();
         let sent = self.in_place(is_http2, answer.send(session)).await;
         if !matches!(sent, Some(Ok(()))) {
@@ -459,7 +465,8 @@ impl ProxyHttp for AuthProxy {
         session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
             // A client that is gone by now has nothing to be told.
-            let answer = Answer::refusal(rejection).with(Self::own_fields(session, ctx));
+            let answer = LocalResponse::rejection(rejection)
+                .with(Self::common_response_headers(session, ctx));
             let _ = answer.send(session).await;
         }
         FailToProxy {

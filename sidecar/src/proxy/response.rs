@@ -21,7 +21,7 @@ const SERVICE_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// One answer, ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct LocalResponse {
     status: StatusCode,
     body: Vec<u8>,
     rejection: Option<Rejection>,
@@ -31,7 +31,7 @@ pub(crate) struct Answer {
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Answer {
+impl LocalResponse {
     /// A successful one with `body`, an envelope.
     pub(crate) fn success(body: Vec<u8>) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Answer {
         self
     }
 
-    pub(crate) fn refusal(rejection: Rejection) -> Self {
+    pub(crate) fn rejection(rejection: Rejection) -> Self {
         Self {
             status: rejection.status(),
             body: Envelope::rejection(rejection).to_json().unwrap_or_default(),
@@ -143,15 +143,15 @@ impl Answer {
 
 /// The whole answer to what never became a request: there is none to read anything from, and no
 /// session to write through.
-pub(crate) fn to_no_request(rejection: Rejection) -> Bytes {
-    let answer = Answer::refusal(rejection);
+pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
+    let response = LocalResponse::rejection(rejection);
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-        answer.status,
-        answer.body.len()
+        response.status,
+        response.body.len()
     );
-    [head.into_bytes(), answer.body].concat().into()
+    [head.into_bytes(), response.body].concat().into()
 }
 
 fn instead_of(method: &Method) -> &'static str {
@@ -180,19 +180,21 @@ mod tests {
     use super::*;
 
     fn field(rejection: Rejection, name: &str) -> Option<String> {
-        let head = Answer::refusal(rejection).head(&Method::POST).unwrap();
+        let head = LocalResponse::rejection(rejection)
+            .head(&Method::POST)
+            .unwrap();
         let value = head.headers.get(name)?;
         Some(value.to_str().unwrap().to_owned())
     }
 
     #[test]
     fn a_refusal_says_the_same_in_status_header_and_envelope() {
-        let answer = Answer::refusal(Rejection::TokenExpired);
+        let response = LocalResponse::rejection(Rejection::TokenExpired);
         assert_eq!(
-            answer.head(&Method::GET).unwrap().status,
+            response.head(&Method::GET).unwrap().status,
             StatusCode::UNAUTHORIZED
         );
-        let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(body["status"], 401);
         assert_eq!(body["data"]["reason"], "token_expired");
         assert_eq!(
@@ -219,16 +221,16 @@ mod tests {
 
     #[test]
     fn a_refusal_may_know_better_when_to_come_back() {
-        let answer = Answer::refusal(Rejection::AuthKeysUnavailable).retry_after(61);
-        let head = answer.head(&Method::GET).unwrap();
+        let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).retry_after(61);
+        let head = response.head(&Method::GET).unwrap();
         assert_eq!(head.headers[header::RETRY_AFTER], "61");
     }
 
     #[test]
     fn what_is_no_request_gets_an_envelope_too() {
-        let answer =
-            String::from_utf8(to_no_request(Rejection::RequestMalformed).to_vec()).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let response =
+            String::from_utf8(raw_http1_response(Rejection::RequestMalformed).to_vec()).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
         assert!(body.contains(r#""reason":"request_malformed""#), "{body}");
