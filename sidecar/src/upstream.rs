@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use crate::request::kind::RequestKind;
 
-pub(crate) use address::{Place, Protocol, UpstreamAddress};
+pub(crate) use address::{Endpoint, Protocol, UpstreamAddress};
 pub(crate) use dns_refresh::UpstreamNames;
 pub(crate) use retry::{MAX_TRIES, Sent, Tries};
 pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
@@ -102,15 +102,15 @@ impl Upstream {
             tls: settings.tls.take(),
             generation: 0,
         };
-        let prototypes = match &settings.address.place {
-            Place::Socket(path) => {
+        let prototypes = match &settings.address.endpoint {
+            Endpoint::Unix(path) => {
                 let peer = path
                     .to_str()
                     .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
                     .ok_or("the path cannot be that of a socket")?;
                 vec![settings.prototypes(peer, &tls)]
             }
-            Place::Host { host, port } => {
+            Endpoint::Tcp { host, port } => {
                 let addresses = dns_refresh::resolve(host, *port).unwrap_or_else(|error| {
                     tracing::warn!(upstream = %settings.address, %error, "the service's name does not resolve yet");
                     Vec::new()

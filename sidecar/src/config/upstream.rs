@@ -10,7 +10,7 @@ use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
 use crate::upstream::{
-    Place, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
+    Endpoint, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
 };
 
 /// # Errors
@@ -43,8 +43,8 @@ pub(super) fn upstream_tls(
     args: &ServeArgs,
     address: &UpstreamAddress,
 ) -> Result<Option<UpstreamTls>, Failure> {
-    let host = match &address.place {
-        Place::Host { host, .. } if address.protocol == Protocol::Https => host,
+    let host = match &address.endpoint {
+        Endpoint::Tcp { host, .. } if address.protocol == Protocol::Https => host,
         _ => return no_upstream_tls(args),
     };
     let client = match (

@@ -23,7 +23,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) struct Limit {
     /// What the log calls it.
     flag: &'static str,
-    most: usize,
+    max: usize,
     free: Arc<Semaphore>,
     warned: Mutex<Option<Instant>>,
 }
@@ -33,28 +33,28 @@ impl Limit {
     /// clients, half for requests.
     pub(crate) fn new(flag: &'static str, asked: Option<usize>, descriptors: usize) -> Self {
         let enough_for = descriptors / 2;
-        let most = asked.unwrap_or(enough_for.min(MAX_BY_DEFAULT));
-        if most > enough_for {
+        let max = asked.unwrap_or(enough_for.min(MAX_BY_DEFAULT));
+        if max > enough_for {
             tracing::warn!(
                 descriptors,
-                "{flag} {most}: the file descriptors are enough for {enough_for}"
+                "{flag} {max}: the file descriptors are enough for {enough_for}"
             );
         }
         Self {
             flag,
-            most,
-            free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            max,
+            free: Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))),
             warned: Mutex::default(),
         }
     }
 
     /// A place, until it is dropped; `None` where all are taken.
     pub(crate) fn take(&self, now: Instant) -> Option<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.free).try_acquire_owned().ok();
-        if place.is_none() && self.warning_is_due(now) {
-            tracing::warn!("{} {}: no place for more", self.flag, self.most);
+        let permit = Arc::clone(&self.free).try_acquire_owned().ok();
+        if permit.is_none() && self.warning_is_due(now) {
+            tracing::warn!("{} {}: no place for more", self.flag, self.max);
         }
-        place
+        permit
     }
 
     fn warning_is_due(&self, now: Instant) -> bool {
@@ -77,14 +77,14 @@ pub(crate) struct InFlight {
 
 /// Among those that may be on their way.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct InFlightPermit {
     _of_all: OwnedSemaphorePermit,
     _without_token: Option<OwnedSemaphorePermit>,
 }
 
 impl InFlight {
     pub(crate) fn new(all: Limit) -> Self {
-        let half = (all.most / 2).max(1);
+        let half = (all.max / 2).max(1);
         Self {
             without_token: Limit::new(
                 "without a token: half of --max-in-flight,",
@@ -99,15 +99,15 @@ impl InFlight {
     /// where there is none then.
     pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        let mut place = None;
+        let mut permit = None;
         poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));
             }
-            if place.is_none() {
-                place = self.take(false, Instant::now());
+            if permit.is_none() {
+                permit = self.take(false, Instant::now());
             }
-            match place {
+            match permit {
                 Some(_) => Poll::Pending,
                 None => Poll::Ready(None),
             }
@@ -116,13 +116,13 @@ impl InFlight {
     }
 
     /// A place, until it is dropped; `None` where all are taken.
-    pub(crate) fn take(&self, has_token: bool, now: Instant) -> Option<Place> {
+    pub(crate) fn take(&self, has_token: bool, now: Instant) -> Option<InFlightPermit> {
         let without_token = if has_token {
             None
         } else {
             Some(self.without_token.take(now)?)
         };
-        Some(Place {
+        Some(InFlightPermit {
             _of_all: self.all.take(now)?,
             _without_token: without_token,
         })
@@ -136,38 +136,43 @@ mod tests {
     #[test]
     fn who_has_no_token_gets_half_of_the_places_and_at_least_one() {
         let now = Instant::now();
-        for (most, without_token) in [(1, 1), (2, 1), (5, 2), (8, 4)] {
-            let places = InFlight::new(Limit::new("--max", Some(most), usize::MAX));
-            let strangers: Vec<_> = (0..most).filter_map(|_| places.take(false, now)).collect();
+        for (max, without_token) in [(1, 1), (2, 1), (5, 2), (8, 4)] {
+            let in_flight = InFlight::new(Limit::new("--max", Some(max), usize::MAX));
+            let strangers: Vec<_> = (0..max)
+                .filter_map(|_| in_flight.take(false, now))
+                .collect();
             assert_eq!(strangers.len(), without_token);
-            let users: Vec<_> = (0..most).filter_map(|_| places.take(true, now)).collect();
-            assert_eq!(users.len(), most - without_token);
-            assert!(places.take(false, now).is_none());
+            let users: Vec<_> = (0..max).filter_map(|_| in_flight.take(true, now)).collect();
+            assert_eq!(users.len(), max - without_token);
+            assert!(in_flight.take(false, now).is_none());
             drop(strangers);
-            assert!(places.take(false, now).is_some());
+            assert!(in_flight.take(false, now).is_some());
         }
     }
 
     #[tokio::test]
     async fn work_takes_a_place_only_while_it_waits() {
-        let places = InFlight::new(Limit::new("--max", Some(2), usize::MAX));
-        let taken = places.take(false, Instant::now());
-        assert_eq!(places.while_waiting(async { 1 }).await, Some(1));
-        assert_eq!(places.while_waiting(tokio::task::yield_now()).await, None);
+        let in_flight = InFlight::new(Limit::new("--max", Some(2), usize::MAX));
+        let taken = in_flight.take(false, Instant::now());
+        assert_eq!(in_flight.while_waiting(async { 1 }).await, Some(1));
+        assert_eq!(
+            in_flight.while_waiting(tokio::task::yield_now()).await,
+            None
+        );
         drop(taken);
-        let waiting = places.while_waiting(async {
+        let waiting = in_flight.while_waiting(async {
             tokio::task::yield_now().await;
-            assert!(places.take(false, Instant::now()).is_none());
+            assert!(in_flight.take(false, Instant::now()).is_none());
         });
         assert_eq!(waiting.await, Some(()));
-        assert!(places.take(false, Instant::now()).is_some());
+        assert!(in_flight.take(false, Instant::now()).is_some());
     }
 
     #[test]
     fn a_client_counts_twice() {
         for (descriptors, connections) in [(32, 16), (928, 464), (usize::MAX, 16_384)] {
-            assert_eq!(Limit::new("--max", None, descriptors).most, connections);
-            assert_eq!(Limit::new("--max", Some(1), descriptors).most, 1);
+            assert_eq!(Limit::new("--max", None, descriptors).max, connections);
+            assert_eq!(Limit::new("--max", Some(1), descriptors).max, 1);
         }
     }
 
@@ -175,9 +180,9 @@ mod tests {
     fn a_place_is_free_again_when_it_is_dropped() {
         let limit = Limit::new("--max", Some(1), 1024);
         let now = Instant::now();
-        let place = limit.take(now);
-        assert!(place.is_some() && limit.take(now).is_none());
-        drop(place);
+        let permit = limit.take(now);
+        assert!(permit.is_some() && limit.take(now).is_none());
+        drop(permit);
         assert!(limit.take(now).is_some());
     }
 

@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::downstream::limits::Place;
+use crate::downstream::limits::InFlightPermit;
 use crate::downstream::stream::{EndedResponses, Generation};
 use crate::telemetry::metrics::Counted;
 
 /// The place of one request, shared with what is left to send of its answer.
 #[derive(Debug)]
-pub(crate) struct SharedPlace {
+pub(crate) struct SharedPermit {
     held: Arc<Held>,
     /// `None` on HTTP/1.
     ended: Option<EndedResponses>,
@@ -20,22 +20,22 @@ pub(crate) struct SharedPlace {
 /// Everything that an answer holds until it is sent.
 #[derive(Debug)]
 struct Held {
-    _place: Place,
+    _permit: InFlightPermit,
     /// Goes with the place, so that the metric shows why there is none.
     _counted: Option<Counted>,
     /// Set when the work on the request is over.
     generation: OnceLock<Generation>,
 }
 
-impl SharedPlace {
+impl SharedPermit {
     /// `ended` are the other answers of the connection.
     pub(crate) fn new(
-        place: Place,
+        permit: InFlightPermit,
         counted: Option<Counted>,
         ended: Option<EndedResponses>,
     ) -> Self {
         let held = Held {
-            _place: place,
+            _permit: permit,
             _counted: counted,
             generation: OnceLock::new(),
         };
@@ -46,7 +46,7 @@ impl SharedPlace {
     }
 
     /// Keeps the place for as long as `data` is somewhere in memory.
-    pub(crate) fn kept_by(&self, data: Bytes) -> Bytes {
+    pub(crate) fn held_by(&self, data: Bytes) -> Bytes {
         Bytes::from_owner(Unsent {
             data,
             _held: Arc::clone(&self.held),
@@ -55,7 +55,7 @@ impl SharedPlace {
 }
 
 /// However the work on a request ends: it may be given up before its last phase.
-impl Drop for SharedPlace {
+impl Drop for SharedPermit {
     fn drop(&mut self) {
         if let Some(ended) = &self.ended {
             let _ = self.held.generation.set(ended.generation());

@@ -78,7 +78,7 @@ impl ServerApp for ClientConnections {
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let Some(_place) = self.limit.take(Instant::now()) else {
+        let Some(_permit) = self.limit.take(Instant::now()) else {
             self.requests.reports.metrics.connection_refused();
             return None;
         };

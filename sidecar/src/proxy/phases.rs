@@ -25,9 +25,9 @@ use crate::auth::authorize::{AuthPolicy, Decision, Forward};
 use crate::auth::strip_token;
 use crate::background::Draining;
 use crate::config::live::{CurrentRules, Rules};
-use crate::downstream::limits::{InFlight, Place};
+use crate::downstream::limits::{InFlight, InFlightPermit};
 use crate::downstream::stream::{ClientStream, EndedResponses};
-use crate::downstream::unsent::SharedPlace;
+use crate::downstream::unsent::SharedPermit;
 use crate::headers::forwarded::Client;
 use crate::keys::current::CurrentKeys;
 use crate::proxy::response::LocalResponse;
@@ -67,7 +67,7 @@ pub(crate) struct RequestContext {
     /// Set once the request is admitted: no other request reaches the service.
     forward: Option<Forward>,
     /// Among those that may be on their way to the service.
-    place: Option<SharedPlace>,
+    permit: Option<SharedPermit>,
     outcome: Outcome,
     tries: Tries,
     /// The address at which something failed last.
@@ -81,10 +81,10 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    fn forward(&mut self, forward: Forward, place: Place, ended: Option<EndedResponses>) {
+    fn forward(&mut self, forward: Forward, permit: InFlightPermit, ended: Option<EndedResponses>) {
         self.outcome = forward.outcome();
         self.forward = Some(forward);
-        self.place = Some(SharedPlace::new(place, self.counted.take(), ended));
+        self.permit = Some(SharedPermit::new(permit, self.counted.take(), ended));
     }
 
     fn kind(&self) -> Option<RequestKind> {
@@ -133,7 +133,7 @@ impl AuthProxy {
 
     /// Does what is not on its way to the service. On HTTP/2 it takes a place if it has to wait: one
     /// connection could hold a hundred heads in memory otherwise. `None` where there is no place.
-    async fn in_place<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
+    async fn while_waiting<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
         if is_http2 {
             self.in_flight.while_waiting(work).await
         } else {
@@ -230,7 +230,7 @@ impl ProxyHttp for AuthProxy {
         RequestContext {
             rules: self.rules.load(),
             forward: None,
-            place: None,
+            permit: None,
             outcome: Outcome::Aborted,
             tries: Tries::default(),
             failed_at: None,
@@ -261,7 +261,7 @@ impl ProxyHttp for AuthProxy {
         if decision == Err(Rejection::TokenKeyUnknown) {
             // The auth server may know a key that is not known here yet.
             let fetch = self.keys.early_fetch().wait(Instant::now());
-            decision = match self.in_place(session.is_http2(), fetch).await {
+            decision = match self.while_waiting(session.is_http2(), fetch).await {
                 Some(()) => self.authorize(session, &ctx.rules.auth_policy),
                 None => Err(Rejection::ServerBusy),
             };
@@ -272,9 +272,9 @@ impl ProxyHttp for AuthProxy {
         let (outcome, answer) = match decision {
             Ok(Decision::Forward(forward)) => {
                 match self.in_flight.take(forward.has_token(), ctx.decided) {
-                    Some(place) => {
+                    Some(permit) => {
                         self.prepare(session, &forward, &ctx.ids);
-                        ctx.forward(forward, place, EndedResponses::of(session));
+                        ctx.forward(forward, permit, EndedResponses::of(session));
                         return Ok(false);
                     }
                     None => refused(Rejection::ServerBusy),
@@ -287,7 +287,7 @@ impl ProxyHttp for AuthProxy {
         ctx.outcome = outcome;
         let answer = answer.with(Self::common_response_headers(session, ctx));
         let is_http2 = session.is_http2();
-        let sent = self.in_place(is_http2, answer.send(session)).await;
+        let sent = self.while_waiting(is_http2, answer.send(session)).await;
         if !matches!(sent, Some(Ok(()))) {
             session.set_keepalive(None);
         }
@@ -437,9 +437,9 @@ impl ProxyHttp for AuthProxy {
             self.answer_ended(session, ctx);
         }
         if session.is_http2()
-            && let Some(place) = &ctx.place
+            && let Some(permit) = &ctx.permit
         {
-            *body = body.take().map(|data| place.kept_by(data));
+            *body = body.take().map(|data| permit.held_by(data));
         }
         Ok(None)
     }

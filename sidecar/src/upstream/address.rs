@@ -14,7 +14,7 @@ use crate::upstream::loop_check::{is_of_this_host, leads_to};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UpstreamAddress {
     pub(crate) protocol: Protocol,
-    pub(crate) place: Place,
+    pub(crate) endpoint: Endpoint,
 }
 
 /// What the service speaks.
@@ -30,11 +30,11 @@ pub(crate) enum Protocol {
 
 /// Where it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// A name or an address; names are resolved again and again.
-    Host { host: String, port: u16 },
+    Tcp { host: String, port: u16 },
     /// The file of a Unix socket.
-    Socket(PathBuf),
+    Unix(PathBuf),
 }
 
 /// Why `--upstream` cannot be used.
@@ -80,8 +80,8 @@ impl FromStr for UpstreamAddress {
             return Err(UpstreamAddressError::Malformed);
         }
         let port = port_of(authority)?.unwrap_or(protocol.default_port());
-        let place = Place::Host { host, port };
-        Ok(Self { protocol, place })
+        let endpoint = Endpoint::Tcp { host, port };
+        Ok(Self { protocol, endpoint })
     }
 }
 
@@ -122,8 +122,8 @@ impl UpstreamAddress {
     /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port
     /// is the same is resolved for that.
     pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {
-        match &self.place {
-            Place::Host { host, port } if *port == listen.port() => (host.as_str(), *port)
+        match &self.endpoint {
+            Endpoint::Tcp { host, port } if *port == listen.port() => (host.as_str(), *port)
                 .to_socket_addrs()
                 .is_ok_and(|mut all| all.any(|one| leads_to(one, listen, is_of_this_host))),
             _ => false,
@@ -136,22 +136,22 @@ fn socket(protocol: Protocol, path: &str) -> Result<UpstreamAddress, UpstreamAdd
     if !path.starts_with('/') || path.contains('\0') {
         return Err(UpstreamAddressError::SocketPath);
     }
-    let place = Place::Socket(path.into());
-    Ok(UpstreamAddress { protocol, place })
+    let endpoint = Endpoint::Unix(path.into());
+    Ok(UpstreamAddress { protocol, endpoint })
 }
 
 impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.protocol.scheme();
-        match &self.place {
-            Place::Host { host, port } if host.contains(':') => {
+        match &self.endpoint {
+            Endpoint::Tcp { host, port } if host.contains(':') => {
                 write!(f, "{scheme}://[{host}]:{port}")
             }
-            Place::Host { host, port } => write!(f, "{scheme}://{host}:{port}"),
-            Place::Socket(path) if self.protocol == Protocol::Http => {
+            Endpoint::Tcp { host, port } => write!(f, "{scheme}://{host}:{port}"),
+            Endpoint::Unix(path) if self.protocol == Protocol::Http => {
                 write!(f, "unix:{}", path.display())
             }
-            Place::Socket(path) => write!(f, "{scheme}+unix:{}", path.display()),
+            Endpoint::Unix(path) => write!(f, "{scheme}+unix:{}", path.display()),
         }
     }
 }

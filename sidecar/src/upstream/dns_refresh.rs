@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Place, Upstream};
+use super::{Endpoint, Upstream};
 use crate::background::Work;
 use crate::discovery::resolver::LOOKUP_TIMEOUT;
 
@@ -29,12 +29,14 @@ pub(crate) struct UpstreamNames {
 impl UpstreamNames {
     /// `None` where there is no name to resolve.
     pub(crate) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
-        match &upstream.settings.address.place {
-            Place::Host { host, port } if host.parse::<std::net::IpAddr>().is_err() => Some(Self {
-                upstream: Arc::clone(upstream),
-                host: host.clone(),
-                port: *port,
-            }),
+        match &upstream.settings.address.endpoint {
+            Endpoint::Tcp { host, port } if host.parse::<std::net::IpAddr>().is_err() => {
+                Some(Self {
+                    upstream: Arc::clone(upstream),
+                    host: host.clone(),
+                    port: *port,
+                })
+            }
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use crate::background::Work;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{Place, UpstreamAddress};
+use crate::upstream::{Endpoint, UpstreamAddress};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,9 +30,9 @@ pub(crate) struct BypassCheck {
 
 /// Where the service would answer on the pod's address; `None` for a socket file.
 pub(crate) fn target(upstream: &UpstreamAddress, pod: IpAddr) -> Option<SocketAddr> {
-    match upstream.place {
-        Place::Host { port, .. } => Some((pod, port).into()),
-        Place::Socket(_) => None,
+    match upstream.endpoint {
+        Endpoint::Tcp { port, .. } => Some((pod, port).into()),
+        Endpoint::Unix(_) => None,
     }
 }
 
