@@ -27,7 +27,7 @@ use crate::keys::current::CurrentKeys;
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Totals;
-use crate::telemetry::recent_rejections::RecentRefusals;
+use crate::telemetry::recent_rejections::RecentRejections;
 
 /// The page runs and loads nothing but its own style sheet, and nobody may frame it.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -60,7 +60,7 @@ pub(crate) struct Status {
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) health: Health,
     pub(crate) hour: LastHour,
-    pub(crate) refusals: Arc<RecentRefusals>,
+    pub(crate) refusals: Arc<RecentRejections>,
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
 }
@@ -232,7 +232,7 @@ mod tests {
     use crate::auth::authorize::AuthPolicy;
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::{Encoding, UserHeader};
-    use crate::telemetry::access_log::Line;
+    use crate::telemetry::access_log::RequestRecord;
     use crate::telemetry::metrics::TokenCacheCounters;
     use crate::upstream::request::ServiceHead;
 
@@ -269,12 +269,12 @@ mod tests {
 
     fn status(refused: &[(&[u8], Rejection)]) -> Status {
         let keys = Arc::new(CurrentKeys::default());
-        let refusals = RecentRefusals::default();
+        let refusals = RecentRejections::default();
         for (target, rejection) in refused {
-            let line = Line {
+            let line = RequestRecord {
                 request: Some((&Method::GET, target)),
                 status: Some(rejection.status().as_u16()),
-                ..Line::default()
+                ..RequestRecord::default()
             };
             refusals.remember(*rejection, &line, SystemTime::UNIX_EPOCH);
         }

@@ -19,9 +19,9 @@ use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::proxy::phases::AuthProxy;
 use crate::proxy::response;
 use crate::proxy::timed_requests::TimedRequests;
-use crate::telemetry::access_log::Line;
+use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::Outcome;
-use crate::telemetry::request_log::Reports;
+use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::Upstream;
 
 /// What the listening socket hands its connections to.
@@ -42,16 +42,16 @@ impl ClientConnections {
         head_timeout: Duration,
         send_timeout: Option<Duration>,
         upstream: Arc<Upstream>,
-        reports: Reports,
+        request_logger: RequestLogger,
     ) -> Self {
         Self {
             requests: Arc::new(TimedRequests {
                 proxy: Arc::new(proxy),
                 upstream,
-                reports: reports.clone(),
+                request_logger: request_logger.clone(),
             }),
             tls,
-            unread: Arc::new(Refusals(reports)),
+            unread: Arc::new(Refusals(request_logger)),
             limit,
             head_timeout,
             send_timeout,
@@ -79,10 +79,10 @@ impl ServerApp for ClientConnections {
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let Some(_permit) = self.limit.take(Instant::now()) else {
-            self.requests.reports.metrics.connection_refused();
+            self.requests.request_logger.metrics.connection_refused();
             return None;
         };
-        let _open = self.requests.reports.metrics.connection_opened();
+        let _open = self.requests.request_logger.metrics.connection_opened();
         let socket = transport::socket(stream, self.send_timeout);
         let transport = self.secured(socket).await?;
         let stream = ClientStream::new(
@@ -102,7 +102,7 @@ impl ServerApp for ClientConnections {
 
 /// The answer to what never became a request, reported like any other refusal.
 #[derive(Debug)]
-struct Refusals(Reports);
+struct Refusals(RequestLogger);
 
 impl UnreadRequests for Refusals {
     fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes {
@@ -111,11 +111,11 @@ impl UnreadRequests for Refusals {
     }
 
     fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {
-        let line = || Line {
+        let record = || RequestRecord {
             client,
             status: was_answered.then(|| rejection.status().as_u16()),
-            ..Line::default()
+            ..RequestRecord::default()
         };
-        self.0.request_ended(Outcome::Refused(rejection), line);
+        self.0.request_ended(Outcome::Rejected(rejection), record);
     }
 }

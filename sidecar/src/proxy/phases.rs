@@ -34,11 +34,11 @@ use crate::proxy::response::LocalResponse;
 use crate::proxy::stream_deadline;
 use crate::request::head;
 use crate::request::kind::RequestKind;
-use crate::telemetry::access_log::{Line, LoggedPath};
+use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::{Counted, Metrics};
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::{CorrelationPolicy, RequestIds};
-use crate::telemetry::request_log::Reports;
+use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::errors;
 use crate::upstream::response;
 use crate::upstream::{Sent, Tries, Upstream};
@@ -49,7 +49,7 @@ pub(crate) struct AuthProxy {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) reports: Reports,
+    pub(crate) request_logger: RequestLogger,
     pub(crate) request_body_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     pub(crate) in_flight: InFlight,
@@ -116,7 +116,7 @@ impl AuthProxy {
     /// Who asked, as far as it is known.
     fn told_client(&self, session: &Session) -> Option<IpAddr> {
         let peer = client_of(session).address?;
-        let proxies = &self.reports.trusted_proxies;
+        let proxies = &self.request_logger.trusted_proxies;
         Some(proxies.client(peer, &session.req_header().headers))
     }
 
@@ -144,7 +144,7 @@ impl AuthProxy {
     /// Where the service was looked for in vain; as it is configured where its name has no address.
     fn at_fault(&self, ctx: &RequestContext) -> Option<String> {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
-        let Outcome::Refused(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
+        let Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
             ctx.outcome
         else {
             return None;
@@ -204,7 +204,7 @@ fn client_of(session: &Session) -> Client {
 
 fn refused(rejection: Rejection) -> (Outcome, LocalResponse) {
     (
-        Outcome::Refused(rejection),
+        Outcome::Rejected(rejection),
         LocalResponse::rejection(rejection),
     )
 }
@@ -280,8 +280,8 @@ impl ProxyHttp for AuthProxy {
                     None => refused(Rejection::ServerBusy),
                 }
             }
-            Ok(Decision::Respond(body)) => (Outcome::Answered, LocalResponse::success(body)),
-            Ok(Decision::Preflight) => (Outcome::Answered, LocalResponse::preflight()),
+            Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
+            Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
             Err(rejection) => self.refused_for_now(rejection, ctx.decided),
         };
         ctx.outcome = outcome;
@@ -461,7 +461,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> FailToProxy {
         let rejection = errors::rejection_of(error);
-        ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Refused);
+        ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);
         session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
             // A client that is gone by now has nothing to be told.
@@ -482,7 +482,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) {
         let request = session.req_header();
-        let line = || Line {
+        let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
             client: self.told_client(session),
             status: session.response_written().map(|head| head.status.as_u16()),
@@ -492,9 +492,10 @@ impl ProxyHttp for AuthProxy {
             trace_id: ctx.ids.trace_id(&request.headers),
         };
         if error.is_some_and(errors::was_reset_for_framing) {
-            self.reports.request_ended_by_refusal(ctx.outcome, line);
+            self.request_logger
+                .request_ended_by_refusal(ctx.outcome, record);
         } else {
-            self.reports.request_ended(ctx.outcome, line);
+            self.request_logger.request_ended(ctx.outcome, record);
         }
         set_handling(session, false);
     }

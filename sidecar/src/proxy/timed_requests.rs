@@ -12,16 +12,16 @@ use pingora::server::ShutdownWatch;
 
 use super::phases::AuthProxy;
 use super::stream_deadline::{GivenUp, Over, in_time};
-use crate::telemetry::access_log::Line;
+use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::Outcome;
-use crate::telemetry::request_log::Reports;
+use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::Upstream;
 
 /// Stands before the proxy and watches the time of each request.
 pub(crate) struct TimedRequests {
     pub(crate) proxy: Arc<HttpProxy<AuthProxy>>,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) reports: Reports,
+    pub(crate) request_logger: RequestLogger,
 }
 
 impl TimedRequests {
@@ -29,28 +29,29 @@ impl TimedRequests {
     fn ended(&self, GivenUp { over, request }: GivenUp) {
         let (outcome, cause) = match over {
             Over::Token => {
-                self.reports.metrics.stream_ended();
+                self.request_logger.metrics.stream_ended();
                 (Outcome::Verified, "the token of the stream has expired")
             }
             Over::Body => (
-                Outcome::Refused(Rejection::RequestTimeout),
+                Outcome::Rejected(Rejection::RequestTimeout),
                 "the body did not come",
             ),
             Over::Answer => (
-                Outcome::Refused(Rejection::UpstreamTimeout),
+                Outcome::Rejected(Rejection::UpstreamTimeout),
                 "the answer did not come",
             ),
         };
         let request = request.as_ref();
-        self.reports.request_ended(outcome, || Line {
-            request: request.map(|request| (&request.method, &*request.target)),
-            client: request.and_then(|request| request.client),
-            upstream: (over == Over::Answer).then(|| self.upstream.address().to_string()),
-            cause: Some(cause.to_owned()),
-            request_id: request.and_then(|request| request.request_id.clone()),
-            trace_id: request.and_then(|request| request.trace_id),
-            ..Line::default()
-        });
+        self.request_logger
+            .request_ended(outcome, || RequestRecord {
+                request: request.map(|request| (&request.method, &*request.target)),
+                client: request.and_then(|request| request.client),
+                upstream: (over == Over::Answer).then(|| self.upstream.address().to_string()),
+                cause: Some(cause.to_owned()),
+                request_id: request.and_then(|request| request.request_id.clone()),
+                trace_id: request.and_then(|request| request.trace_id),
+                ..RequestRecord::default()
+            });
     }
 }
 

@@ -41,7 +41,7 @@ use crate::server::reload::{Reload, WatchedFiles};
 use crate::server::services::{AdminPort, CertificateFollower, KeyRefresh};
 use crate::server::shutdown::{Fault, GracefulStop};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::request_log::Reports;
+use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::exposure_check::BypassCheck;
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
@@ -50,7 +50,7 @@ struct Shared {
     rules: Arc<CurrentRules>,
     keys: Arc<CurrentKeys>,
     metrics: Metrics,
-    reports: Reports,
+    request_logger: RequestLogger,
     health: Health,
     draining: Draining,
     /// Turns true when the proxy has to stop accepting.
@@ -140,7 +140,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
     if config.tls.is_some() {
         metrics.tls.register(&mut registry);
     }
-    let reports = Reports {
+    let request_logger = RequestLogger {
         metrics: metrics.clone(),
         access_log: config.access_log,
         trusted_proxies: Arc::new(config.trusted_proxies.clone()),
@@ -150,7 +150,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
         rules: Arc::new(CurrentRules::new(config.rules.clone())),
         keys,
         metrics,
-        reports,
+        request_logger,
         health: Health::new(),
         draining: Draining::default(),
         connections: watch::Sender::new(false),
@@ -165,7 +165,7 @@ fn status(shared: &Shared) -> Status {
         health: shared.health.clone(),
         hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
         metrics: shared.metrics.clone(),
-        refusals: Arc::clone(&shared.reports.refusals),
+        refusals: Arc::clone(&shared.request_logger.refusals),
         started: Instant::now(),
     }
 }
@@ -269,7 +269,7 @@ fn client_connections(
     let send_timeout = config.send_timeout;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
     let proxy = http_proxy_app(conf, proxy);
-    let reports = shared.reports.clone();
+    let request_logger = shared.request_logger.clone();
     ClientConnections::new(
         proxy,
         tls,
@@ -277,7 +277,7 @@ fn client_connections(
         head_timeout,
         send_timeout,
         upstream,
-        reports,
+        request_logger,
     )
 }
 
@@ -299,7 +299,7 @@ fn auth_proxy(
         rules: Arc::clone(&shared.rules),
         keys: Arc::clone(&shared.keys),
         upstream,
-        reports: shared.reports.clone(),
+        request_logger: shared.request_logger.clone(),
         correlation: config.correlation,
         request_body_timeout: config.request_body_timeout,
         send_timeout: config.send_timeout,

@@ -11,7 +11,7 @@ use crate::telemetry::outcome::Outcome;
 
 /// What is said about one request.
 #[derive(Default)]
-pub(crate) struct Line<'a> {
+pub(crate) struct RequestRecord<'a> {
     /// Method and target, where a request could be read at all.
     pub(crate) request: Option<(&'a Method, &'a [u8])>,
     /// Who asked, through the proxies that are trusted.
@@ -28,7 +28,7 @@ pub(crate) struct Line<'a> {
     pub(crate) trace_id: Option<TraceId>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> RequestRecord<'a> {
     /// The method, cut: a client may make one up.
     pub(crate) fn method(&self) -> Option<&'a str> {
         self.request.map(|(method, _)| short(method.as_str()))

@@ -124,7 +124,7 @@ impl Metrics {
         let metrics = Self {
             verified: requests.get_or_create_owned(&labels(Outcome::Verified)),
             passed: requests.get_or_create_owned(&labels(Outcome::Passed)),
-            answered: requests.get_or_create_owned(&labels(Outcome::Answered)),
+            answered: requests.get_or_create_owned(&labels(Outcome::Responded)),
             aborted: requests.get_or_create_owned(&labels(Outcome::Aborted)),
             refused: Counter::default(),
             own: DurationHistogram::new(&OWN_BOUNDS),
@@ -231,9 +231,9 @@ impl Metrics {
         match outcome {
             Outcome::Verified => self.verified.inc(),
             Outcome::Passed => self.passed.inc(),
-            Outcome::Answered => self.answered.inc(),
+            Outcome::Responded => self.answered.inc(),
             Outcome::Aborted => self.aborted.inc(),
-            Outcome::Refused(rejection) => {
+            Outcome::Rejected(rejection) => {
                 self.requests.get_or_create(&labels(outcome)).inc();
                 if UPSTREAM_ERRORS.contains(&rejection) {
                     let reason = rejection.reason();

@@ -11,10 +11,10 @@ pub(crate) enum Outcome {
     /// Forwarded from a pass-listed path.
     Passed,
     /// Answered here with the current user.
-    Answered,
+    Responded,
     /// Refused here, before the service saw it, or failed because the service did, be it in the
     /// middle of its answer.
-    Refused(Rejection),
+    Rejected(Rejection),
     /// The client went away before its answer was complete.
     Aborted,
 }
@@ -25,8 +25,8 @@ impl Outcome {
         match self {
             Self::Verified => "verified",
             Self::Passed => "passed",
-            Self::Answered => "answered",
-            Self::Refused(_) => "refused",
+            Self::Responded => "answered",
+            Self::Rejected(_) => "refused",
             Self::Aborted => "aborted",
         }
     }
@@ -34,7 +34,7 @@ impl Outcome {
     /// The reason code of a refusal.
     pub(crate) const fn reason(self) -> Option<&'static str> {
         match self {
-            Self::Refused(rejection) => Some(rejection.reason()),
+            Self::Rejected(rejection) => Some(rejection.reason()),
             _ => None,
         }
     }

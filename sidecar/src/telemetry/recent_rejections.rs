@@ -8,17 +8,17 @@ use std::time::SystemTime;
 
 use contract::rejection::Rejection;
 
-use crate::telemetry::access_log::Line;
+use crate::telemetry::access_log::RequestRecord;
 
 const CAPACITY: usize = 50;
 
 /// The newest ones.
 #[derive(Debug, Default)]
-pub(crate) struct RecentRefusals(Mutex<VecDeque<RefusedRequest>>);
+pub(crate) struct RecentRejections(Mutex<VecDeque<RejectedRequest>>);
 
 /// What may be shown of a refused request: as in its log line, neither query nor header nor token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RefusedRequest {
+pub(crate) struct RejectedRequest {
     pub(crate) at: SystemTime,
     pub(crate) rejection: Rejection,
     /// Of the answer; absent where the client was gone or had part of an answer already.
@@ -33,19 +33,24 @@ pub(crate) struct RefusedRequest {
     pub(crate) trace_id: Option<String>,
 }
 
-impl RecentRefusals {
-    pub(crate) fn remember(&self, rejection: Rejection, line: &Line<'_>, at: SystemTime) {
-        let refused = RefusedRequest {
+impl RecentRejections {
+    pub(crate) fn remember(
+        &self,
+        rejection: Rejection,
+        record: &RequestRecord<'_>,
+        at: SystemTime,
+    ) {
+        let refused = RejectedRequest {
             at,
             rejection,
-            status: line.status,
-            method: line.method().map(ToOwned::to_owned),
-            path: line.path().map(|path| path.to_string()),
-            client: line.client,
-            upstream: line.upstream.clone(),
-            cause: line.cause.clone(),
-            request_id: line.request_id.as_ref().map(ToString::to_string),
-            trace_id: line.trace_id.map(|id| id.to_string()),
+            status: record.status,
+            method: record.method().map(ToOwned::to_owned),
+            path: record.path().map(|path| path.to_string()),
+            client: record.client,
+            upstream: record.upstream.clone(),
+            cause: record.cause.clone(),
+            request_id: record.request_id.as_ref().map(ToString::to_string),
+            trace_id: record.trace_id.map(|id| id.to_string()),
         };
         let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if newest.len() == CAPACITY {
@@ -55,7 +60,7 @@ impl RecentRefusals {
     }
 
     /// Newest first.
-    pub(crate) fn newest(&self) -> Vec<RefusedRequest> {
+    pub(crate) fn newest(&self) -> Vec<RejectedRequest> {
         let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         newest.iter().cloned().collect()
     }
@@ -69,15 +74,15 @@ mod tests {
 
     #[test]
     fn the_newest_fifty_are_kept_without_query_and_cut() {
-        let refusals = RecentRefusals::default();
+        let refusals = RecentRejections::default();
         let target = format!("/{}?secret", "x".repeat(300));
         for count in 0..60 {
-            let line = Line {
+            let record = RequestRecord {
                 request: Some((&Method::GET, target.as_bytes())),
                 status: Some(400 + count),
-                ..Line::default()
+                ..RequestRecord::default()
             };
-            refusals.remember(Rejection::TokenExpired, &line, SystemTime::UNIX_EPOCH);
+            refusals.remember(Rejection::TokenExpired, &record, SystemTime::UNIX_EPOCH);
         }
         let newest = refusals.newest();
         assert_eq!(newest.len(), 50);

@@ -6,38 +6,43 @@ use std::time::SystemTime;
 
 use runtime::client_address::TrustedProxies;
 
-use crate::telemetry::access_log::{AccessLog, Line};
+use crate::telemetry::access_log::{AccessLog, RequestRecord};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Outcome;
-use crate::telemetry::recent_rejections::RecentRefusals;
+use crate::telemetry::recent_rejections::RecentRejections;
 
 /// Shared by all requests; clones report to the same places.
 #[derive(Debug, Clone)]
-pub(crate) struct Reports {
+pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
     pub(crate) access_log: AccessLog,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
-    pub(crate) refusals: Arc<RecentRefusals>,
+    pub(crate) refusals: Arc<RecentRejections>,
 }
 
-impl Reports {
+impl RequestLogger {
     /// `line` is called only for what is logged or remembered.
-    pub(crate) fn request_ended<'a>(&self, outcome: Outcome, line: impl FnOnce() -> Line<'a>) {
+    pub(crate) fn request_ended<'a>(
+        &self,
+        outcome: Outcome,
+        record: impl FnOnce() -> RequestRecord<'a>,
+    ) {
         self.metrics.request_ended(outcome);
         let refused = match outcome {
-            Outcome::Refused(rejection) => Some(rejection),
+            Outcome::Rejected(rejection) => Some(rejection),
             _ => None,
         };
         let logged = self.access_log.wants(refused.is_some());
         if refused.is_none() && !logged {
             return;
         }
-        let line = line();
+        let record = record();
         if logged {
-            line.write(outcome);
+            record.write(outcome);
         }
         if let Some(rejection) = refused {
-            self.refusals.remember(rejection, &line, SystemTime::now());
+            self.refusals
+                .remember(rejection, &record, SystemTime::now());
         }
     }
 
@@ -46,10 +51,10 @@ impl Reports {
     pub(crate) fn request_ended_by_refusal<'a>(
         &self,
         outcome: Outcome,
-        line: impl FnOnce() -> Line<'a>,
+        record: impl FnOnce() -> RequestRecord<'a>,
     ) {
         if self.access_log.wants(false) {
-            line().write(outcome);
+            record().write(outcome);
         }
     }
 }

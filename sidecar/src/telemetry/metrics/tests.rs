@@ -14,8 +14,8 @@ fn requests_are_counted_by_outcome_and_reason() {
         Outcome::Verified,
         Outcome::Verified,
         Outcome::Passed,
-        Outcome::Refused(Rejection::TokenExpired),
-        Outcome::Refused(Rejection::UpstreamTimeout),
+        Outcome::Rejected(Rejection::TokenExpired),
+        Outcome::Rejected(Rejection::UpstreamTimeout),
     ] {
         metrics.request_ended(outcome);
     }
