@@ -114,7 +114,7 @@ impl AuthProxy {
     }
 
     /// Who asked, as far as it is known.
-    fn told_client(&self, session: &Session) -> Option<IpAddr> {
+    fn client_ip(&self, session: &Session) -> Option<IpAddr> {
         let peer = client_of(session).address?;
         let proxies = &self.request_logger.trusted_proxies;
         Some(proxies.client(peer, &session.req_header().headers))
@@ -142,7 +142,7 @@ impl AuthProxy {
     }
 
     /// Where the service was looked for in vain; as it is configured where its name has no address.
-    fn at_fault(&self, ctx: &RequestContext) -> Option<String> {
+    fn failed_upstream_addr(&self, ctx: &RequestContext) -> Option<String> {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
         let Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
             ctx.outcome
@@ -153,9 +153,9 @@ impl AuthProxy {
         Some(failed_at.map_or_else(|| self.upstream.address().to_string(), ToString::to_string))
     }
 
-    fn answer_ended(&self, session: &mut Session, ctx: &mut RequestContext) {
+    fn on_response_end(&self, session: &mut Session, ctx: &mut RequestContext) {
         if let Some(forward) = &mut ctx.forward {
-            self.becomes_plain(session, forward, &ctx.ids);
+            self.hold_to_plain(session, forward, &ctx.ids);
         }
     }
 
@@ -369,11 +369,11 @@ impl ProxyHttp for AuthProxy {
     ) -> pingora::Result<()> {
         if let Some(RequestKind::EventStream | RequestKind::Grpc) = ctx.kind() {
             // The service cannot answer what has not come.
-            stream_deadline::answer_goes_on(self.upstream.read_timeout());
+            stream_deadline::extend_response_deadline(self.upstream.read_timeout());
         }
         if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
             let within = self.request_body_timeout.filter(|_| !end_of_stream);
-            stream_deadline::expect_body(within, || self.told_of(session, &ctx.ids));
+            stream_deadline::expect_body(within, || self.request_record(session, &ctx.ids));
         }
         Ok(())
     }
@@ -404,7 +404,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         if let Some(forward) = &mut ctx.forward {
-            self.answer_begins(session, response, forward, &ctx.ids);
+            self.on_response_header(session, response, forward, &ctx.ids);
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             session.set_read_timeout(None);
@@ -432,9 +432,9 @@ impl ProxyHttp for AuthProxy {
         end_of_stream: bool,
         ctx: &mut RequestContext,
     ) -> pingora::Result<Option<Duration>> {
-        self.answer_goes_on(end_of_stream);
+        self.extend_response_deadline(end_of_stream);
         if end_of_stream {
-            self.answer_ended(session, ctx);
+            self.on_response_end(session, ctx);
         }
         if session.is_http2()
             && let Some(permit) = &ctx.permit
@@ -450,7 +450,7 @@ impl ProxyHttp for AuthProxy {
         _trailers: &mut HeaderMap,
         ctx: &mut RequestContext,
     ) -> pingora::Result<Option<Bytes>> {
-        self.answer_ended(session, ctx);
+        self.on_response_end(session, ctx);
         Ok(None)
     }
 
@@ -484,9 +484,9 @@ impl ProxyHttp for AuthProxy {
         let request = session.req_header();
         let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
-            client: self.told_client(session),
+            client: self.client_ip(session),
             status: session.response_written().map(|head| head.status.as_u16()),
-            upstream: self.at_fault(ctx),
+            upstream: self.failed_upstream_addr(ctx),
             cause: error.map(errors::cause_of),
             request_id: ctx.ids.request_id().cloned(),
             trace_id: ctx.ids.trace_id(&request.headers),

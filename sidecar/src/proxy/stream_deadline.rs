@@ -1,4 +1,4 @@
-//! Ends a stream when the token that opened it does: a WebSocket, server-sent events, a gRPC call.
+//! Deadlines a stream when the token that opened it does: a WebSocket, server-sent events, a gRPC call.
 //! No other body is cut, however long it takes, as long as it comes.
 //!
 //! Pingora has no hook that fires on time, so the whole work on a request is given up: HTTP/1.1
@@ -20,17 +20,17 @@ use crate::telemetry::access_log::LoggedPath;
 
 tokio::task_local! {
     /// The ends of the request that is being worked on; none for most.
-    static ENDS: Ends;
+    static DEADLINES: Deadlines;
 }
 
 /// When the work on a request has to end.
 #[derive(Debug, Default)]
-struct Ends {
+struct Deadlines {
     token: Cell<Option<Instant>>,
     /// The next part of its body has to come by then; moved on by each that does.
     body: Cell<Option<Instant>>,
     /// Its answer has to begin by then; moved on by each part of its body that comes.
-    answer: Cell<Option<Instant>>,
+    response: Cell<Option<Instant>>,
     request: OnceCell<Request>,
 }
 
@@ -57,57 +57,60 @@ impl fmt::Debug for Request {
 
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum ExpiredDeadline {
     Token,
     Body,
-    Answer,
+    Response,
 }
 
-impl Ends {
-    fn first(&self) -> Option<(Instant, Over)> {
-        let token = self.token.get().map(|end| (end, Over::Token));
-        let body = self.body.get().map(|end| (end, Over::Body));
-        let answer = self.answer.get().map(|end| (end, Over::Answer));
-        let ends = [token, body, answer].into_iter().flatten();
-        ends.min_by_key(|(end, _)| *end)
+impl Deadlines {
+    fn first(&self) -> Option<(Instant, ExpiredDeadline)> {
+        let token = self.token.get().map(|end| (end, ExpiredDeadline::Token));
+        let body = self.body.get().map(|end| (end, ExpiredDeadline::Body));
+        let response = self
+            .response
+            .get()
+            .map(|end| (end, ExpiredDeadline::Response));
+        let deadlines = [token, body, response].into_iter().flatten();
+        deadlines.min_by_key(|(end, _)| *end)
     }
 }
 
 /// Has the stream at hand end in `left`, whatever it is doing then. What `request` it is, is asked only if
 /// there is an end.
-pub(crate) fn end_in(left: Duration, request: impl FnOnce() -> Request) {
-    set(|ends| &ends.token, Some(left), request);
+pub(crate) fn expire_stream_after(left: Duration, request: impl FnOnce() -> Request) {
+    set(|deadlines| &deadlines.token, Some(left), request);
 }
 
 /// Has the request at hand end if no more of its body comes `within` this time; `None` when all of it
 /// has come. For HTTP/2: over HTTP/1.1 Pingora has a time-out, which can be answered.
 pub(crate) fn expect_body(within: Option<Duration>, request: impl FnOnce() -> Request) {
-    set(|ends| &ends.body, within, request);
+    set(|deadlines| &deadlines.body, within, request);
 }
 
 /// Has the request at hand end if its answer does not begin `within` this time. For what may become a stream: for
 /// others Pingora has a time-out, which can be answered.
-pub(crate) fn expect_answer(within: Option<Duration>, request: impl FnOnce() -> Request) {
-    set(|ends| &ends.answer, within, request);
+pub(crate) fn expect_response(within: Option<Duration>, request: impl FnOnce() -> Request) {
+    set(|deadlines| &deadlines.response, within, request);
 }
 
 /// A part of the body came: an answer that is expected has `within` this time from now on.
-pub(crate) fn answer_goes_on(within: Option<Duration>) {
-    let _ = ENDS.try_with(|ends| {
-        if ends.answer.get().is_some() {
-            ends.answer.set(deadline(within));
+pub(crate) fn extend_response_deadline(within: Option<Duration>) {
+    let _ = DEADLINES.try_with(|deadlines| {
+        if deadlines.response.get().is_some() {
+            deadlines.response.set(deadline(within));
         }
     });
 }
 
 /// What was expected has begun.
-pub(crate) fn answer_may_be_silent() {
-    let _ = ENDS.try_with(|ends| ends.answer.set(None));
+pub(crate) fn clear_response_deadline() {
+    let _ = DEADLINES.try_with(|deadlines| deadlines.response.set(None));
 }
 
 /// What might have become a stream is none.
-pub(crate) fn outlive_token() {
-    let _ = ENDS.try_with(|ends| ends.token.set(None));
+pub(crate) fn clear_token_deadline() {
+    let _ = DEADLINES.try_with(|deadlines| deadlines.token.set(None));
 }
 
 /// Far ahead is as good as never, and must not overflow.
@@ -116,51 +119,52 @@ fn deadline(within: Option<Duration>) -> Option<Instant> {
 }
 
 fn set(
-    end: impl FnOnce(&Ends) -> &Cell<Option<Instant>>,
+    end: impl FnOnce(&Deadlines) -> &Cell<Option<Instant>>,
     within: Option<Duration>,
     request: impl FnOnce() -> Request,
 ) {
     let at = deadline(within);
     // Outside of any request there is nothing to end.
-    let _ = ENDS.try_with(|ends| {
-        end(ends).set(at);
+    let _ = DEADLINES.try_with(|deadlines| {
+        end(deadlines).set(at);
         if at.is_some() {
-            ends.request.get_or_init(request);
+            deadlines.request.get_or_init(request);
         }
     });
 }
 
 /// Work that was given up.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct GivenUp {
-    pub(super) over: Over,
+pub(super) struct TimedOut {
+    pub(super) expired: ExpiredDeadline,
     pub(super) request: Option<Request>,
 }
 
 /// The work on one request, or why its time was over before it was.
-pub(super) async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, GivenUp> {
-    ENDS.scope(Ends::default(), async {
-        let mut work = pin!(work);
-        let mut timer: Option<Pin<Box<Sleep>>> = None;
-        let over = poll_fn(|cx| {
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(Ok(done));
-            }
-            let Some((end, over)) = ENDS.with(Ends::first) else {
-                return Poll::Pending;
-            };
-            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
-            if timer.deadline() != end {
-                timer.as_mut().reset(end);
-            }
-            timer.as_mut().poll(cx).map(|()| Err(over))
-        });
-        over.await.map_err(|over| GivenUp {
-            over,
-            request: ENDS.with(|ends| ends.request.get().cloned()),
+pub(super) async fn within_deadlines<T>(work: impl Future<Output = T>) -> Result<T, TimedOut> {
+    DEADLINES
+        .scope(Deadlines::default(), async {
+            let mut work = pin!(work);
+            let mut timer: Option<Pin<Box<Sleep>>> = None;
+            let expired = poll_fn(|cx| {
+                if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                    return Poll::Ready(Ok(done));
+                }
+                let Some((end, expired)) = DEADLINES.with(Deadlines::first) else {
+                    return Poll::Pending;
+                };
+                let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
+                if timer.deadline() != end {
+                    timer.as_mut().reset(end);
+                }
+                timer.as_mut().poll(cx).map(|()| Err(expired))
+            });
+            expired.await.map_err(|expired| TimedOut {
+                expired,
+                request: DEADLINES.with(|deadlines| deadlines.request.get().cloned()),
+            })
         })
-    })
-    .await
+        .await
 }
 
 #[cfg(test)]
@@ -169,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn over<T>(given_up: Result<T, GivenUp>) -> Option<Over> {
-        given_up.err().map(|given_up| given_up.over)
+    fn expired<T>(timed_out: Result<T, TimedOut>) -> Option<ExpiredDeadline> {
+        timed_out.err().map(|timed_out| timed_out.expired)
     }
 
     fn request(target: &str) -> Request {
@@ -190,25 +194,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_that_is_given_up_is_still_known() {
         let work = async {
-            end_in(Duration::from_secs(1), || request("/first"));
+            expire_stream_after(Duration::from_secs(1), || request("/first"));
             expect_body(Some(Duration::from_secs(2)), never_asked);
             std::future::pending::<()>().await;
         };
-        let given_up = GivenUp {
-            over: Over::Token,
+        let timed_out = TimedOut {
+            expired: ExpiredDeadline::Token,
             request: Some(request("/first")),
         };
-        assert_eq!(in_time(work).await, Err(given_up));
+        assert_eq!(within_deadlines(work).await, Err(timed_out));
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_is_done_in_time_gives_its_result() {
         let work = async {
-            end_in(Duration::from_secs(2), || request("/"));
+            expire_stream_after(Duration::from_secs(2), || request("/"));
             tokio::time::sleep(Duration::from_secs(1)).await;
             7
         };
-        assert_eq!(in_time(work).await, Ok(7));
+        assert_eq!(within_deadlines(work).await, Ok(7));
     }
 
     #[tokio::test(start_paused = true)]
@@ -217,11 +221,14 @@ mod tests {
         let held = Arc::clone(&dropped);
         let work = async move {
             tokio::task::yield_now().await;
-            end_in(Duration::from_secs(1), || request("/"));
+            expire_stream_after(Duration::from_secs(1), || request("/"));
             std::future::pending::<()>().await;
             drop(held);
         };
-        assert_eq!(over(in_time(work).await), Some(Over::Token));
+        assert_eq!(
+            expired(within_deadlines(work).await),
+            Some(ExpiredDeadline::Token)
+        );
         assert_eq!(Arc::strong_count(&dropped), 1);
     }
 
@@ -229,39 +236,39 @@ mod tests {
     async fn work_without_an_end_takes_as_long_as_it_takes_and_nobody_asks_what_it_is() {
         let work = async {
             expect_body(None, never_asked);
-            end_in(Duration::MAX, never_asked);
+            expire_stream_after(Duration::MAX, never_asked);
             tokio::time::sleep(Duration::from_secs(1_000_000)).await;
         };
-        assert_eq!(in_time(work).await, Ok(()));
+        assert_eq!(within_deadlines(work).await, Ok(()));
         // Outside of any request.
-        end_in(Duration::from_secs(1), never_asked);
+        expire_stream_after(Duration::from_secs(1), never_asked);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_expected_has_to_go_on_until_it_turns_out_a_stream() {
         const SECOND: Duration = Duration::from_secs(1);
         let answer = |pause: Duration| async move {
-            expect_answer(Some(2 * SECOND), || request("/events"));
+            expect_response(Some(2 * SECOND), || request("/events"));
             tokio::time::sleep(SECOND).await;
-            answer_goes_on(Some(2 * SECOND));
+            extend_response_deadline(Some(2 * SECOND));
             tokio::time::sleep(pause).await;
-            answer_may_be_silent();
-            answer_goes_on(Some(SECOND));
+            clear_response_deadline();
+            extend_response_deadline(Some(SECOND));
             tokio::time::sleep(100 * SECOND).await;
         };
-        assert_eq!(in_time(answer(SECOND)).await, Ok(()));
-        let silent = in_time(answer(3 * SECOND)).await;
-        assert_eq!(over(silent), Some(Over::Answer));
+        assert_eq!(within_deadlines(answer(SECOND)).await, Ok(()));
+        let silent = within_deadlines(answer(3 * SECOND)).await;
+        assert_eq!(expired(silent), Some(ExpiredDeadline::Response));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_no_stream_outlives_the_token() {
         let work = async {
-            end_in(Duration::from_secs(1), || request("/"));
-            outlive_token();
+            expire_stream_after(Duration::from_secs(1), || request("/"));
+            clear_token_deadline();
             tokio::time::sleep(Duration::from_secs(10)).await;
         };
-        assert_eq!(in_time(work).await, Ok(()));
+        assert_eq!(within_deadlines(work).await, Ok(()));
     }
 
     #[test]
@@ -281,8 +288,8 @@ mod tests {
             expect_body(None, never_asked);
             tokio::time::sleep(10 * SECOND).await;
         };
-        assert_eq!(in_time(upload(10, SECOND)).await, Ok(()));
-        let slow = in_time(upload(10, 3 * SECOND)).await;
-        assert_eq!(over(slow), Some(Over::Body));
+        assert_eq!(within_deadlines(upload(10, SECOND)).await, Ok(()));
+        let slow = within_deadlines(upload(10, 3 * SECOND)).await;
+        assert_eq!(expired(slow), Some(ExpiredDeadline::Body));
     }
 }

@@ -11,7 +11,7 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
 use super::phases::AuthProxy;
-use super::stream_deadline::{GivenUp, Over, in_time};
+use super::stream_deadline::{ExpiredDeadline, TimedOut, within_deadlines};
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_log::RequestLogger;
@@ -26,17 +26,17 @@ pub(crate) struct TimedRequests {
 
 impl TimedRequests {
     /// The proxy's own last phase is not reached.
-    fn ended(&self, GivenUp { over, request }: GivenUp) {
-        let (outcome, cause) = match over {
-            Over::Token => {
+    fn ended(&self, TimedOut { expired, request }: TimedOut) {
+        let (outcome, cause) = match expired {
+            ExpiredDeadline::Token => {
                 self.request_logger.metrics.stream_ended();
                 (Outcome::Verified, "the token of the stream has expired")
             }
-            Over::Body => (
+            ExpiredDeadline::Body => (
                 Outcome::Rejected(Rejection::RequestTimeout),
                 "the body did not come",
             ),
-            Over::Answer => (
+            ExpiredDeadline::Response => (
                 Outcome::Rejected(Rejection::UpstreamTimeout),
                 "the answer did not come",
             ),
@@ -46,7 +46,8 @@ impl TimedRequests {
             .request_ended(outcome, || RequestRecord {
                 request: request.map(|request| (&request.method, &*request.target)),
                 client: request.and_then(|request| request.client),
-                upstream: (over == Over::Answer).then(|| self.upstream.address().to_string()),
+                upstream: (expired == ExpiredDeadline::Response)
+                    .then(|| self.upstream.address().to_string()),
                 cause: Some(cause.to_owned()),
                 request_id: request.and_then(|request| request.request_id.clone()),
                 trace_id: request.and_then(|request| request.trace_id),
@@ -63,8 +64,8 @@ impl HttpServerApp for TimedRequests {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let request = self.proxy.process_new_http(session, shutdown);
-        in_time(request).await.unwrap_or_else(|given_up| {
-            self.ended(given_up);
+        within_deadlines(request).await.unwrap_or_else(|timed_out| {
+            self.ended(timed_out);
             None
         })
     }
