@@ -37,7 +37,7 @@ use self::upstream::{
 };
 
 pub(crate) use path_warnings::example;
-pub(crate) use policy::{auth_policy, issuer_mapping, service_head};
+pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
 pub(crate) use upstream::upstream_address;
 
 /// How long each part of the stop may take.
@@ -100,7 +100,7 @@ impl Config {
         second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
             auth_policy: auth_policy(&args.rules, mapping(args)?, &upstream)?,
-            service_head: service_head(&args.rules.service_head),
+            upstream_request: upstream_request(&args.rules.upstream_request),
             protected: effective_config(args, &key_source),
         };
         Ok(Self {
@@ -169,7 +169,7 @@ impl Config {
         if !self.rules.auth_policy.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
         }
-        if self.rules.service_head.reuse_after_body {
+        if self.rules.upstream_request.reuse_after_body {
             warnings.push(
                 "--reuse-after-body: a service that leaves a body unread takes it for a request",
             );

@@ -174,7 +174,7 @@ impl Upstream {
     }
 
     /// Takes over what the name resolves to now.
-    fn moved(&self, addresses: &[SocketAddr]) {
+    fn set_addresses(&self, addresses: &[SocketAddr]) {
         let tls = self.tls();
         let prototypes = self.settings.all_prototypes(addresses, &tls);
         self.peers.store(Arc::new(prototypes));
@@ -183,7 +183,7 @@ impl Upstream {
 
     /// New connections are opened with `tls`; the requests that are under way keep theirs, and no other
     /// request gets one of those. `true` where that changes anything.
-    pub(crate) fn now_speaks(&self, tls: Option<UpstreamTls>) -> bool {
+    pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> bool {
         let mut current = self.tls();
         if current.tls == tls {
             return false;
@@ -302,14 +302,14 @@ mod tests {
     fn a_name_that_does_not_resolve_gives_no_peer_until_it_does() {
         let upstream = upstream("http://postern.invalid:1").unwrap();
         assert!(upstream.peer(RequestKind::Plain).is_none());
-        upstream.moved(&["127.0.0.1:1".parse().unwrap()]);
+        upstream.set_addresses(&["127.0.0.1:1".parse().unwrap()]);
         assert!(upstream.peer(RequestKind::Plain).is_some());
     }
 
     #[test]
     fn an_address_that_does_not_answer_makes_room_for_the_next_one() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
-        upstream.moved(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
+        upstream.set_addresses(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
         let address = || upstream.peer(RequestKind::Plain).unwrap();
         let first = address();
         upstream.unreachable(&first);

@@ -132,7 +132,7 @@ impl Explainer {
             head.set_version(Version::HTTP_2);
         }
         let ids = self.correlation.ids(&head.headers);
-        rules.service_head.prepare(
+        rules.upstream_request.rewrite_request(
             &mut head,
             Version::HTTP_11,
             forward,

@@ -234,7 +234,7 @@ mod tests {
     use crate::headers::identity::{Encoding, UserHeader};
     use crate::telemetry::access_log::RequestRecord;
     use crate::telemetry::metrics::TokenCacheCounters;
-    use crate::upstream::request::ServiceHead;
+    use crate::upstream::request::UpstreamRequestPolicy;
 
     fn rules(protected: EffectiveConfig) -> Arc<CurrentRules> {
         let interceptor = Interceptor::new(
@@ -253,7 +253,7 @@ mod tests {
         let user_header = UserHeader::new("X-Current-User", 1000).unwrap();
         Arc::new(CurrentRules::new(Rules {
             auth_policy: AuthPolicy::new(interceptor, policy, user_header),
-            service_head: ServiceHead {
+            upstream_request: UpstreamRequestPolicy {
                 forward_authorization: true,
                 reuse_after_body: false,
                 forwarded: ForwardedPolicy::Append,

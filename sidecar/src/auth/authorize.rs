@@ -14,7 +14,7 @@ use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Uri, header};
 
-use crate::auth::csrf::is_forged_across_sites;
+use crate::auth::csrf::is_cross_site_request;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::KeyState;
 use crate::keys::token_cache::VerifiedToken;
@@ -188,7 +188,7 @@ impl AuthPolicy {
             } => Some(authority),
             _ => request.headers.get(header::HOST).map(HeaderValue::as_bytes),
         };
-        is_forged_across_sites(
+        is_cross_site_request(
             self.interceptor.sources(),
             request.method,
             is_websocket,

@@ -9,7 +9,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether a browser sent the cookie along because another site told it to, in a request that may
 /// change something. `host` is the request's own.
-pub(crate) fn is_forged_across_sites(
+pub(crate) fn is_cross_site_request(
     sources: &TokenSources,
     method: &Method,
     is_websocket: bool,
@@ -160,21 +160,21 @@ mod tests {
             for (name, value) in fields {
                 headers.append(*name, HeaderValue::from_static(value));
             }
-            let judged = |sources: TokenSources, origins: &[&str]| {
+            let is_forged = |sources: TokenSources, origins: &[&str]| {
                 let origins = origins.iter().map(|origin| origin.parse().unwrap());
                 let sources = TokenSources {
                     cookie_origins: AllowedOrigins::new(origins.collect()),
                     ..sources
                 };
                 let host = Some(&b"a:1"[..]);
-                is_forged_across_sites(&sources, &method, websocket, &headers, host)
+                is_cross_site_request(&sources, &method, websocket, &headers, host)
             };
-            assert_eq!(judged(everywhere(), &[]), forged, "{method} {fields:?}");
-            assert!(!judged(TokenSources::default(), &[]));
+            assert_eq!(is_forged(everywhere(), &[]), forged, "{method} {fields:?}");
+            assert!(!is_forged(TokenSources::default(), &[]));
             let evil = "https://evil.test";
             let known = headers.get("origin").is_some_and(|origin| origin == evil)
                 && headers.get_all("origin").iter().count() == 1;
-            assert_eq!(judged(everywhere(), &[evil]), forged && !known);
+            assert_eq!(is_forged(everywhere(), &[evil]), forged && !known);
         }
     }
 }

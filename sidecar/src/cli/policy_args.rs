@@ -8,7 +8,7 @@ use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 
-use super::service_args::ServiceHeadArgs;
+use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
 
 /// The settings that say where the keys of another issuer than the auth server are.
@@ -73,7 +73,7 @@ pub(crate) struct RulesArgs {
 
     #[command(flatten)]
     #[serde(flatten)]
-    pub(crate) service_head: ServiceHeadArgs,
+    pub(crate) upstream_request: UpstreamRequestArgs,
 }
 
 /// Places of a request that may hold the token, and the claims it has to carry.

@@ -65,7 +65,7 @@ pub(crate) struct UpstreamArgs {
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct ServiceHeadArgs {
+pub(crate) struct UpstreamRequestArgs {
     /// Whether the service sees the Authorization header
     #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set)]
     pub(crate) forward_authorization: bool,

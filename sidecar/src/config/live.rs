@@ -8,13 +8,13 @@ use arc_swap::ArcSwap;
 
 use crate::auth::authorize::AuthPolicy;
 use crate::config::effective::EffectiveConfig;
-use crate::upstream::request::ServiceHead;
+use crate::upstream::request::UpstreamRequestPolicy;
 
 /// What the configuration says about requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
-    pub(crate) service_head: ServiceHead,
+    pub(crate) upstream_request: UpstreamRequestPolicy,
     /// The same for the status page.
     pub(crate) protected: EffectiveConfig,
 }

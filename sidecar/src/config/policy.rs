@@ -11,11 +11,11 @@ use super::flag_value::{given, parsed, refused};
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
-use crate::cli::service_args::ServiceHeadArgs;
+use crate::cli::service_args::UpstreamRequestArgs;
 use crate::headers::identity::UserHeader;
-use crate::request::header_list::is_of_a_token;
+use crate::request::header_list::is_tchar;
 use crate::upstream::UpstreamAddress;
-use crate::upstream::request::ServiceHead;
+use crate::upstream::request::UpstreamRequestPolicy;
 
 /// What decides about requests.
 ///
@@ -67,8 +67,8 @@ fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, Failure> {
 }
 
 /// How a request is handed to the service.
-pub(crate) const fn service_head(args: &ServiceHeadArgs) -> ServiceHead {
-    ServiceHead {
+pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequestPolicy {
+    UpstreamRequestPolicy {
         forward_authorization: args.forward_authorization,
         reuse_after_body: args.reuse_after_body,
         forwarded: args.forwarded,
@@ -87,7 +87,7 @@ pub(super) fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Fail
 /// A name as RFC 6265 §4.1.1 has it.
 fn token_cookie(args: &TokenArgs) -> Result<Option<String>, Failure> {
     match args.token_cookie.as_deref() {
-        Some(name) if name.is_empty() || !name.bytes().all(is_of_a_token) => {
+        Some(name) if name.is_empty() || !name.bytes().all(is_tchar) => {
             Err(refused("token-cookie", name, "is not the name of a cookie"))
         }
         name => Ok(name.map(ToOwned::to_owned)),

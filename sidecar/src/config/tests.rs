@@ -30,7 +30,7 @@ fn the_defaults_are_usable_and_strict() {
     }
     assert!(config.timing.previous_key_grace.is_zero());
     assert!(config.rules.auth_policy.policy.require_expiry);
-    assert!(config.rules.service_head.forward_authorization);
+    assert!(config.rules.upstream_request.forward_authorization);
     assert_eq!(config.upstream.address.to_string(), "http://127.0.0.1:3000");
     assert!(config.warnings().is_empty());
 }

@@ -81,7 +81,7 @@ impl ClientTls {
     }
 
     /// They count from the next handshake on. Whoever is connected stays so.
-    pub(crate) fn now_trusts(&self, next: NextClients) {
+    pub(crate) fn set_client_roots(&self, next: NextClients) {
         self.current.store(Arc::new(next.0));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         assert!(tls.judged(Some(&ca)).is_err());
         assert!(Arc::ptr_eq(&before, &tls.current.load()), "judged only");
 
-        tls.now_trusts(next);
+        tls.set_client_roots(next);
         assert!(tls.current.load().clients != before.clients);
     }
 }

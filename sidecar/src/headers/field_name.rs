@@ -134,7 +134,7 @@ const RESERVED_PREFIXES: [&str; 23] = [
     "x-sendfile",
     "x-xss-",
 ];
-/// About the client by name ([`forwarded::is_about_the_client`]), and yet the user: services behind other
+/// About the client by name ([`forwarded::is_client_address_header`]), and yet the user: services behind other
 /// proxies expect it there.
 const FORWARDED_USER: [&str; 4] = [
     "x-forwarded-email",
@@ -148,7 +148,7 @@ fn is_reserved(name: &str) -> bool {
         || RESERVED_PREFIXES
             .iter()
             .any(|family| name.starts_with(family))
-        || (forwarded::is_about_the_client(name) && !FORWARDED_USER.contains(&name))
+        || (forwarded::is_client_address_header(name) && !FORWARDED_USER.contains(&name))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl ForwardedPolicy {
             Self::Off => Ok(()),
             Self::Append => append(request, client),
             Self::Overwrite => {
-                remove_where(request, is_about_the_client);
+                remove_where(request, is_client_address_header);
                 append(request, client)
             }
         }
@@ -97,7 +97,7 @@ fn quoted(address: &str) -> String {
 
 /// Whether services take a field of this name for the client's address or the way it came. Look-alikes
 /// too: a CGI-style service cannot tell them apart.
-pub(crate) fn is_about_the_client(name: &str) -> bool {
+pub(crate) fn is_client_address_header(name: &str) -> bool {
     /// By how they begin and end, because no list of what services believe is complete.
     const FAMILY: &str = "x-forwarded-";
     const ENDINGS: [&str; 12] = [

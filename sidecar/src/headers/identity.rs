@@ -30,7 +30,7 @@ pub(crate) struct UserHeader {
     encoding: Encoding,
     claims: Vec<ClaimHeader>,
     /// Never a client's to send, under these names or any that CGI, WSGI or PHP would take for them.
-    not_from_clients: Vec<HeaderName>,
+    stripped_names: Vec<HeaderName>,
     /// Most bytes that all values take together.
     max_value_bytes: usize,
 }
@@ -93,15 +93,15 @@ impl std::str::FromStr for ClaimHeader {
 impl UserHeader {
     pub(crate) fn new(name: &str, max_value_bytes: usize) -> Result<Self, FieldNameError> {
         let field: FieldName = name.parse()?;
-        let mut not_from_clients = vec![field.name.clone()];
+        let mut stripped_names = vec![field.name.clone()];
         if field.name != DEFAULT_NAME {
-            not_from_clients.push(DEFAULT_NAME);
+            stripped_names.push(DEFAULT_NAME);
         }
         Ok(Self {
             field,
             encoding: Encoding::Json,
             claims: Vec::new(),
-            not_from_clients,
+            stripped_names,
             max_value_bytes,
         })
     }
@@ -125,7 +125,7 @@ impl UserHeader {
         {
             return Err(ClaimHeaderError::Repeated);
         }
-        self.not_from_clients.push(name.clone());
+        self.stripped_names.push(name.clone());
         self.claims.push(header);
         Ok(self)
     }
@@ -210,7 +210,7 @@ impl UserHeader {
     }
 
     fn is_like(&self, name: &str) -> bool {
-        let mut ours = self.not_from_clients.iter();
+        let mut ours = self.stripped_names.iter();
         ours.any(|ours| cgi_equal(name, ours.as_str()))
     }
 }
@@ -232,7 +232,7 @@ impl Identity {
     }
 
     /// Has each value allocate what counts its copies, which the first copy would do otherwise.
-    pub(crate) fn share(&self) {
+    pub(crate) fn pre_share_buffers(&self) {
         self.values().for_each(|value| drop(value.clone()));
     }
 }

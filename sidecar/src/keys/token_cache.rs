@@ -92,7 +92,7 @@ impl VerifiedTokens {
     pub(crate) fn remember(&self, token: Bearer<'_>, verified: Arc<VerifiedToken>) {
         if let Some(cache) = &self.cache {
             // Here and not at a hit.
-            verified.identity.share();
+            verified.identity.pre_share_buffers();
             cache.insert(digest_of(token), verified);
         }
     }

@@ -350,7 +350,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         let forward = ctx.forward.as_ref().ok_or_else(not_authorized)?;
-        ctx.rules.service_head.prepare(
+        ctx.rules.upstream_request.rewrite_request(
             request,
             session.req_header().version,
             forward,
@@ -487,7 +487,7 @@ impl ProxyHttp for AuthProxy {
             client: self.client_ip(session),
             status: session.response_written().map(|head| head.status.as_u16()),
             upstream: self.failed_upstream_addr(ctx),
-            cause: error.map(errors::cause_of),
+            cause: error.map(errors::log_cause),
             request_id: ctx.ids.request_id().cloned(),
             trace_id: ctx.ids.trace_id(&request.headers),
         };

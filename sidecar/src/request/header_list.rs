@@ -17,12 +17,12 @@ pub(crate) fn members<'h>(
 }
 
 /// Whether the byte may stand in a name (RFC 9110 §5.6.2).
-pub(crate) fn is_of_a_token(byte: u8) -> bool {
+pub(crate) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// The fields that `Connection` names: they are for the next hop only (RFC 9110 §7.6.1).
-pub(crate) fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
+pub(crate) fn connection_headers(headers: &HeaderMap) -> Vec<HeaderName> {
     members(headers, &header::CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect()
@@ -57,6 +57,6 @@ mod tests {
         }
         let all: Vec<_> = members(&headers, &header::CONNECTION).collect();
         assert_eq!(all, [&b"Keep-Alive"[..], b"x-a", b"\xe9", b"X-B", b""]);
-        assert_eq!(nominated(&headers), ["keep-alive", "x-a", "x-b"]);
+        assert_eq!(connection_headers(&headers), ["keep-alive", "x-a", "x-b"]);
     }
 }

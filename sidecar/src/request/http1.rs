@@ -7,7 +7,7 @@ use contract::rejection::Rejection;
 use http::{HeaderMap, Version, header};
 
 use crate::downstream::head_limits::MAX_HEAD_BYTES;
-use crate::request::header_list::{is_of_a_token, members};
+use crate::request::header_list::{is_tchar, members};
 use crate::request::target;
 
 /// Checks one request head. `raw` is the header block with its final empty line.
@@ -15,7 +15,7 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result
     if raw.len() > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    if nominates_more_than_a_hop_s(headers) {
+    if connection_names_end_to_end_header(headers) {
         return Err(Rejection::RequestFraming);
     }
     framing::check(raw)?;
@@ -27,21 +27,21 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result
 }
 
 /// Whether `Connection` asks for a field to be removed on the way that says where the message ends, whom it
-/// is for or whence it came: the service would read another one than was judged. Nor is it to name what is
+/// is for or whence it came: the service would read another one than was checked. Nor is it to name what is
 /// no field. Pingora refuses much of that by itself, but only on the way to the service.
-fn nominates_more_than_a_hop_s(headers: &HeaderMap) -> bool {
+fn connection_names_end_to_end_header(headers: &HeaderMap) -> bool {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_never = |name: &[u8]| {
-        NEVER_NOMINATED
+        END_TO_END
             .iter()
             .any(|field| name.eq_ignore_ascii_case(field))
     };
     named.enumerate().any(|(index, name)| {
-        index >= MAX_NOMINATIONS || is_never(name) || !name.iter().copied().all(is_of_a_token)
+        index >= MAX_CONNECTION_OPTIONS || is_never(name) || !name.iter().copied().all(is_tchar)
     })
 }
 
-const NEVER_NOMINATED: [&[u8]; 6] = [
+const END_TO_END: [&[u8]; 6] = [
     b"content-length",
     b"transfer-encoding",
     b"host",
@@ -50,7 +50,7 @@ const NEVER_NOMINATED: [&[u8]; 6] = [
     b"x-forwarded-proto",
 ];
 /// Pingora's own limit.
-const MAX_NOMINATIONS: usize = 9;
+const MAX_CONNECTION_OPTIONS: usize = 9;
 
 /// Whether a body follows the head. Call it on a head that passed [`check`].
 pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn judged(raw: &str) -> Result<(), Rejection> {
+    fn checked(raw: &str) -> Result<(), Rejection> {
         let mut headers = HeaderMap::new();
         if raw.contains("Host:") {
             headers.insert(header::HOST, HeaderValue::from_static("a"));
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn ambiguous_framing_is_refused() {
-        assert_eq!(judged(&with("Content-Length: 3\r\n")), Ok(()));
+        assert_eq!(checked(&with("Content-Length: 3\r\n")), Ok(()));
         let both = with("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n");
-        assert_eq!(judged(&both), Err(Rejection::RequestFraming));
+        assert_eq!(checked(&both), Err(Rejection::RequestFraming));
     }
 
     #[test]
@@ -105,18 +105,18 @@ mod tests {
     #[test]
     fn a_request_names_its_host() {
         let missing = Err(Rejection::HostMissing);
-        for (version, target, judged_as) in [
+        for (version, target, expected) in [
             (Version::HTTP_11, "/", missing),
             (Version::HTTP_10, "/", Ok(())),
             (Version::HTTP_10, "http://a/", missing),
         ] {
             let raw = format!("GET {target} {version:?}\r\n\r\n");
-            let judged = check(version, &HeaderMap::new(), raw.as_bytes());
-            assert_eq!(judged, judged_as, "{raw:?}");
+            let checked = check(version, &HeaderMap::new(), raw.as_bytes());
+            assert_eq!(checked, expected, "{raw:?}");
         }
     }
 
-    fn nominating(names: &'static str) -> Result<(), Rejection> {
+    fn with_connection(names: &'static str) -> Result<(), Rejection> {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("a"));
         headers.insert(header::CONNECTION, HeaderValue::from_static(names));
@@ -133,7 +133,7 @@ mod tests {
             "a,b,,c,d,e,f,g,h,i",
             "",
         ] {
-            assert_eq!(nominating(names), Ok(()), "{names}");
+            assert_eq!(with_connection(names), Ok(()), "{names}");
         }
         for names in [
             "content-length",
@@ -148,19 +148,19 @@ mod tests {
             "x hop",
             "a,b,c,d,e,f,g,h,i,j",
         ] {
-            let judged = nominating(names);
-            assert_eq!(judged, Err(Rejection::RequestFraming), "{names}");
+            let checked = with_connection(names);
+            assert_eq!(checked, Err(Rejection::RequestFraming), "{names}");
         }
     }
 
     #[test]
     fn a_header_block_has_a_limit() {
-        for (value, judged_as) in [
+        for (value, expected) in [
             (MAX_HEAD_BYTES / 2, Ok(())),
             (MAX_HEAD_BYTES, Err(Rejection::RequestHeaderTooLarge)),
         ] {
             let field = format!("X: {}\r\n", "a".repeat(value));
-            assert_eq!(judged(&with(&field)), judged_as);
+            assert_eq!(checked(&with(&field)), expected);
         }
     }
 }

@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    fn judged(fields: &[(&str, &str)]) -> Result<(), Rejection> {
+    fn checked(fields: &[(&str, &str)]) -> Result<(), Rejection> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
@@ -79,7 +79,7 @@ mod tests {
             &[("te", "trailers"), ("host", "a")],
             &[("x-content-length", "3, 3")],
         ] {
-            assert_eq!(judged(fields), Ok(()), "{fields:?}");
+            assert_eq!(checked(fields), Ok(()), "{fields:?}");
         }
     }
 
@@ -98,22 +98,26 @@ mod tests {
             &[("content-length", "+3")],
             &[("content-length", "")],
         ] {
-            assert_eq!(judged(fields), Err(Rejection::RequestFraming), "{fields:?}");
+            assert_eq!(
+                checked(fields),
+                Err(Rejection::RequestFraming),
+                "{fields:?}"
+            );
         }
     }
 
     #[test]
     fn a_request_names_its_host_in_one_of_two_ways() {
         let mut headers = HeaderMap::new();
-        for (authority, judged) in [
+        for (authority, checked) in [
             (Some(&b"a/b"[..]), Err(Rejection::RequestMalformed)),
             (Some(b"a:1"), Ok(())),
         ] {
-            assert_eq!(check(authority, b"/", &headers), judged);
+            assert_eq!(check(authority, b"/", &headers), checked);
         }
-        for (host, judged) in [("a b", Err(Rejection::RequestMalformed)), ("a:1", Ok(()))] {
+        for (host, checked) in [("a b", Err(Rejection::RequestMalformed)), ("a:1", Ok(()))] {
             headers.insert(header::HOST, HeaderValue::from_static(host));
-            assert_eq!(check(None, b"/", &headers), judged);
+            assert_eq!(check(None, b"/", &headers), checked);
         }
     }
 
@@ -122,10 +126,10 @@ mod tests {
         let long = "a".repeat(MAX_HEAD_BYTES);
         let many = [("x", "1"); MAX_HEAD_LINES + 1];
         for fields in [&[("x", &*long)][..], &many] {
-            assert_eq!(judged(fields), Err(Rejection::RequestHeaderTooLarge));
+            assert_eq!(checked(fields), Err(Rejection::RequestHeaderTooLarge));
         }
         let target = [b'/'; MAX_HEAD_BYTES + 1];
-        let judged = check(Some(b"a"), &target, &HeaderMap::new());
-        assert_eq!(judged, Err(Rejection::RequestHeaderTooLarge));
+        let checked = check(Some(b"a"), &target, &HeaderMap::new());
+        assert_eq!(checked, Err(Rejection::RequestHeaderTooLarge));
     }
 }

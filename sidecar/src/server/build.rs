@@ -42,7 +42,7 @@ use crate::server::services::{AdminPort, CertificateFollower, KeyRefresh};
 use crate::server::shutdown::{Fault, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
-use crate::upstream::exposure_check::BypassCheck;
+use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
 
 /// What the parts of the program share.
@@ -105,7 +105,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
     }
     if let Some((target, refused)) = config.bypass {
         let condition = || shared.health.condition("bypass", "not looked yet");
-        let check = BypassCheck {
+        let check = ExposureProbe {
             target,
             metrics: shared.metrics.clone(),
             ready: refused.then(condition),

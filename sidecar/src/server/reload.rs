@@ -114,10 +114,10 @@ impl Reload {
     /// Nothing in here fails.
     async fn apply(&self, config: Config, clients: Option<NextClients>) {
         if let (Some(tls), Some(clients)) = (&self.client_tls, clients) {
-            tls.now_trusts(clients);
+            tls.set_client_roots(clients);
             tracing::info!("clients are held to other authorities from now on");
         }
-        if self.upstream.now_speaks(config.upstream.tls.clone()) {
+        if self.upstream.set_tls(config.upstream.tls.clone()) {
             tracing::info!("the service is connected to with other certificates from now on");
         }
         for warning in config.warnings() {

@@ -55,7 +55,7 @@ impl UpstreamNames {
         match found {
             Ok(found) if found != *known => {
                 tracing::info!(host = self.host, addresses = ?found, "the service's name resolves anew");
-                self.upstream.moved(&found);
+                self.upstream.set_addresses(&found);
                 *known = found;
             }
             Ok(_) => {}

@@ -41,7 +41,7 @@ pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
 }
 
 /// What happened, for the log. Not the whole of Pingora's text: that quotes what was received.
-pub(crate) fn cause_of(error: &Error) -> String {
+pub(crate) fn log_cause(error: &Error) -> String {
     let kind = error.etype().as_str();
     match error.root_cause().downcast_ref::<std::io::Error>() {
         Some(cause) => format!("{kind}: {cause}"),
@@ -89,6 +89,6 @@ mod tests {
     fn a_log_line_holds_the_cause_and_nothing_that_was_received() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = Error::because(ErrorType::ConnectRefused, "buf: Cookie: secret", refused);
-        assert_eq!(cause_of(&error), "ConnectRefused: connection refused");
+        assert_eq!(log_cause(&error), "ConnectRefused: connection refused");
     }
 }

@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks once a minute.
 #[derive(Debug)]
-pub(crate) struct BypassCheck {
+pub(crate) struct ExposureProbe {
     pub(crate) target: SocketAddr,
     pub(crate) metrics: Metrics,
     /// Where being reachable is a reason not to be ready.
@@ -44,7 +44,7 @@ pub(crate) async fn answers(target: SocketAddr) -> bool {
         .is_ok_and(|connected| connected.is_ok())
 }
 
-impl BypassCheck {
+impl ExposureProbe {
     /// Tells what is new about `answers`; `before` is what was told last.
     fn tell(&self, before: Option<bool>, answers: bool) {
         self.metrics.bypass_possible(answers);
@@ -71,7 +71,7 @@ impl BypassCheck {
 }
 
 #[async_trait]
-impl Work for BypassCheck {
+impl Work for ExposureProbe {
     async fn run(&self) -> Result<Infallible, String> {
         let mut before = None;
         loop {
@@ -109,7 +109,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let health = Health::new();
         health.set_started();
-        let check = BypassCheck {
+        let check = ExposureProbe {
             target: listener.local_addr().unwrap(),
             metrics: Metrics::new(TokenCacheCounters::default()).0,
             ready: Some(health.condition("bypass", "not looked yet")),

@@ -59,8 +59,8 @@ mod tests {
         ] {
             let is_ours =
                 |address: IpAddr| address.is_loopback() || address == IpAddr::from([192, 0, 2, 1]);
-            let judged = leads_to(target.parse().unwrap(), listen.parse().unwrap(), is_ours);
-            assert_eq!(judged, leads, "{target} → {listen}");
+            let checked = leads_to(target.parse().unwrap(), listen.parse().unwrap(), is_ours);
+            assert_eq!(checked, leads, "{target} → {listen}");
         }
     }
 

@@ -15,16 +15,16 @@ const HOST_OF_THE_SERVICE: &str = "localhost";
 
 /// What the configuration says about it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ServiceHead {
+pub(crate) struct UpstreamRequestPolicy {
     pub(crate) forward_authorization: bool,
     pub(crate) reuse_after_body: bool,
     pub(crate) forwarded: ForwardedPolicy,
 }
 
-impl ServiceHead {
+impl UpstreamRequestPolicy {
     /// Makes `request`, which came from `client` with the version `received`, what the service is to
     /// see.
-    pub(crate) fn prepare(
+    pub(crate) fn rewrite_request(
         self,
         request: &mut RequestHeader,
         received: Version,

@@ -5,7 +5,7 @@ use http::{HeaderName, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use crate::request::header_list::nominated;
+use crate::request::header_list::connection_headers;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
@@ -18,7 +18,7 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
         let frames = |name: &HeaderName| {
             *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING
         };
-        for name in nominated(&head.headers)
+        for name in connection_headers(&head.headers)
             .into_iter()
             .filter(|name| !frames(name))
         {

@@ -5,7 +5,7 @@ use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
 
 use crate::auth::authorize::Forward;
-use crate::request::header_list::nominated;
+use crate::request::header_list::connection_headers;
 use crate::request::kind::RequestKind;
 
 /// What Pingora makes of a request before our last hand on it: without the fields that are for the next hop
@@ -15,7 +15,7 @@ pub(crate) fn without_hop_by_hop(
     forward: &Forward,
 ) -> pingora::Result<RequestHeader> {
     let mut request = request.clone();
-    for name in nominated(&request.headers) {
+    for name in connection_headers(&request.headers) {
         request.remove_header(&name);
     }
     for name in HOP_BY_HOP {

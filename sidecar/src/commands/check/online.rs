@@ -13,7 +13,7 @@ use crate::keys::current::Names;
 use crate::keys::fetch::{Fetched, Purpose};
 use crate::keys::source::KeySource;
 use crate::request::kind::RequestKind;
-use crate::upstream::errors::cause_of;
+use crate::upstream::errors::log_cause;
 use crate::upstream::exposure_check;
 use crate::upstream::{Upstream, UpstreamSettings};
 
@@ -136,8 +136,8 @@ async fn connected(settings: UpstreamSettings) -> Result<(), Failure> {
     let refused = [ErrorType::TLSHandshakeFailure, ErrorType::InvalidCert];
     match connecting.new_stream(&*peer).await {
         Ok(_) => Ok(()),
-        Err(error) if refused.contains(error.etype()) => Err(Failure::Config(cause_of(&error))),
-        Err(error) => Err(Failure::Unavailable(cause_of(&error))),
+        Err(error) if refused.contains(error.etype()) => Err(Failure::Config(log_cause(&error))),
+        Err(error) => Err(Failure::Unavailable(log_cause(&error))),
     }
 }
 

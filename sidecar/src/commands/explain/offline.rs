@@ -43,7 +43,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
     Ok(Some(Explainer {
         rules: Arc::new(CurrentRules::new(Rules {
             auth_policy: config::auth_policy(&args.rules, mapping, &upstream)?,
-            service_head: config::service_head(&args.rules.service_head),
+            upstream_request: config::upstream_request(&args.rules.upstream_request),
             protected: EffectiveConfig::default(),
         })),
         keys: Arc::new(current),
