@@ -18,7 +18,7 @@ pub(crate) const MAX_HEAD_LINES: usize = 256;
 
 /// The head that is being waited for.
 #[derive(Debug)]
-pub(crate) struct ArrivingHead {
+pub(crate) struct HeadLimiter {
     limit: Duration,
     /// Between two requests a connection may be silent: Pingora bounds for how long.
     may_be_silent: bool,
@@ -30,7 +30,7 @@ pub(crate) struct ArrivingHead {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl ArrivingHead {
+impl HeadLimiter {
     /// The first of a connection, which may take `limit`.
     pub(crate) fn first(limit: Duration) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl ArrivingHead {
     }
 
     /// What it is where Pingora does not take it for one.
-    pub(crate) fn why_refused(&self) -> Rejection {
+    pub(crate) fn rejection(&self) -> Rejection {
         if self.is_too_large() || self.lines > MAX_HEAD_LINES {
             Rejection::RequestHeaderTooLarge
         } else {
@@ -97,23 +97,23 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn after(limit: Duration, bytes: &[u8]) -> ArrivingHead {
-        let mut head = ArrivingHead::first(limit);
+    fn after(limit: Duration, bytes: &[u8]) -> HeadLimiter {
+        let mut head = HeadLimiter::first(limit);
         head.received(bytes);
         head
     }
 
-    async fn overdue(mut head: ArrivingHead) -> Option<Rejection> {
+    async fn overdue(mut head: HeadLimiter) -> Option<Rejection> {
         poll_fn(|cx| head.poll_overdue(cx)).await
     }
 
-    async fn is_overdue_at_once(head: &mut ArrivingHead) -> bool {
+    async fn is_overdue_at_once(head: &mut HeadLimiter) -> bool {
         poll_fn(|cx| Poll::Ready(head.poll_overdue(cx).is_ready())).await
     }
 
     #[tokio::test]
     async fn only_who_has_begun_to_speak_is_told_that_the_time_is_up() {
-        assert_eq!(overdue(ArrivingHead::first(LIMIT)).await, None);
+        assert_eq!(overdue(HeadLimiter::first(LIMIT)).await, None);
         assert_eq!(overdue(after(LIMIT, b"\r\n\r\n")).await, None);
         for begun in [&b"G"[..], b"\r\nG", b"GET / HTTP/1.1\r\n"] {
             let rejection = overdue(after(LIMIT, begun)).await;
@@ -123,7 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn between_two_requests_silence_is_allowed_and_half_a_head_is_not() {
-        let mut next = ArrivingHead::first(Duration::ZERO).next();
+        let mut next = HeadLimiter::first(Duration::ZERO).next();
         assert!(!is_overdue_at_once(&mut next).await && next.timer.is_none());
         next.received(b"G");
         assert_eq!(overdue(next).await, Some(Rejection::RequestTimeout));
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_time_counts_from_the_first_byte_and_no_later_one_prolongs_it() {
-        let mut head = ArrivingHead::first(LONG);
+        let mut head = HeadLimiter::first(LONG);
         assert!(!is_overdue_at_once(&mut head).await && head.timer.is_some());
         head.received(b"G");
         assert!(head.timer.is_none());
@@ -152,7 +152,7 @@ mod tests {
                 Rejection::RequestHeaderTooLarge,
             ),
         ] {
-            assert_eq!(after(LONG, &bytes).why_refused(), rejection);
+            assert_eq!(after(LONG, &bytes).rejection(), rejection);
         }
     }
 }

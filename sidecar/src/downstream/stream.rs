@@ -29,9 +29,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use self::ended_responses::WindowDeadline;
 pub(crate) use self::ended_responses::{EndedResponses, Generation};
-use self::h2_error_sniffer::{BareRefusal, BareRefusals};
+use self::h2_error_sniffer::{BareRejection, BareRejections};
 use self::pipelined::Early;
-use crate::downstream::head_limits::ArrivingHead;
+use crate::downstream::head_limits::HeadLimiter;
 use crate::downstream::transport::ClientTransport;
 
 /// How Pingora's refusal begins.
@@ -41,32 +41,32 @@ const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most heads of HTTP/1.1 fit, so that looking for the preface costs no system call.
 const PEEK_BYTES: usize = 2048;
 /// Two of it are out of place wherever Pingora meets them outside of a body's data.
-const OUT_OF_PLACE: u8 = b'\r';
+const POISON_BYTE: u8 = b'\r';
 /// A client that is still sending reads our answer only when it is done; closing earlier would reset
 /// the connection under it.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Says what is sent to a client whose request never became one, and takes note of it.
-pub(crate) trait UnreadRequests: std::fmt::Debug + Send + Sync {
+pub(crate) trait RejectUnparsed: std::fmt::Debug + Send + Sync {
     /// The whole answer, head and body.
-    fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes;
+    fn reject(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes;
 
     /// It has been answered already, in another way, or reset without an answer.
-    fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool);
+    fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool);
 }
 
 /// Wraps the transport.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     transport: ClientTransport,
-    unread: Arc<dyn UnreadRequests>,
+    unread: Arc<dyn RejectUnparsed>,
     /// On from the first filter of a request to its last.
     handling: AtomicBool,
     /// On when a request was handled since `head` was begun.
     handled: AtomicBool,
     /// So many requests were handled, the one at hand included.
     requests_handled: AtomicU64,
-    head: ArrivingHead,
+    head: HeadLimiter,
     /// What was read to recognise HTTP/2 and not handed on yet.
     peeked: Bytes,
     /// Bytes that came while a whole request was being handled.
@@ -78,8 +78,8 @@ pub(crate) struct ClientStream {
     is_tunnel: AtomicBool,
     requests: Requests,
     /// Pingora is not to read on.
-    is_spoilt: bool,
-    bare_refusals: BareRefusals,
+    is_poisoned: bool,
+    bare_refusals: BareRejections,
     window_deadline: WindowDeadline,
     /// What is left to send of our refusal; `None` as long as there was no need for it.
     refusal: Option<Bytes>,
@@ -90,7 +90,7 @@ impl ClientStream {
     /// an HTTP/2 client may hold back responses by its windows.
     pub(crate) fn new(
         transport: ClientTransport,
-        unread: Arc<dyn UnreadRequests>,
+        unread: Arc<dyn RejectUnparsed>,
         head_timeout: Duration,
         send_timeout: Option<Duration>,
     ) -> Self {
@@ -105,11 +105,11 @@ impl ClientStream {
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
             requests_handled: AtomicU64::new(0),
-            head: ArrivingHead::first(head_timeout),
+            head: HeadLimiter::first(head_timeout),
             is_tunnel: AtomicBool::new(false),
             requests: Requests::default(),
-            is_spoilt: false,
-            bare_refusals: BareRefusals::default(),
+            is_poisoned: false,
+            bare_refusals: BareRejections::default(),
             window_deadline: WindowDeadline::new(send_timeout),
             refusal: None,
         }
@@ -218,7 +218,7 @@ impl ClientStream {
             self.preface = &[];
             let client = client_of(&self.transport);
             self.unread
-                .was_refused(Rejection::RequestMalformed, client, false);
+                .on_rejected(Rejection::RequestMalformed, client, false);
         }
         Poll::Ready(Ok(()))
     }
@@ -232,18 +232,18 @@ impl ClientStream {
     /// Spoils what Pingora must not take for a request, where it stands: it may still be busy with what came
     /// before.
     fn follow(&mut self, received: &mut [u8]) {
-        let legible = if self.is_spoilt {
+        let well_formed_prefix = if self.is_poisoned {
             0
         } else {
-            self.legible(received)
+            self.well_formed_prefix(received)
         };
-        self.is_spoilt |= legible < received.len();
-        let spoilt = received.get_mut(legible..).unwrap_or_default();
-        spoilt.fill(OUT_OF_PLACE);
+        self.is_poisoned |= well_formed_prefix < received.len();
+        let spoilt = received.get_mut(well_formed_prefix..).unwrap_or_default();
+        spoilt.fill(POISON_BYTE);
     }
 
     /// How many of the bytes Pingora may read as they are.
-    fn legible(&mut self, received: &[u8]) -> usize {
+    fn well_formed_prefix(&mut self, received: &[u8]) -> usize {
         match self.requests.follow(received) {
             // A filter will refuse it, and can say more about it.
             Err(Refused {
@@ -262,16 +262,16 @@ impl ClientStream {
         if let Some(rejection) = rejection.filter(|_| self.refusal.is_none()) {
             if self.is_http_2 {
                 let client = client_of(&self.transport);
-                self.unread.was_refused(rejection, client, false);
+                self.unread.on_rejected(rejection, client, false);
             } else {
-                self.refusal = Some(self.refuse(rejection));
+                self.refusal = Some(self.reject(rejection));
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn refuse(&self, rejection: Rejection) -> Bytes {
-        self.unread.refuse(rejection, client_of(&self.transport))
+    fn reject(&self, rejection: Rejection) -> Bytes {
+        self.unread.reject(rejection, client_of(&self.transport))
     }
 
     fn report_refusals(&mut self, written: &[u8]) {
@@ -282,9 +282,9 @@ impl ClientStream {
             ..
         } = self;
         bare_refusals.in_written(written, |refusal| {
-            let was_answered = refusal == BareRefusal::Answer;
+            let was_answered = refusal == BareRejection::Answer;
             let client = client_of(transport);
-            unread.was_refused(Rejection::RequestMalformed, client, was_answered);
+            unread.on_rejected(Rejection::RequestMalformed, client, was_answered);
         });
     }
 
@@ -311,7 +311,7 @@ impl AsyncWrite for ClientStream {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.is_own_refusal(data) {
-            self.refusal = Some(self.refuse(self.head.why_refused()));
+            self.refusal = Some(self.reject(self.head.rejection()));
             return Poll::Ready(Ok(data.len()));
         }
         ready!(self.poll_send_refusal(cx))?;

@@ -13,7 +13,7 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
 use crate::downstream::limits::Limit;
-use crate::downstream::stream::{ClientStream, UnreadRequests};
+use crate::downstream::stream::{ClientStream, RejectUnparsed};
 use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
 use crate::proxy::phases::AuthProxy;
@@ -28,7 +28,7 @@ use crate::upstream::Upstream;
 pub(crate) struct ClientConnections {
     requests: Arc<TimedRequests>,
     tls: Option<Arc<ClientTls>>,
-    unread: Arc<dyn UnreadRequests>,
+    unread: Arc<dyn RejectUnparsed>,
     limit: Limit,
     head_timeout: Duration,
     send_timeout: Option<Duration>,
@@ -51,7 +51,7 @@ impl ClientConnections {
                 request_logger: request_logger.clone(),
             }),
             tls,
-            unread: Arc::new(Refusals(request_logger)),
+            unread: Arc::new(UnparsedRejections(request_logger)),
             limit,
             head_timeout,
             send_timeout,
@@ -102,15 +102,15 @@ impl ServerApp for ClientConnections {
 
 /// The answer to what never became a request, reported like any other refusal.
 #[derive(Debug)]
-struct Refusals(RequestLogger);
+struct UnparsedRejections(RequestLogger);
 
-impl UnreadRequests for Refusals {
-    fn refuse(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes {
-        self.was_refused(rejection, client, true);
+impl RejectUnparsed for UnparsedRejections {
+    fn reject(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes {
+        self.on_rejected(rejection, client, true);
         response::raw_http1_response(rejection)
     }
 
-    fn was_refused(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {
+    fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {
         let record = || RequestRecord {
             client,
             status: was_answered.then(|| rejection.status().as_u16()),

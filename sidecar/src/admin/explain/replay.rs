@@ -12,7 +12,7 @@ use bytes::Bytes;
 use contract::rejection::Rejection;
 use pingora::protocols::http::ServerSession;
 
-use crate::downstream::stream::{ClientStream, UnreadRequests};
+use crate::downstream::stream::{ClientStream, RejectUnparsed};
 use crate::downstream::transport::{self, ClientTransport};
 
 /// Reads a header block that nobody sent, up to its final empty line.
@@ -20,7 +20,7 @@ use crate::downstream::transport::{self, ClientTransport};
 /// # Errors
 /// What a client is told whose request never becomes one.
 pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
-    let told = Arc::new(Told::default());
+    let told = Arc::new(FirstRejection::default());
     let bytes = Box::new(Cursor::new(raw.to_vec()));
     let transport = ClientTransport::plain(transport::socket(bytes, None));
     let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX, None);
@@ -41,15 +41,15 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
 
 /// The first refusal.
 #[derive(Debug, Default)]
-struct Told(OnceLock<Rejection>);
+struct FirstRejection(OnceLock<Rejection>);
 
-impl UnreadRequests for Told {
-    fn refuse(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
+impl RejectUnparsed for FirstRejection {
+    fn reject(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
         let _ = self.0.set(rejection);
         Bytes::new()
     }
 
-    fn was_refused(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
+    fn on_rejected(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
 }
 
 /// What comes of it without waiting: of bytes that are all there, everything.

@@ -24,7 +24,7 @@ const MAX_BARE_BYTES: usize = 2 * 6 + 1;
 
 /// How a client is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BareRefusal {
+pub(super) enum BareRejection {
     /// With a status of 400.
     Answer,
     /// With an end of the stream, or of the connection.
@@ -33,7 +33,7 @@ pub(super) enum BareRefusal {
 
 /// Follows the frames that are written on one connection.
 #[derive(Debug, Default)]
-pub(super) struct BareRefusals {
+pub(super) struct BareRejections {
     frame: Frame,
 }
 
@@ -62,9 +62,9 @@ impl Default for Frame {
     }
 }
 
-impl BareRefusals {
+impl BareRejections {
     /// Tells those that were completed by what was just `written`.
-    pub(super) fn in_written(&mut self, mut written: &[u8], mut tell: impl FnMut(BareRefusal)) {
+    pub(super) fn in_written(&mut self, mut written: &[u8], mut tell: impl FnMut(BareRejection)) {
         while !written.is_empty() {
             let (taken, found) = self.frame.take(written);
             found.into_iter().for_each(&mut tell);
@@ -75,7 +75,7 @@ impl BareRefusals {
 
 impl Frame {
     /// How many of the bytes, at least one, belong to it, and the bare refusal that they complete.
-    fn take(&mut self, bytes: &[u8]) -> (usize, Option<BareRefusal>) {
+    fn take(&mut self, bytes: &[u8]) -> (usize, Option<BareRejection>) {
         let mut found = None;
         let (taken, next) = match self {
             Self::Other(left) => {
@@ -153,13 +153,13 @@ fn append(buffer: &mut [u8], have: &mut usize, end: usize, bytes: &[u8]) -> usiz
     taken
 }
 
-fn refusal_in(kind: u8, begun: &[u8]) -> Option<BareRefusal> {
+fn refusal_in(kind: u8, begun: &[u8]) -> Option<BareRejection> {
     if kind == HEADERS {
-        is_bare(begun).then_some(BareRefusal::Answer)
+        is_bare(begun).then_some(BareRejection::Answer)
     } else {
         begun
             .ends_with(&PROTOCOL_ERROR)
-            .then_some(BareRefusal::Reset)
+            .then_some(BareRejection::Reset)
     }
 }
 
@@ -197,17 +197,17 @@ mod tests {
     }
 
     /// Those that were answered, and those that were reset.
-    fn counted(refusals: &mut BareRefusals, written: &[u8]) -> (usize, usize) {
+    fn counted(refusals: &mut BareRejections, written: &[u8]) -> (usize, usize) {
         let (mut answered, mut reset) = (0, 0);
         refusals.in_written(written, |found| match found {
-            BareRefusal::Answer => answered += 1,
-            BareRefusal::Reset => reset += 1,
+            BareRejection::Answer => answered += 1,
+            BareRejection::Reset => reset += 1,
         });
         (answered, reset)
     }
 
     fn found(written: &[u8]) -> (usize, usize) {
-        counted(&mut BareRefusals::default(), written)
+        counted(&mut BareRejections::default(), written)
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         .concat();
         assert_eq!(found(&written), (3, 2));
         for piece in [1, 2, 3, 7, 10, 1000] {
-            let mut refusals = BareRefusals::default();
+            let mut refusals = BareRejections::default();
             let pieces = written.chunks(piece);
             let found = pieces.map(|piece| counted(&mut refusals, piece));
             let sum = found.fold((0, 0), |sum, found| (sum.0 + found.0, sum.1 + found.1));

@@ -10,12 +10,12 @@ use crate::downstream::transport;
 #[derive(Debug)]
 struct Ours;
 
-impl UnreadRequests for Ours {
-    fn refuse(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
+impl RejectUnparsed for Ours {
+    fn reject(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
         format!("our refusal: {rejection}").into()
     }
 
-    fn was_refused(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
+    fn on_rejected(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
 }
 
 fn connection(capacity: usize) -> (ClientStream, DuplexStream) {
@@ -202,10 +202,10 @@ async fn what_pingora_would_read_leniently_is_spoilt_and_what_came_before_is_not
             let sent = format!("{before}{begin}{lenient}GET / HTTP/1.1\r\n\r\n");
             for size in 1..=sent.len() {
                 let seen = seen(sent.as_bytes(), size, |_| {}).await;
-                let legible = before.len() + begin.len();
+                let well_formed_prefix = before.len() + begin.len();
                 assert_eq!(
-                    seen.get(..legible),
-                    sent.as_bytes().get(..legible),
+                    seen.get(..well_formed_prefix),
+                    sent.as_bytes().get(..well_formed_prefix),
                     "{sent:?}"
                 );
                 let end = before.len() + begin.len() + lenient.len();
