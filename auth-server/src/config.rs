@@ -141,7 +141,7 @@ pub(crate) fn verification_policy(issuer: &str, leeway_seconds: u32) -> Verifica
         leeway_seconds,
         require_expiry: true,
         mapping: None,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     }
 }
 

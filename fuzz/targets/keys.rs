@@ -66,7 +66,7 @@ fuzz_target!(|data: &[u8]| {
         leeway_seconds: 30,
         require_expiry: false,
         mapping: None,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     };
     assert!(policy.verify_at(&keys, token, 0).is_err());
 });

@@ -64,7 +64,7 @@ fuzz_target!(|data: &[u8]| {
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     };
     let Ok(claims) = policy.verify_at(&KeySet::nameless(key), token, NOW) else {
         return;

@@ -50,7 +50,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     };
     Routes {
         logger: RequestLogger::disabled(),

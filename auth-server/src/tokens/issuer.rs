@@ -65,7 +65,7 @@ impl TokenIssuer {
             user_id: user.id.clone(),
             extra_info: user.extra_info.clone(),
             mapped_user: None,
-            wanted: Vec::new(),
+            extra: Vec::new(),
         }
     }
 }

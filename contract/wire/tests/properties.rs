@@ -49,7 +49,7 @@ fn verify(keys: &KeySet, value: &[u8]) -> Result<Claims, Rejection> {
         leeway_seconds: 30,
         require_expiry: true,
         mapping: None,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     };
     policy.verify_at(keys, token, NOW)
 }

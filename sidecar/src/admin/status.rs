@@ -248,7 +248,7 @@ mod tests {
             leeway_seconds: 0,
             require_expiry: true,
             mapping: None,
-            wanted_claims: Vec::new(),
+            extra_claims: Vec::new(),
         };
         let user_header = UserHeader::new("X-Current-User", 1000).unwrap();
         Arc::new(CurrentRules::new(Rules {

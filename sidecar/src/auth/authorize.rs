@@ -81,7 +81,7 @@ impl AuthPolicy {
         mut policy: VerificationPolicy,
         user_header: UserHeader,
     ) -> Self {
-        policy.wanted_claims = user_header.wanted_claims();
+        policy.extra_claims = user_header.extra_claims();
         Self {
             interceptor,
             policy,
@@ -253,9 +253,9 @@ impl AuthPolicy {
             .policy
             .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
-        let wanted = std::mem::take(&mut claims.wanted);
+        let extra = std::mem::take(&mut claims.extra);
         let details = claims.into_user_details();
-        let identity = self.user_header.identity(&details, &wanted);
+        let identity = self.user_header.identity(&details, &extra);
         let verified = identity.map(|identity| VerifiedToken {
             identity,
             validity,

@@ -115,7 +115,7 @@ fn policy(args: &TokenArgs, mapping: Option<ClaimMapping>) -> Result<Verificatio
         leeway_seconds: args.leeway.get(),
         require_expiry: !args.allow_no_exp,
         mapping,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     })
 }
 

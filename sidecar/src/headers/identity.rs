@@ -131,13 +131,13 @@ impl UserHeader {
     }
 
     /// The claims that [`UserHeader::identity`] is to be given, in this order.
-    pub(crate) fn wanted_claims(&self) -> Vec<ClaimName> {
+    pub(crate) fn extra_claims(&self) -> Vec<ClaimName> {
         let claims = self.claims.iter().map(|header| header.claim.clone());
         claims.collect()
     }
 
     /// What the headers say of `user` and of `claims`, which are in the order of
-    /// [`UserHeader::wanted_claims`].
+    /// [`UserHeader::extra_claims`].
     ///
     /// # Errors
     /// [`Rejection::IdentityTooLarge`] past the budget: services answer an oversize header block
@@ -453,7 +453,7 @@ mod tests {
             (&["X-Id=sub", "x-ID=jti"], Err(E::Repeated)),
             (&["X-Id=sub", "X-Name=a=b", "X-Groups=sub"], Ok(3)),
         ] {
-            let wanted = header_with(claims).map(|header| header.wanted_claims().len());
+            let wanted = header_with(claims).map(|header| header.extra_claims().len());
             assert_eq!(wanted, expected, "{claims:?}");
         }
     }

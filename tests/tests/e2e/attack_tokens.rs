@@ -89,7 +89,7 @@ fn policy(policy: Policy) -> VerificationPolicy {
         leeway_seconds: 30,
         require_expiry: policy != Policy::NoExpiry,
         mapping: None,
-        wanted_claims: Vec::new(),
+        extra_claims: Vec::new(),
     }
 }
 

@@ -48,10 +48,10 @@ pub struct Claims {
     /// contract's, and are never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,
-    /// What [`VerificationPolicy::wanted_claims`](super::verifier::VerificationPolicy) asks for, in its order;
+    /// What [`VerificationPolicy::extra_claims`](super::verifier::VerificationPolicy) asks for, in its order;
     /// `None` where the token has no such claim. Never issued.
     #[serde(skip)]
-    pub wanted: Vec<Option<Value>>,
+    pub extra: Vec<Option<Value>>,
 }
 
 /// The part of the claims that has to be looked at each time the token is used: the signature of a
@@ -95,15 +95,15 @@ impl Claims {
     pub(crate) fn from_members(
         members: Map<String, Value>,
         mapping: Option<&ClaimMapping>,
-        wanted: &[ClaimName],
+        extra: &[ClaimName],
     ) -> Result<Self, Rejection> {
-        let wanted = wanted.iter().map(|name| name.find(&members).cloned());
-        let wanted = wanted.collect();
+        let extra = extra.iter().map(|name| name.find(&members).cloned());
+        let extra = extra.collect();
         let claims = match mapping {
             None => Self::of_contract(members),
             Some(mapping) => Self::of_another_issuer(members, mapping),
         };
-        Ok(Self { wanted, ..claims? })
+        Ok(Self { extra, ..claims? })
     }
 
     fn of_contract(mut members: Map<String, Value>) -> Result<Self, Rejection> {
@@ -350,7 +350,7 @@ mod tests {
         let mapping = ClaimMapping::parse([]).unwrap();
         for mapping in [None, Some(&mapping)] {
             let claims = Claims::from_members(members(&payload), mapping, &names).unwrap();
-            assert_eq!(claims.wanted, expected);
+            assert_eq!(claims.extra, expected);
         }
     }
 

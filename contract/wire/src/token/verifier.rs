@@ -29,8 +29,8 @@ pub struct VerificationPolicy {
     pub require_expiry: bool,
     /// How the user is read from the tokens of another issuer; `None` for the contract's claims.
     pub mapping: Option<ClaimMapping>,
-    /// The claims that [`Claims::wanted`] holds as they stand in the token.
-    pub wanted_claims: Vec<ClaimName>,
+    /// The claims that [`Claims::extra`] holds as they stand in the token.
+    pub extra_claims: Vec<ClaimName>,
 }
 
 /// Members that move the key or the meaning of the token out of our hands (RFC 7515 §4.1, RFC 7797).
@@ -81,7 +81,7 @@ impl VerificationPolicy {
 
     fn claims(&self, payload: &[u8]) -> Result<Claims, Rejection> {
         let members = strict_json::object(payload).map_err(|_| Rejection::TokenMalformed)?;
-        Claims::from_members(members, self.mapping.as_ref(), &self.wanted_claims)
+        Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
     }
 
     /// Whether a token that was verified before may be used at `now`, in seconds since the epoch.
@@ -261,7 +261,7 @@ mod tests {
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,
-            wanted_claims: Vec::new(),
+            extra_claims: Vec::new(),
         }
     }
 

@@ -43,7 +43,7 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
             leeway_seconds: 30,
             require_expiry: true,
             mapping: None,
-            wanted_claims: Vec::new(),
+            extra_claims: Vec::new(),
         },
         UserHeader::new("X-Current-User", 100).unwrap(),
     )
