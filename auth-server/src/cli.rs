@@ -2,6 +2,7 @@
 //! file as well; the doc comments are the help text.
 
 pub(crate) mod application;
+mod rotate_every;
 mod serve;
 pub(crate) mod store;
 pub(crate) mod token;

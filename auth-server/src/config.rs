@@ -1,6 +1,6 @@
 //! The validated settings of `serve`.
 
-pub(crate) mod rotation;
+mod rotation;
 mod store;
 mod warnings;
 

@@ -17,9 +17,9 @@ use runtime::tls::TlsArgs;
 use serde::Serialize;
 use service_registry::RegistryArgs;
 
+use super::rotate_every::RotateEvery;
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
-use crate::config::rotation::RotateEvery;
 use crate::users::UsersLocation;
 
 /// The settings of `serve` and `check`. Serialised, they are a configuration file, but for what has to

@@ -1,10 +1,6 @@
 //! Rotation settings, checked against the time that keys take to reach every verifier.
 
-use std::fmt;
-use std::str::FromStr;
-
 use contract::keys::signing_type::SigningType;
-use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::exit::Failure;
 
 use crate::cli::ServeArgs;
@@ -18,31 +14,6 @@ const MARGIN_SECONDS: i64 = 15;
 /// A sidecar reads 64 KiB of keys; even far below that a schedule is a mistake.
 const MAX_KEYS: i64 = 32;
 
-/// `--rotate-every`: a duration, or `off`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RotateEvery(Option<Seconds>);
-
-impl FromStr for RotateEvery {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match at_least_one(text) {
-            _ if text == "off" => Ok(Self(None)),
-            Ok(duration) => Ok(Self(Some(duration))),
-            Err(_) => Err("expected a duration, as in 86400, 24h or 30d, or off"),
-        }
-    }
-}
-
-impl fmt::Display for RotateEvery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("off"),
-            Some(duration) => write!(f, "{duration}"),
-        }
-    }
-}
-
 /// Returns the policy of the flags.
 ///
 /// # Errors
@@ -55,7 +26,11 @@ pub(super) fn policy(args: &ServeArgs) -> Result<RotationPolicy, Failure> {
         keep: i64::from(args.tokens.token_lifetime.get())
             + i64::from(args.tokens.leeway.get())
             + i64::from(args.keys.store_reread.get()),
-        every: args.keys.rotate_every.0.map(|every| every.get().into()),
+        every: args
+            .keys
+            .rotate_every
+            .interval()
+            .map(|every| every.get().into()),
     };
     match fault(args, &policy) {
         Some(fault) => Err(Failure::Config(format!("--rotate-every: {fault}"))),
@@ -122,22 +97,6 @@ mod tests {
             }
         );
         assert!(policy.lead >= shortest_lead(30));
-    }
-
-    #[test]
-    fn a_schedule_is_a_duration_or_off() {
-        for (text, every, shown) in [
-            ("off", None, "off"),
-            ("86400", Some(86_400), "1d"),
-            ("30d", Some(2_592_000), "30d"),
-        ] {
-            let parsed = text.parse::<RotateEvery>().unwrap();
-            assert_eq!(parsed, RotateEvery(every.map(Seconds::new)));
-            assert_eq!(parsed.to_string(), shown);
-        }
-        for text in ["", "0", "0d", "-1", "OFF", "1w", "99999999999"] {
-            assert!(text.parse::<RotateEvery>().is_err(), "{text}");
-        }
     }
 
     #[test]
