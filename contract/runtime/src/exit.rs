@@ -3,11 +3,10 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-
-use crate::telemetry;
 
 /// Longer than a reader of standard error takes who reads at all.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -58,6 +57,14 @@ impl Failure {
     }
 }
 
+/// True once log lines are JSON: nothing else may be written to standard error then.
+static WRITES_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Selects the format of the last line.
+pub(crate) fn log_as_json(json: bool) {
+    WRITES_JSON.store(json, Ordering::Relaxed);
+}
+
 /// Turns the outcome of `main` into its exit code, printing `error: …` when it failed.
 #[must_use]
 pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
@@ -90,7 +97,7 @@ pub fn strictly(warnings: &[String]) -> Result<(), Failure> {
 
 /// In the format of the log. A closed standard error must not turn the exit code into a panic's.
 fn last_line(exit_code: u8, line: &str) {
-    if telemetry::writes_json() {
+    if WRITES_JSON.load(Ordering::Relaxed) {
         tracing::error!(exit_code, "{line}");
     } else {
         let _ = writeln!(std::io::stderr(), "error: {line}");

@@ -5,7 +5,6 @@
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 pub use crate::log_lines::LogEnd;
 use crate::log_lines::LogLines;
 
@@ -78,14 +77,6 @@ const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
 /// There is one log, and lines that are lost are lost to the whole program.
 static LOST_LINES: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Set once the subscriber writes JSON, for the last line of a process.
-static WRITES_JSON: AtomicBool = AtomicBool::new(false);
-
-/// Returns true where log lines are JSON: nothing else may be written to standard error then.
-pub(crate) fn writes_json() -> bool {
-    WRITES_JSON.load(Ordering::Relaxed)
-}
-
 /// Counts the log lines that were dropped because nobody read them.
 pub fn lost_lines() -> Counter {
     LOST_LINES.clone()
@@ -113,7 +104,7 @@ pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
             .try_init(),
     };
     installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
-    WRITES_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+    exit::log_as_json(format == LogFormat::Json);
     std::panic::set_hook(Box::new(tell_of_panic));
     Ok(end)
 }
