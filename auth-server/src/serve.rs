@@ -100,10 +100,7 @@ async fn serve_with(
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
     background.forever("listening for SIGHUP", hang_ups);
-    background.forever(
-        "the key_sync of the keys",
-        key_sync.run(config.store_reread),
-    );
+    background.forever("the key synchronization", key_sync.run(config.store_reread));
     let parts = ShutdownParts {
         serving: health.condition("serving", "starting"),
         draining: Draining::default(),
@@ -146,10 +143,10 @@ async fn log_sighups(mut hang_ups: HangUps, reloaded_parts: Vec<&'static str>) {
     loop {
         hang_ups.next().await;
         if reloaded_parts.is_empty() {
-            info!("SIGHUP received: there is nothing to read again");
+            info!("SIGHUP received: nothing to reload");
         } else {
             info!(
-                "SIGHUP received: looking at {}",
+                "SIGHUP received: reloading {}",
                 reloaded_parts.join(" and ")
             );
         }
@@ -304,7 +301,7 @@ async fn shutdown(
         failure = ends.first() => (Err(failure), true),
     };
     if let Err(failure) = &reason {
-        error!(%failure, "this server stops, to be started again");
+        error!(%failure, "stopping after an error, to be restarted");
     }
     audit::server_stopping(&cause(&reason, gradually));
     draining.begin();

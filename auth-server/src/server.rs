@@ -78,7 +78,7 @@ pub(crate) async fn serve<T>(
         .await
         .is_err()
     {
-        warn!("connections that did not finish in time are cut off");
+        warn!("closing connections that did not finish in time");
     }
     reason
 }

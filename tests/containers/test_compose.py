@@ -83,7 +83,7 @@ def test_a_second_up_changes_nothing(stack):
 def test_without_redis_everybody_goes_on(whole):
     token = whole.login()
     whole.stop("redis")
-    until("the auth server to notice", lambda: "the key store is away" in whole.logs("auth-server"))
+    until("the auth server to notice", lambda: "the key store is unavailable" in whole.logs("auth-server"))
     for application in APPLICATIONS:
         assert whole.call(application, token).status == 200
     assert whole.call("orders", whole.login()).status == 200, "the key is in memory"

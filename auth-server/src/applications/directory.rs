@@ -71,10 +71,10 @@ impl MountedApplications {
     fn take_over(&self, former: &Self, registrations: &Registrations, metrics: &Metrics) {
         metrics.application_files_unusable(self.faults.len());
         for fault in self.faults.iter().filter(|it| !former.faults.contains(it)) {
-            error!(%fault, "an application's file cannot be used: the application stays as it was");
+            error!(%fault, "an application's file is unusable; keeping the application as it was");
         }
         if self.faults.is_empty() && !former.faults.is_empty() {
-            info!("every file of --applications-dir can be used again");
+            info!("every file of --applications-dir is usable again");
         }
         if self.applications == former.applications {
             return;

@@ -287,7 +287,7 @@ impl KeysInStore {
     fn remark_unfinished(&self) {
         if let Some(cause) = self.store.unfinished() {
             remark(&format!(
-                "the change counts; the store could not be tidied up yet: {cause}"
+                "the change is in effect, but not complete in the store yet: {cause}"
             ));
         }
     }

@@ -28,7 +28,7 @@ pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Respo
     match Envelope::ok(message, data).to_json() {
         Ok(json) => json_response(StatusCode::OK, json),
         Err(error) => {
-            error!(%error, "an answer cannot be written as JSON");
+            error!(%error, "a response cannot be serialized");
             rejection(Rejection::Internal)
         }
     }

@@ -111,7 +111,7 @@ fn unusable_applications(store: &dyn KeyStore, cause: &dyn fmt::Display) -> Stor
 
 /// Returns the error for a record that this version cannot read and so does not replace.
 fn unreadable_record(store: &dyn KeyStore, id: &AppId) -> StoreError {
-    let cause = format!("the record of {id} cannot be read; it stays until somebody removes it");
+    let cause = format!("the record of {id} cannot be read; it stays until it is removed");
     unusable_applications(store, &cause)
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn within_timeout<T>(
         .await
         .unwrap_or_else(|_| {
             Err(StoreError::Unavailable(
-                "the key store does not answer".to_owned(),
+                "the key store does not respond".to_owned(),
             ))
         })
 }

@@ -165,7 +165,7 @@ impl KeySync {
             updated => updated?,
         };
         if updated.written && memory == Some(&updated.ring) {
-            info!("the keys in memory were put back into the store");
+            info!("the keys in memory were restored to the store");
         }
         self.install(memory, updated.ring, updated.generated.as_deref())
     }
@@ -185,7 +185,7 @@ impl KeySync {
         match (was_noticeable, self.skew.is_noticeable()) {
             (false, true) => warn!(
                 skew_seconds,
-                "this machine's clock differs from the key store's: other servers and sidecars may refuse its tokens"
+                "this machine's clock differs from the key store's: other servers and sidecars may reject its tokens"
             ),
             (true, false) => info!(skew_seconds, "the clocks agree again"),
             _ => {}
@@ -247,7 +247,7 @@ impl KeySync {
                 .store
                 .swap_application(id, stored.as_ref(), record, None);
             if within_timeout(swap).await? {
-                info!(app_id = %id, "the application was put back into the store");
+                info!(app_id = %id, "the application was restored to the store");
             }
         }
         if self.shared.registrations.are_missing() {
@@ -305,7 +305,7 @@ impl KeySync {
 
     fn report_success(&mut self, now: i64) {
         if self.failures > 0 {
-            info!("the key store is back");
+            info!("the key store is available again");
         }
         self.failures = 0;
         self.last_failure = None;
@@ -369,7 +369,7 @@ fn log_failure(failure: &StoreError, has_key: bool) {
         "no key: login and key answer 503"
     };
     match failure {
-        StoreError::Unavailable(_) => warn!(%failure, consequence, "the key store is away"),
+        StoreError::Unavailable(_) => warn!(%failure, consequence, "the key store is unavailable"),
         StoreError::Unusable(_) => error!(%failure, consequence, "the key store is unusable"),
     }
 }

@@ -77,7 +77,7 @@ impl Registration {
             .await
             .is_err()
         {
-            warn!("the registry did not confirm in time that this server is off its list");
+            warn!("the registry did not confirm the deregistration in time");
         }
     }
 }
@@ -152,7 +152,7 @@ impl Worker {
                 self.state.metrics.registered(false);
                 audit::registration(audit::Registration::Withdrawn, &instance, registry);
             }
-            Err(error) => warn!(instance, registry, %error, "not taken off the registry's list"),
+            Err(error) => warn!(instance, registry, %error, "not deregistered"),
         }
     }
 }
@@ -169,7 +169,7 @@ impl State {
             Ok(()) => audit::registration(audit::Registration::Listed, &instance, registry),
             Err(error) => warn!(
                 instance, registry, %error,
-                "not listed in the registry; this server serves, and goes on trying"
+                "not listed in the registry; serving, and retrying"
             ),
         }
     }

@@ -80,7 +80,7 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
     assert_eq!(failure.code(), 70);
     let line = failure.to_string();
     assert!(
-        line.starts_with("the key_sync of the keys has ended: ") && line.contains("out of bounds"),
+        line.starts_with("the key synchronization has ended: ") && line.contains("out of bounds"),
         "{line}"
     );
 }

@@ -70,7 +70,7 @@ impl Serving {
         match self.handshake(&tls, stream).await {
             Ok(FirstBytes::Tls(stream)) => serve(*stream, peer, self).await,
             Ok(FirstBytes::Plain(stream)) => self.reject_plain(stream, peer).await,
-            Err(error) => debug!(%error, %peer, "no TLS connection"),
+            Err(error) => debug!(%error, %peer, "TLS handshake failed"),
         }
     }
 

@@ -11,7 +11,7 @@ const USERS: &str = "user";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
-    #[error("user {0:?}: this account is there already")]
+    #[error("user {0:?}: this account exists already")]
     Taken(String),
     #[error("user {0:?}: no such account")]
     NotThere(String),

@@ -59,9 +59,9 @@ impl UsersReload {
                     warn!("{warning}");
                 }
             }
-            Some(News::Recovered) => info!("the users file can be used again"),
+            Some(News::Recovered) => info!("the users file is usable again"),
             Some(News::Unusable(failure)) => {
-                error!(%failure, "the users file cannot be used: the users stay as they were");
+                error!(%failure, "the users file is unusable; keeping the previous users");
             }
             None => {}
         }

@@ -56,11 +56,11 @@ pub(crate) enum UserError {
     Name,
     #[error("{0} holds a control character")]
     Control(&'static str),
-    #[error("this account stands twice")]
+    #[error("this account is listed twice")]
     AccountTwice,
     #[error("another user has this id")]
     IdTwice,
-    #[error("a token would say {0} bytes of JSON about this user; at most {MAX_CLAIM_BYTES} fit")]
+    #[error("the claims of this user are {0} bytes of JSON; at most {MAX_CLAIM_BYTES} fit")]
     TooMuch(usize),
     #[error("password: {0}")]
     Password(#[from] PasswordHashError),
@@ -350,7 +350,7 @@ pub(crate) mod tests {
             ),
             (
                 &format!("{ada}{}", ada.replace("id of", "other")),
-                r#"user "ada": this account stands twice"#,
+                r#"user "ada": this account is listed twice"#,
             ),
             (
                 &ada.replace("\"ada\"", "\"\""),

@@ -152,7 +152,7 @@ fn a_bad_flag_of_the_auth_server_is_one_line_that_names_it() {
         (
             &["keys", "show", "--store", "file:/etc/hostname"],
             CONFIG,
-            "a file, where a directory is asked for",
+            "a file, not a directory",
         ),
         (
             &["serve", "--signing-type", "none"],

@@ -149,7 +149,7 @@ fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_a
     mend(&users.path(), &text);
     for line in [
         "another TLS certificate is shown from now on",
-        "the users file can be used again",
+        "the users file is usable again",
     ] {
         wait::until(line, || {
             server.process().output().contains(line).then_some(())

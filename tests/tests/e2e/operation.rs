@@ -257,7 +257,7 @@ fn sighup_ends_no_auth_server_and_one_that_follows_no_file_says_so() {
     let process = server.into_process();
     process.signal("HUP");
     wait::until("the line about SIGHUP", || {
-        let said = process.output().contains("there is nothing to read again");
+        let said = process.output().contains("nothing to reload");
         said.then_some(())
     });
     assert_eq!(client.get("/static/nothing").status(), 404);

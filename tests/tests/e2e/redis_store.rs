@@ -253,7 +253,7 @@ fn a_store_that_goes_down_while_running_leaves_logins_working() {
         server
             .process()
             .stderr()
-            .contains("store is away")
+            .contains("store is unavailable")
             .then_some(())
     });
     assert_eq!(server.readiness(), 200, "it serves as well as before");

@@ -276,7 +276,7 @@ fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
             server
                 .process()
                 .stderr()
-                .contains("store is away")
+                .contains("store is unavailable")
                 .then_some(())
         });
         assert_eq!(server.readiness(), 200, "it serves as well as before");

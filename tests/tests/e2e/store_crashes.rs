@@ -72,7 +72,7 @@ fn a_revocation_counts_though_the_disk_is_full() {
     let revoked = keys(&["revoke", &kid], &data);
     assert_eq!(revoked.code, Some(0), "{}", revoked.stderr);
     assert!(revoked.stdout.contains("is revoked"), "{}", revoked.stdout);
-    let remark = "could not be tidied up yet: ";
+    let remark = "not complete in the store yet: ";
     assert!(revoked.stderr.contains(remark), "{}", revoked.stderr);
     assert!(
         revoked.stderr.contains("No space left"),
@@ -86,7 +86,7 @@ fn a_revocation_counts_though_the_disk_is_full() {
     assert!(note.contains("No space left"), "{note}");
     let warnings = || {
         let output = server.process().output();
-        output.matches("could not be tidied up").count()
+        output.matches("not complete in the store yet").count()
     };
     wait::until("the warning", || (warnings() > 0).then_some(()));
     assert_eq!(warnings(), 1, "once, however often the server looks");

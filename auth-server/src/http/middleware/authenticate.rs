@@ -103,7 +103,7 @@ impl Authentication {
 
     fn reject(&self, request: &Request, rejection: Rejection) -> Response {
         let path = request.uri().path();
-        debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request refused");
+        debug!(method = %request.method(), path = %LoggedPath(path.as_bytes()), reason = rejection.reason(), "request rejected");
         if rejection == Rejection::MethodNotAllowed {
             let allowed = if path == self.user_details_path {
                 "GET,HEAD"

@@ -191,7 +191,7 @@ impl Login {
 }
 
 fn internal_error(error: &dyn std::error::Error) -> Rejection {
-    error!(%error, "no token can be issued");
+    error!(%error, "a token cannot be issued");
     Rejection::Internal
 }
 

@@ -117,7 +117,7 @@ async fn send(file: &Path, request: Request) -> Response {
     let Ok(response) = ServeFile::new(file).oneshot(request).await;
     let status = response.status();
     if status == StatusCode::NOT_FOUND || status.is_server_error() {
-        debug!(file = %file.display(), %status, "static file cannot be sent");
+        debug!(file = %file.display(), %status, "a static file cannot be sent");
         return response::rejection(Rejection::NotFound);
     }
     response.map(Body::new)

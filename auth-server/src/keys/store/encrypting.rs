@@ -253,7 +253,7 @@ impl KeyStore for EncryptedStore {
             }
         }
         Err(StoreError::Unavailable(
-            "the stored keys are written anew by others all the time".to_owned(),
+            "the stored keys keep changing".to_owned(),
         ))
     }
 

@@ -146,9 +146,9 @@ impl FileStore {
             Some(_) if *noted == unfinished => {}
             Some(cause) => warn!(
                 %cause,
-                "the keys were changed, and the change counts; the store could not be tidied up yet"
+                "the keys were changed; the change is in effect, but not complete in the store yet"
             ),
-            None if noted.is_some() => info!("the store was tidied up"),
+            None if noted.is_some() => info!("the change is complete in the store"),
             None => {}
         }
         *noted = unfinished;

@@ -177,7 +177,7 @@ impl RedisStore {
 
     fn failed(&self, error: &RedisError) -> StoreError {
         let text = match error.kind() {
-            ErrorKind::Parse => format!("{}: what answers there is no Redis", self.shown),
+            ErrorKind::Parse => format!("{}: this is not a Redis server", self.shown),
             _ => format!("{}: {error}", self.shown),
         };
         if is_lasting(error) {
@@ -254,7 +254,7 @@ impl KeyStore for RedisStore {
         let time: Vec<i64> = self.call(&script(TIME, &KEYS)).await?;
         if time.is_empty() && !self.is_time_refused.swap(true, Ordering::Relaxed) {
             warn!(
-                "{}: the user lacks the right +time: keys go by this machine's clock",
+                "{}: the user lacks the right +time: keys follow this machine's clock",
                 self.shown
             );
         }

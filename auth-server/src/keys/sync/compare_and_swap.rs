@@ -67,7 +67,7 @@ pub(crate) async fn update(
         stored = held;
     }
     Err(StoreError::Unavailable(
-        "the stored keys are changed by others all the time".to_owned(),
+        "the stored keys keep changing".to_owned(),
     ))
 }
 

@@ -142,7 +142,7 @@ fn certificates_that_are_replaced_are_used_from_the_next_connection_on() {
     file(&directory, "key", "half a key");
     let log = |words: &str| server.process().stderr().matches(words).count();
     wait::until("the half-written key in the log", || {
-        (log("cannot be used") > 0).then_some(())
+        (log("is unusable") > 0).then_some(())
     });
     put(&second);
     wait_for_store_up(&server, 1);

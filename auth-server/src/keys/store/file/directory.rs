@@ -24,7 +24,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Writers hold the lock for a few file operations; after this time one of them hangs.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
-const NO_DIRECTORY: &str = "a file, where a directory is asked for";
+const NO_DIRECTORY: &str = "a file, not a directory";
 
 /// A directory that may not exist yet.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl PrivateDirectory {
         }
         // The owner, and root, can remove its content.
         if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
-            return Err(unusable(&self.0, "this directory belongs to somebody else"));
+            return Err(unusable(&self.0, "this directory belongs to another user"));
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ pub(super) fn preview(directory: &PrivateDirectory) -> Result<StoredKeys, StoreE
         former = now;
     }
     Err(StoreError::Unavailable(
-        "the stored keys are changed by others all the time".to_owned(),
+        "the stored keys keep changing".to_owned(),
     ))
 }
 

@@ -61,11 +61,11 @@ impl Known {
         let looked = read.and_then(|access| self.replace(access, unix_now()));
         match self.told.news(looked) {
             Some(News::Replaced) => {
-                info!("the store is reached with other passwords or certificates from now on");
+                info!("other passwords or certificates for the store are in use");
             }
-            Some(News::Recovered) => info!("the files for the store can be used again"),
+            Some(News::Recovered) => info!("the files for the store are usable again"),
             Some(News::Unusable(failure)) => {
-                warn!(%failure, "a file for the store cannot be used: what it held before stays");
+                warn!(%failure, "a file for the store is unusable; keeping its previous content");
             }
             None => {}
         }
