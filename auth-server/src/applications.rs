@@ -1,10 +1,10 @@
 //! The applications that may fetch the verification key (contract §4.3).
 //!
-//! None registered means that any pair is accepted, as the contract has it; with the first one
-//! registered every pair is checked. Only hashes of secrets are kept.
+//! While none is registered any pair is accepted (contract §4.3); afterwards every pair is checked.
+//! Only hashes of secrets are stored.
 //!
-//! A removed application leaves a record without secrets behind. So a record that is gone was lost
-//! with the store, not removed, and servers put it back.
+//! A removed application keeps a record without secrets. A missing record was therefore lost with
+//! the store, and servers restore it.
 
 pub(crate) mod command;
 pub(crate) mod directory;
@@ -22,12 +22,12 @@ use serde_json::Value;
 
 use self::secret_hash::SecretHashes;
 
-/// The id of an application: 1 to 128 characters, none of them white space or a control character.
+/// The id of an application: 1 to 128 characters without white space or control characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct AppId(String);
 
-/// Longer ids only serve to fill logs.
+/// Longer ids would only fill logs.
 const MAX_ID_CHARACTERS: usize = 128;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +68,7 @@ impl AppId {
     }
 }
 
-/// Lets a map of applications be asked with whatever a stranger sent as an id.
+/// Allows lookups with an untrusted string.
 impl Borrow<str> for AppId {
     fn borrow(&self) -> &str {
         &self.0
@@ -76,22 +76,21 @@ impl Borrow<str> for AppId {
 }
 
 /// The record of every application, by id; as JSON `{"<id>": {"secretSha256": ["<base64url>"]}}`.
-/// Registered is whoever has a secret there.
+/// An application with a secret is registered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, Value>")]
 pub(crate) struct Applications {
     #[serde(flatten)]
     records: BTreeMap<AppId, SecretHashes>,
-    /// What stands there and is no record to this version, as it was read: it admits nobody, and it
-    /// stays where it is.
+    /// Records that this version cannot read, verbatim: they authorize nobody and are kept.
     #[serde(flatten)]
     unreadable: BTreeMap<String, Value>,
-    /// Records that the key-encryption key does not authenticate, be they in force or set aside.
+    /// Records that the key-encryption key does not authenticate, in force or not.
     #[serde(skip)]
     unauthenticated: BTreeSet<AppId>,
 }
 
-/// One bad record must not take the others with it, nor the keys beside them.
+/// Reads records one by one: an unreadable one must not affect the others.
 impl From<BTreeMap<String, Value>> for Applications {
     fn from(held: BTreeMap<String, Value>) -> Self {
         let mut applications = Self::default();
@@ -106,17 +105,17 @@ impl From<BTreeMap<String, Value>> for Applications {
 }
 
 impl Applications {
-    /// Tells if anybody may fetch the key: no record is registered, and none is unreadable.
+    /// Returns true while anybody may fetch the key: no record is registered or unreadable.
     pub(crate) fn is_empty(&self) -> bool {
         self.registered().next().is_none() && self.unreadable.is_empty()
     }
 
-    /// The ids, or what stands in their place, of the records that cannot be read.
+    /// Returns the ids, or the texts in their place, of unreadable records.
     pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
         self.unreadable.keys().map(String::as_str)
     }
 
-    /// Takes over the unreadable records of `former` that nothing has taken the place of.
+    /// Adds the unreadable records of `former` that were not replaced.
     pub(crate) fn keep_unreadable(&mut self, former: &Self) {
         let lost = former.unreadable.iter();
         let lost = lost.filter(|(id, _)| !self.records.contains_key(id.as_str()));
@@ -128,7 +127,7 @@ impl Applications {
         self.unreadable.contains_key(id.as_str())
     }
 
-    /// Returns the ids of the records that somebody without the key-encryption key may have written.
+    /// Returns the ids of records that may have been written without the key-encryption key.
     pub(crate) fn unauthenticated(&self) -> impl Iterator<Item = &AppId> {
         self.unauthenticated.iter()
     }
@@ -145,7 +144,7 @@ impl Applications {
         }
     }
 
-    /// With each record as `change` makes it. One for which that is `None` is set aside as unreadable.
+    /// Applies `change` to each record; those for which it returns `None` become unreadable.
     pub(crate) fn changed_by(
         self,
         change: impl Fn(&AppId, &SecretHashes) -> Option<SecretHashes>,
@@ -167,22 +166,22 @@ impl Applications {
         changed
     }
 
-    /// The registered ones.
+    /// Returns the registered applications.
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.records().filter(|(_, secrets)| !secrets.is_empty())
     }
 
-    /// All of them, removed ones included.
+    /// Returns all records, including removed ones.
     pub(crate) fn records(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.records.iter()
     }
 
-    /// The record under an id, be it of a removed application.
+    /// Returns the record of an id, even of a removed application.
     pub(crate) fn record(&self, id: &str) -> Option<&SecretHashes> {
         self.records.get(id)
     }
 
-    /// The id as it is registered, which is the only form in which a stranger's text becomes a label.
+    /// Returns the id as registered: the only way for an untrusted string to become a metric label.
     pub(crate) fn registered_id(&self, id: &str) -> Option<&AppId> {
         let (id, secrets) = self.records.get_key_value(id)?;
         (!secrets.is_empty()).then_some(id)
@@ -192,13 +191,12 @@ impl Applications {
         self.records.insert(id, secrets);
     }
 
-    /// Tells the secrets of any application from other texts.
+    /// Returns true if `text` is the secret of any application.
     pub(crate) fn hold_secret(&self, text: &str) -> bool {
         self.records.values().any(|secrets| secrets.match_any(text))
     }
 
-    /// Whether `secret` is one of the application's. An unknown id costs the same work as a known
-    /// one, so that the time does not tell which ids there are.
+    /// Verifies a secret. An unknown id takes the same time as a known one.
     pub(crate) fn admits(&self, id: &str, secret: &str) -> bool {
         let nobody = SecretHashes::unknown();
         let known = self.records.get(id);

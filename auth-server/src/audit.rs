@@ -4,6 +4,8 @@
 //! Untrusted values are recorded as strings, which a text line quotes: none can pass for another
 //! field.
 
+pub(crate) mod events;
+
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,11 +14,10 @@ use runtime::sanitize::LogText;
 use tracing::field::display;
 use tracing::info;
 
-use crate::applications::registry::{ApplicationEvent, Event};
+use self::events::{
+    ApplicationEvent, ApplicationEventKind, KeyEvent, RequestIds, UserChange, UserChangeKind,
+};
 use crate::changed_by::ChangedBy;
-use crate::http::middleware::access_log::RequestIds;
-use crate::keys::ring::events::KeyEvent;
-use crate::users::changes::{UserChange, UserChangeKind};
 
 const TARGET: &str = "audit";
 
@@ -100,8 +101,8 @@ fn shown_id(app_id: &str) -> Cow<'_, str> {
 }
 
 pub(crate) fn application(change: &ApplicationEvent) {
-    let event = application_name(change.event);
-    let app_id = LogText(change.id.as_str()).to_string();
+    let event = application_name(change.kind);
+    let app_id = LogText(&change.id).to_string();
     let (by, reason) = actor(change.changed_by.as_ref());
     info!(target: TARGET, %event, app_id, by, reason, "application");
 }
@@ -113,11 +114,11 @@ fn actor(changed_by: Option<&ChangedBy>) -> (Option<String>, Option<String>) {
     (changed_by.map(|change| text(&change.by)), reason.map(text))
 }
 
-const fn application_name(event: Event) -> &'static str {
+const fn application_name(event: ApplicationEventKind) -> &'static str {
     match event {
-        Event::Added => "application_added",
-        Event::SecretsChanged => "application_secrets_changed",
-        Event::Removed => "application_removed",
+        ApplicationEventKind::Added => "application_added",
+        ApplicationEventKind::SecretsChanged => "application_secrets_changed",
+        ApplicationEventKind::Removed => "application_removed",
     }
 }
 
@@ -192,8 +193,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::iter::successors;
 
+    use super::events::KeyEventKind;
     use super::*;
-    use crate::keys::ring::events::KeyEventKind;
 
     /// Enumerates all names: each variant leads to the next, so a new one does not compile until it
     /// is here.
@@ -214,10 +215,10 @@ mod tests {
             KeyEventKind::Dropped => Some(KeyEventKind::Revoked),
             KeyEventKind::Revoked => None,
         });
-        let applications = successors(Some(Event::Added), |event| match event {
-            Event::Added => Some(Event::SecretsChanged),
-            Event::SecretsChanged => Some(Event::Removed),
-            Event::Removed => None,
+        let applications = successors(Some(ApplicationEventKind::Added), |event| match event {
+            ApplicationEventKind::Added => Some(ApplicationEventKind::SecretsChanged),
+            ApplicationEventKind::SecretsChanged => Some(ApplicationEventKind::Removed),
+            ApplicationEventKind::Removed => None,
         });
         let registrations = successors(Some(Registration::Listed), |event| match event {
             Registration::Listed => Some(Registration::Withdrawn),

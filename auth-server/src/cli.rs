@@ -39,18 +39,18 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve until SIGTERM or SIGINT
     Serve(Box<ServeArgs>),
-    /// Check the configuration of `serve`, look into its store without changing it, and print the
+    /// Check the configuration of `serve`, read its store without changing it, and print the
     /// configuration as a file, without secrets
     Check(Box<CheckArgs>),
-    /// Ask a running server whether it is ready
+    /// Check if a running server is ready
     Healthcheck(HealthcheckArgs),
-    /// Look at the keys in the store, rotate and revoke them
+    /// Show, rotate and revoke the keys in the store
     #[command(subcommand)]
     Keys(KeysCommand),
     /// Manage the applications that may fetch the verification key
     #[command(subcommand)]
     Application(ApplicationCommand),
-    /// Look into a token
+    /// Decode and verify a token
     #[command(subcommand)]
     Token(TokenCommand),
     /// Manage the users of a file
@@ -83,10 +83,10 @@ pub(crate) struct LeadArgs {
     pub(crate) rotation_lead: Seconds,
 }
 
-/// The settings of `serve`, and how closely to look.
+/// The settings of `serve`, and options of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// End with exit code 78 where there is anything to warn of
+    /// End with exit code 78 if there is any warning
     #[arg(long)]
     pub(crate) strict: bool,
     // These come last: a heading holds for every flag after it.
@@ -117,7 +117,7 @@ pub(crate) enum KeysCommand {
     // One id in 4096 begins with -h: asking for help instead would look like a success.
     #[command(disable_help_flag = true)]
     Revoke(KeysRevokeArgs),
-    /// Write the stored keys anew: encrypted with the key-encryption key, or in clear without one
+    /// Rewrite the stored keys: encrypted with the key-encryption key, or in clear without one
     Reencrypt(KeysReencryptArgs),
     /// Print the public key as the key endpoint hands it out; not with hmac, where it is a secret
     ExportPublic(KeyArgs),

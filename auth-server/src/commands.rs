@@ -1,4 +1,4 @@
-//! What the command line asked for besides serving.
+//! Commands besides `serve`.
 
 pub(crate) mod application;
 pub(crate) mod check;
@@ -16,8 +16,8 @@ use rustix::system::uname;
 use crate::changed_by::{ChangedBy, actor};
 use crate::cli::ReasonArgs;
 
-/// For a person, on standard error, beside a result that says less.
-fn remark(text: &str) {
+/// Prints a note on standard error, beside a result on standard output.
+fn print_note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -30,7 +30,7 @@ fn changed_by(args: &ReasonArgs, now: i64) -> ChangedBy {
     ChangedBy::new(actor, args.reason.as_ref(), now)
 }
 
-/// A command's result, with the end of its last line.
+/// Prints a result with a line end.
 fn print(text: &str) -> Result<(), Failure> {
     output::print(&format!("{text}\n"))
 }

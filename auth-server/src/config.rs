@@ -22,7 +22,7 @@ use runtime::tls::ServerCertificate;
 pub(crate) use self::store::store_location;
 pub(crate) use self::warnings::warnings;
 use crate::applications::directory::MountedApplications;
-use crate::applications::registry::Registrations;
+use crate::applications::registry::ApplicationRegistry;
 use crate::cli::ServeArgs;
 use crate::http::routes::console::Console;
 use crate::http::routes::jwks;
@@ -124,8 +124,8 @@ impl Config {
     }
 
     /// Returns the applications known before the store is read.
-    pub(crate) fn registrations(&self) -> Registrations {
-        let registrations = Registrations::new(self.signing_type == SigningType::Hmac);
+    pub(crate) fn registrations(&self) -> ApplicationRegistry {
+        let registrations = ApplicationRegistry::new(self.signing_type == SigningType::Hmac);
         match &self.mounted_applications {
             Some(mounted) => registrations.with_directory(mounted.applications.clone()),
             None => registrations,

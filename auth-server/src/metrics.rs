@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use contract::keys::VerificationKey;
 use contract::rejection::Rejection;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -16,9 +15,7 @@ use runtime::histogram::DurationHistogram;
 use runtime::telemetry;
 use runtime::tls::{CertificateMetrics, Seen};
 
-use crate::keys::ring::KeyRing;
-use crate::keys::ring::events::{KeyEvent, KeyEventKind};
-use crate::keys::ring::rotation::Role;
+use crate::audit::events::{KeyEvent, KeyEventKind};
 
 /// `ok`, or a reason code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -262,8 +259,12 @@ impl Metrics {
     }
 
     /// Sets the listed keys and counts the events.
-    pub(crate) fn keys(&self, ring: &KeyRing, events: &[KeyEvent]) {
-        self.export_keys(listed(ring));
+    pub(crate) fn keys(
+        &self,
+        listed: impl Iterator<Item = (String, &'static str)>,
+        events: &[KeyEvent],
+    ) {
+        self.export_keys(listed.map(|(kid, role)| Key { kid, role }).collect());
         for event in events {
             match event.kind {
                 KeyEventKind::Promoted => drop(self.key_rotations.inc()),
@@ -313,15 +314,6 @@ impl Metrics {
     }
 }
 
-fn listed(ring: &KeyRing) -> HashSet<Key> {
-    let ids = ring.verification_keys().map(VerificationKey::id);
-    ids.map(|id| Key {
-        kid: id.to_string(),
-        role: ring.role_of(id.as_str()).map_or("", Role::as_str),
-    })
-    .collect()
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -329,6 +321,8 @@ mod tests {
 
     use super::*;
     use crate::keys::pair::tests::pair;
+    use crate::keys::ring::KeyRing;
+    use crate::keys::ring::rotation::Role;
 
     #[test]
     fn each_metric_stands_under_its_name() {
@@ -357,7 +351,7 @@ mod tests {
             at: None,
         };
         let events = [KeyEventKind::Promoted, KeyEventKind::Revoked].map(event);
-        metrics.keys(&ring, &events);
+        metrics.keys(ring.listed(), &events);
         metrics.builtin_users();
         metrics.users(3, 1);
         metrics.users_file_usable(true);
@@ -418,18 +412,18 @@ mod tests {
         let metrics = Metrics::default();
         let start = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
         let kid = start.current().id().to_string();
-        metrics.keys(&start, &[]);
+        metrics.keys(start.listed(), &[]);
         let key = |role: Role| Key {
             kid: kid.clone(),
             role: role.as_str(),
         };
         let shown = metrics.listed_keys.get_or_create_owned(&key(Role::Current));
         shown.set(7);
-        metrics.keys(&start, &[]);
+        metrics.keys(start.listed(), &[]);
         assert_eq!(shown.get(), 7);
 
         let other = KeyRing::of(Arc::new(pair(SigningType::Ecdsa)));
-        metrics.keys(&other, &[]);
+        metrics.keys(other.listed(), &[]);
         assert!(metrics.listed_keys.get(&key(Role::Current)).is_none());
     }
 

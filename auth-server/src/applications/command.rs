@@ -1,28 +1,27 @@
-//! What may be done to a registered application: decisions on its record, for the store to swap in.
+//! Changes of an application, as functions of its record; the store swaps the result in.
 
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
 
-/// One step of an application's life.
+/// One change of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     /// Registers it with its first secret.
     Add { secret: &'a str },
-    /// Makes another secret valid; the one before it stays so.
+    /// Adds a secret; the previous one stays valid.
     Rotate { secret: &'a str },
-    /// Makes this secret valid, whatever is there: registers the application, gives it another
-    /// secret, or changes nothing. Whoever holds the secrets elsewhere may say it any number of times.
+    /// Makes this secret valid, idempotently: registers the application, adds the secret, or
+    /// changes nothing.
     Ensure { secret: &'a str },
-    /// Ends the validity of all secrets but the newest. A single one may be the very secret that is to
-    /// go, brought back by a failover.
+    /// Drops all secrets but the newest. Not a single one: it may be the leaked secret, restored by
+    /// a failover.
     DropOld,
-    /// Takes its registration away; that of the last one only where this is said: from then on any
-    /// pair is accepted.
+    /// Unregisters it; the last one only with `last`, since then any pair is accepted.
     Remove { last: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum Rejected {
     #[error("this application is registered already")]
     Registered,
     #[error("no such application is registered")]
@@ -41,13 +40,14 @@ pub(crate) enum Refused {
 }
 
 impl Change<'_> {
-    /// The record after the change.
+    /// Returns the changed record.
     ///
     /// # Errors
-    /// [`Refused`] where the application is not there, or for [`Change::Add`], is, and where nothing is to be dropped.
-    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, Refused> {
+    /// [`Rejected`] if the application does not exist (for [`Change::Add`]: exists), or nothing can
+    /// be dropped.
+    pub(crate) fn apply(self, record: Option<&SecretHashes>) -> Result<SecretHashes, Rejected> {
         let registered = record.filter(|secrets| !secrets.is_empty());
-        // What a removed application leaves behind says which secrets were dropped.
+        // The record of a removed application says which secrets were dropped.
         let first = |secret| {
             record.map_or_else(
                 || SecretHashes::of(secret),
@@ -56,38 +56,38 @@ impl Change<'_> {
         };
         match (self, registered) {
             (Self::Add { secret }, None) => Ok(first(secret)),
-            (Self::Add { .. }, Some(_)) => Err(Refused::Registered),
+            (Self::Add { .. }, Some(_)) => Err(Rejected::Registered),
             (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
-                Err(Refused::Dropped)
+                Err(Rejected::Dropped)
             }
             (Self::Ensure { secret }, None) => Ok(first(secret)),
             (Self::Ensure { secret }, Some(secrets)) if secrets.match_any(secret) => {
                 Ok(secrets.clone())
             }
             (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
-            (_, None) => Err(Refused::NotRegistered),
+            (_, None) => Err(Rejected::NotRegistered),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
-            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(Refused::NothingToDrop),
+            (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(Rejected::NothingToDrop),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
             (Self::Remove { .. }, Some(secrets)) => Ok(secrets.removed()),
         }
     }
 
-    /// The registration that has to stand unchanged while this one changes: of two that are removed
-    /// at the same moment each is the other's.
+    /// Returns the registration that must stay unchanged during this change: of two simultaneous
+    /// removals each needs the other.
     ///
     /// # Errors
-    /// [`Refused::Last`] where there is none and one is needed.
+    /// [`Rejected::Last`] if one is needed and there is none.
     pub(crate) fn relies_on<'t>(
         self,
         id: &AppId,
         there: &'t Applications,
-    ) -> Result<Option<(&'t AppId, &'t SecretHashes)>, Refused> {
+    ) -> Result<Option<(&'t AppId, &'t SecretHashes)>, Rejected> {
         if self != (Self::Remove { last: false }) {
             return Ok(None);
         }
         let other = there.registered().find(|(other, _)| *other != id);
-        other.map(Some).ok_or(Refused::Last)
+        other.map(Some).ok_or(Rejected::Last)
     }
 }
 
@@ -109,21 +109,21 @@ mod tests {
         for (change, record, expected) in [
             (add, None, Ok(&one)),
             (add, Some(&removed), Ok(&one)),
-            (add, Some(&two), Err(Refused::Registered)),
+            (add, Some(&two), Err(Rejected::Registered)),
             (rotate, Some(&one), Ok(&two)),
-            (rotate, None, Err(Refused::NotRegistered)),
-            (rotate, Some(&removed), Err(Refused::NotRegistered)),
+            (rotate, None, Err(Rejected::NotRegistered)),
+            (rotate, Some(&removed), Err(Rejected::NotRegistered)),
             (ensure_a, None, Ok(&one)),
             (ensure_a, Some(&removed), Ok(&one)),
             (ensure_a, Some(&one), Ok(&one)),
             (ensure_a, Some(&two), Ok(&two)),
             (ensure_b, Some(&one), Ok(&two)),
             (Change::DropOld, Some(&two), Ok(&dropped_a)),
-            (ensure_a, Some(&dropped_a), Err(Refused::Dropped)),
+            (ensure_a, Some(&dropped_a), Err(Rejected::Dropped)),
             (ensure_b, Some(&dropped_a), Ok(&dropped_a)),
-            (ensure_a, Some(&two.removed()), Err(Refused::Dropped)),
-            (Change::DropOld, Some(&one), Err(Refused::NothingToDrop)),
-            (Change::DropOld, None, Err(Refused::NotRegistered)),
+            (ensure_a, Some(&two.removed()), Err(Rejected::Dropped)),
+            (Change::DropOld, Some(&one), Err(Rejected::NothingToDrop)),
+            (Change::DropOld, None, Err(Rejected::NotRegistered)),
             (
                 Change::Remove { last: true },
                 Some(&two),
@@ -132,12 +132,12 @@ mod tests {
             (
                 Change::Remove { last: true },
                 Some(&removed),
-                Err(Refused::NotRegistered),
+                Err(Rejected::NotRegistered),
             ),
             (
                 Change::Remove { last: true },
                 None,
-                Err(Refused::NotRegistered),
+                Err(Rejected::NotRegistered),
             ),
         ] {
             assert_eq!(
@@ -157,7 +157,7 @@ mod tests {
         let mut two = one.clone();
         two.put(stock.clone(), SecretHashes::of("b"));
         for (change, there, expected) in [
-            (Change::Remove { last: false }, &one, Err(Refused::Last)),
+            (Change::Remove { last: false }, &one, Err(Rejected::Last)),
             (Change::Remove { last: false }, &two, Ok(Some(&stock))),
             (Change::Remove { last: true }, &one, Ok(None)),
             (Change::DropOld, &one, Ok(None)),

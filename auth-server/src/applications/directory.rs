@@ -1,5 +1,5 @@
-//! The applications of `--applications-dir`: a file each, as Kubernetes mounts a Secret. The file's name is
-//! the id, its content the secret. They are looked at again while the server runs.
+//! Applications of `--applications-dir`, polled while the server runs: one file each, as Kubernetes
+//! mounts a Secret, with the id as name and the secret as content.
 
 use std::convert::Infallible;
 use std::fs;
@@ -10,24 +10,26 @@ use runtime::file_watch::{Looks, aside};
 use runtime::secret_file;
 use tracing::{error, info};
 
-use super::registry::Registrations;
-use super::secret_hash::{SHORTEST_SECRET, SecretHash, SecretHashes};
+use super::registry::ApplicationRegistry;
+use super::secret_hash::{MIN_SECRET_LENGTH, SecretHash, SecretHashes};
 use super::{AppId, Applications};
 use crate::audit;
 use crate::metrics::Metrics;
 
-/// What the last look into the directory found.
+/// The result of the last poll.
 #[derive(Debug, Clone)]
 pub(crate) struct MountedApplications {
     path: PathBuf,
     pub(crate) applications: Applications,
-    /// A line for each file that cannot be used, or for the directory.
+    /// One line per unusable file, or one for the directory.
     faults: Vec<String>,
 }
 
 impl MountedApplications {
+    /// Reads the directory.
+    ///
     /// # Errors
-    /// One line, where the directory cannot be read. A file that cannot be used is no error.
+    /// One line, if the directory cannot be read. An unusable file is not an error.
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
         let nothing = Self {
             path,
@@ -37,19 +39,19 @@ impl MountedApplications {
         nothing.look().map_err(|error| error.to_string())
     }
 
-    /// A line for each file that cannot be used.
+    /// Returns one line per unusable file.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let warning = |fault| format!("--applications-dir: {fault}");
         self.faults.iter().map(warning)
     }
 
-    /// Looks for as long as the process lives.
+    /// Polls for as long as the process lives.
     ///
     /// # Errors
     /// Where SIGHUP cannot be received.
     pub(crate) fn watch(
         self,
-        registrations: Arc<Registrations>,
+        registrations: Arc<ApplicationRegistry>,
         metrics: Metrics,
     ) -> std::io::Result<impl Future<Output = ()>> {
         let mut looks = Looks::begin()?;
@@ -68,7 +70,7 @@ impl MountedApplications {
         })
     }
 
-    fn take_over(&self, former: &Self, registrations: &Registrations, metrics: &Metrics) {
+    fn take_over(&self, former: &Self, registrations: &ApplicationRegistry, metrics: &Metrics) {
         metrics.application_files_unusable(self.faults.len());
         for fault in self.faults.iter().filter(|it| !former.faults.contains(it)) {
             error!(%fault, "an application's file is unusable; keeping the application as it was");
@@ -99,7 +101,7 @@ impl MountedApplications {
         };
         for entry in fs::read_dir(&self.path)? {
             let name = entry?.file_name();
-            // Kubernetes keeps the directory behind the links of a volume under such names.
+            // Kubernetes keeps the data of a volume under such names, behind links.
             if name.as_encoded_bytes().starts_with(b".") {
                 continue;
             }
@@ -124,16 +126,18 @@ impl MountedApplications {
     }
 }
 
-/// One secret, or two while an application is moved from one to the other, each on a line.
+/// Reads one secret, or two during a change of secrets, each on a line.
 fn read(file: &Path) -> Result<SecretHashes, String> {
     let text = secret_file::read(file).map_err(|error| error.to_string())?;
     let secrets: Vec<_> = text.lines().collect();
-    let are_random = secrets.iter().all(|secret| secret.len() >= SHORTEST_SECRET);
+    let are_random = secrets
+        .iter()
+        .all(|secret| secret.len() >= MIN_SECRET_LENGTH);
     if are_random && (1..=2).contains(&secrets.len()) {
         Ok(secrets.into_iter().map(SecretHash::of).collect())
     } else {
         Err(format!(
-            "{}: expected one secret of {SHORTEST_SECRET} or more random characters, or two, each on a line",
+            "{}: expected one secret of {MIN_SECRET_LENGTH} or more random characters, or two, each on a line",
             file.display()
         ))
     }

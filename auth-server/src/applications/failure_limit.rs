@@ -1,7 +1,7 @@
-//! How many wrong secrets an application may present before it is told to wait.
+//! Rate limit for wrong secrets.
 //!
-//! The right secret is not subject to it: 32 random bytes cannot be guessed, so a lock would only
-//! let a stranger keep the real application out. What is limited is the noise of the wrong ones.
+//! The right secret is exempt: 32 random bytes cannot be guessed, so a lock would only let an
+//! attacker keep the real application out. The limit is for the noise of wrong ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use crate::rate_limit::{Rate, RetryAfter, TokenBucket};
 
-/// A misconfigured sidecar asks once a minute; a few dozen of one application are still told why.
+/// A misconfigured sidecar polls once a minute; a few dozen of one application still get the
+/// precise reason.
 const RATE: Rate = Rate {
     burst: 30,
     every: Duration::from_secs(2),
 };
-/// Ids that strangers invent share these. Which of them an id gets depends on a key of this process,
-/// so that nobody can aim at another application's; two that meet share a limit, and no more.
+/// Shared by invented ids, assigned under a random key of this process, so that nobody can aim at
+/// another application's bucket.
 const BUCKETS: usize = 1024;
 
-/// Failures by id. An id that is registered and one that is not are treated alike, so that the
-/// limit does not tell them apart either.
+/// Failures by id. Registered and unknown ids are treated alike, so that the limit does not
+/// distinguish them.
 #[derive(Debug)]
 pub(super) struct FailureLimit {
     key: RandomState,
@@ -37,7 +38,7 @@ impl FailureLimit {
     /// Counts one failure.
     ///
     /// # Errors
-    /// [`RetryAfter`] where there were too many.
+    /// [`RetryAfter`] over the limit.
     pub(super) fn failed(&self, id: &str, now: Instant) -> Result<(), RetryAfter> {
         let index = self.key.hash_one(id) as usize % BUCKETS;
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +61,7 @@ mod tests {
         let failed = |id| limit.failed(id, now);
         assert!((0..RATE.burst).all(|_| failed("orders").is_ok()));
         assert_eq!(failed("orders"), Err(RetryAfter(RATE.every)));
-        // One of these may share the bucket of `orders`; three do so once in a billion runs.
+        // One of these may share the bucket of `orders`; all three do so once in a billion runs.
         assert!(["a", "b", "c"].into_iter().any(|id| failed(id).is_ok()));
         assert_eq!(limit.failed("orders", now + RATE.every), Ok(()));
     }

@@ -1,4 +1,4 @@
-//! The applications in memory, and what an appId with its appSecret is allowed.
+//! The applications in memory, and the decision about an appId with its appSecret.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,41 +8,41 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
-use crate::changed_by::ChangedBy;
+use crate::audit::events::{ApplicationEvent, ApplicationEventKind};
 use crate::rate_limit::RetryAfter;
 
-/// Who may fetch the verification key at present; nothing until the store was read once.
+/// The applications in force; empty until the store was read.
 #[derive(Debug)]
-pub(crate) struct Registrations {
+pub(crate) struct ApplicationRegistry {
     known: ArcSwapOption<Applications>,
-    /// Those of `--applications-dir`, which no store holds.
+    /// Those of `--applications-dir`, which are in no store.
     mounted: ArcSwap<Applications>,
     /// Checks every pair, even while no application is registered.
     always_checked: bool,
-    /// With hmac the key is the secret that mints tokens: nobody gets it unchecked.
+    /// With hmac the key is the secret that signs tokens: never without a check.
     required: bool,
     failures: FailureLimit,
 }
 
-/// Why an application does not get the key.
+/// Rejection of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The store was not read yet, or holds none where one is required: nobody knows yet whether
-    /// pairs are to be checked.
-    Undecided,
-    /// The id is not registered, or the secret is wrong.
+    /// The store was not read yet, or holds none where one is required: it is unknown if pairs must
+    /// be checked.
+    NotReady,
+    /// Unknown id, or wrong secret.
     Unknown,
     /// The same, too often.
     TooOften(RetryAfter),
 }
 
-/// What a look into the store brought.
+/// The result of reading the store.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
-    /// Records that the store has lost (FLUSHALL, a failover to an empty replica), or holds as they were
-    /// before a secret was dropped: to be put back.
+    /// Records to restore: lost by the store (FLUSHALL, a failover to an empty replica), or older
+    /// than a dropped secret.
     pub(crate) restored: Vec<Restored>,
-    /// What others changed since the look before.
+    /// Changes by others since the last poll.
     pub(crate) events: Vec<ApplicationEvent>,
 }
 
@@ -50,29 +50,12 @@ pub(crate) struct Reconciled {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Restored {
     pub(crate) id: AppId,
-    /// What the store holds in its place.
+    /// The present value in the store.
     pub(crate) stored: Option<SecretHashes>,
     pub(crate) record: SecretHashes,
 }
 
-/// A change of an application, for the audit log.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ApplicationEvent {
-    pub(crate) id: AppId,
-    pub(crate) event: Event,
-    /// The actor, where a command recorded one with this very change.
-    pub(crate) changed_by: Option<ChangedBy>,
-}
-
-/// What happened to an application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
-    Added,
-    SecretsChanged,
-    Removed,
-}
-
-impl Registrations {
+impl ApplicationRegistry {
     pub(crate) fn new(required: bool) -> Self {
         Self {
             known: ArcSwapOption::empty(),
@@ -83,7 +66,7 @@ impl Registrations {
         }
     }
 
-    /// With the applications of a directory. Who has one wants pairs to be checked, also while it is empty.
+    /// Adds the applications of a directory. With one, pairs are checked even while it is empty.
     pub(crate) fn with_directory(self, applications: Applications) -> Self {
         Self {
             mounted: ArcSwap::from_pointee(applications),
@@ -92,34 +75,34 @@ impl Registrations {
         }
     }
 
-    /// Takes over what the directory holds now, and returns what changed.
+    /// Replaces the directory's applications, and returns the changes.
     pub(crate) fn mount(&self, applications: Applications) -> Vec<ApplicationEvent> {
         let now = Arc::new(applications);
         let former = self.mounted.swap(Arc::clone(&now));
         let is_gone = |id: &AppId| now.record(id.as_str()).is_none();
         let removed = former.registered().filter(|(id, _)| is_gone(id));
         let removed = removed.map(|(id, _)| ApplicationEvent {
-            id: id.clone(),
-            event: Event::Removed,
+            id: id.to_string(),
+            kind: ApplicationEventKind::Removed,
             changed_by: None,
         });
         events(&former, &now).into_iter().chain(removed).collect()
     }
 
-    /// Accepts any pair while no application is registered (contract §4.3 rule 2), unless
-    /// registrations are required. A right secret is accepted whatever failed before.
+    /// Checks a pair. Accepts any while no application is registered (contract §4.3 rule 2), unless
+    /// registrations are required; a right secret is accepted regardless of earlier failures.
     ///
     /// # Errors
-    /// [`Denied`]; an unknown id and a wrong secret are one case.
+    /// [`Denied`]; an unknown id and a wrong secret are not distinguished.
     pub(crate) fn authorize(&self, id: &str, secret: &str, now: Instant) -> Result<(), Denied> {
         let (known, mounted) = (self.known.load(), self.mounted.load());
         let Some(known) = known.as_deref() else {
-            return Err(Denied::Undecided);
+            return Err(Denied::NotReady);
         };
         if known.is_empty() && mounted.is_empty() && self.required {
-            return Err(Denied::Undecided);
+            return Err(Denied::NotReady);
         }
-        // Both are compared, so that the time does not tell where an application is registered.
+        // Both are compared, so that the time does not reveal where an application is registered.
         let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
         let is_mounted = mounted.admits(id, secret) && !is_dropped;
         if known.admits(id, secret) | is_mounted | self.are_open(known, &mounted) {
@@ -131,8 +114,8 @@ impl Registrations {
         })
     }
 
-    /// Returns whether any pair is accepted at present.
-    pub(crate) fn admit_anybody(&self) -> bool {
+    /// Returns true while any pair is accepted.
+    pub(crate) fn accepts_any(&self) -> bool {
         let (known, mounted) = (self.known.load(), self.mounted.load());
         let known = known.as_deref();
         known.is_some_and(|known| self.are_open(known, &mounted))
@@ -143,13 +126,11 @@ impl Registrations {
         known.is_empty() && mounted.is_empty() && !is_always_checked
     }
 
-    /// Takes over what the store holds and says what has to be put back into it.
+    /// Merges the stored records into memory, and returns those to restore.
     ///
-    /// A record that memory has and the store has not was lost, because a removed application keeps
-    /// one: it stays in force. So a lost store opens no check that was closed, whatever was written
-    /// into it since. A secret that memory knows to be dropped stays dropped, whatever the store holds.
-    /// A record that became unreadable stays in force and as it is in the store; one that was not
-    /// authentic stays in force, and is not put back.
+    /// A record missing in the store was lost, because a removed application keeps one: it stays in
+    /// force, so a lost store never disables a check. A dropped secret stays dropped. An unreadable
+    /// or unauthenticated record leaves the one in memory in force, and is not overwritten.
     pub(crate) fn reconcile(&self, stored: Applications) -> Reconciled {
         let former = self.known.load_full();
         let Some(memory) = former.as_deref() else {
@@ -170,7 +151,7 @@ impl Registrations {
                 continue;
             }
             all.put(id.clone(), record.clone());
-            // Putting a record back authenticates it.
+            // Restoring a record authenticates it.
             if is_authentic && !stored.is_unreadable(id) {
                 restored.push(Restored {
                     id: id.clone(),
@@ -179,7 +160,7 @@ impl Registrations {
                 });
             }
         }
-        // Somebody was registered there, though nobody can read who.
+        // Applications were registered, though their records are unreadable.
         if all.is_empty() {
             all.keep_unreadable(memory);
         }
@@ -188,14 +169,14 @@ impl Registrations {
         Reconciled { restored, events }
     }
 
-    /// The ids whose stored records cannot be read.
+    /// Returns the ids of unreadable records in the store.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let known = self.known.load();
         let unreadable = known.iter().flat_map(|known| known.unreadable());
         unreadable.map(str::to_owned).collect()
     }
 
-    /// How many applications are registered; `None` until the store was read.
+    /// Counts the registered applications; `None` until the store was read.
     pub(crate) fn count(&self) -> Option<usize> {
         let known = self.known.load();
         let known = known.as_deref()?;
@@ -206,13 +187,13 @@ impl Registrations {
         Some(known.registered().count() + only_mounted.count())
     }
 
-    /// Whether an application has to be registered before the key may be used at all.
+    /// Returns true if an application must be registered before the key may be used.
     pub(crate) fn are_missing(&self) -> bool {
         self.required && self.count().is_none_or(|count| count == 0)
     }
 
-    /// Returns the id as it was sent, for a log (contract §4.3 rule 3), unless it is a secret, or has
-    /// changed places with one. Before the first look into the store nobody can tell.
+    /// Returns the id as received, for a log (contract §4.3 rule 3), unless it is a secret or
+    /// swapped with one. Unknown before the first poll of the store.
     pub(crate) fn shown_id<'t>(&self, sent: &'t str, secret: &str) -> &'t str {
         let known = self.known.load();
         let Some(known) = known.as_deref().filter(|_| !sent.is_empty()) else {
@@ -232,7 +213,7 @@ impl Registrations {
         }
     }
 
-    /// The id, if one is registered under it: there are only as many of these as somebody registered.
+    /// Returns a registered id: their number is bounded.
     pub(crate) fn registered_id(&self, id: &str) -> Option<AppId> {
         let known = self.known.load();
         let stored = known
@@ -242,23 +223,23 @@ impl Registrations {
     }
 }
 
-/// How the records of now differ from those before.
+/// Lists the differences between two sets of records.
 fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
     now.records()
         .filter_map(|(id, secrets)| {
             let former = memory.record(id.as_str());
             let was_registered = former.is_some_and(|former| !former.is_empty());
-            let event = match (was_registered, !secrets.is_empty()) {
-                (false, true) => Event::Added,
-                (true, false) => Event::Removed,
-                (true, true) if former != Some(secrets) => Event::SecretsChanged,
+            let kind = match (was_registered, !secrets.is_empty()) {
+                (false, true) => ApplicationEventKind::Added,
+                (true, false) => ApplicationEventKind::Removed,
+                (true, true) if former != Some(secrets) => ApplicationEventKind::SecretsChanged,
                 _ => return None,
             };
             let known = former.and_then(SecretHashes::changed_by);
             let changed_by = secrets.changed_by();
             Some(ApplicationEvent {
-                id: id.clone(),
-                event,
+                id: id.to_string(),
+                kind,
                 changed_by: changed_by.filter(|by| known.as_ref() != Some(by)),
             })
         })

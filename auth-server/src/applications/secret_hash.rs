@@ -1,4 +1,4 @@
-//! What is kept of an application's secrets.
+//! Hashes of an application's secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::changed_by::ChangedBy;
 
-/// Of a secret only an unsalted, quick hash is kept: right for random text of this length, wrong for a
-/// word that somebody thought up.
-pub(crate) const SHORTEST_SECRET: usize = 32;
+/// Minimum length: secrets are stored as fast, unsalted hashes, which suits random text of this
+/// length, not words.
+pub(crate) const MIN_SECRET_LENGTH: usize = 32;
 
 /// The member with the last change by a command, which is kept and authenticated as others of a
 /// newer version are.
 const CHANGED_BY: &str = "changedBy";
 
 /// Enough to move a client from one secret to the next.
-const MOST_VALID: usize = 2;
+const MAX_VALID: usize = 2;
 
-/// SHA-256 of a generated secret: 32 random bytes need no slow hash. Written in base64url.
+/// SHA-256 of a random secret of 32 bytes, in base64url; a slow hash is not needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct SecretHash([u8; SHA256_OUTPUT_LEN]);
@@ -37,7 +37,7 @@ impl SecretHash {
         Self(hash)
     }
 
-    /// In constant time with respect to the content.
+    /// Compares in constant time.
     fn equals(&self, other: &Self) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
@@ -58,27 +58,27 @@ impl TryFrom<String> for SecretHash {
     }
 }
 
-/// The record of one application: the secrets that are valid at present, the newest first, up to two,
-/// so that a client can be moved from one to the next without an interruption; and the dropped ones.
-/// Without a valid one it is the record of a removed application.
+/// The record of one application: up to two valid secrets, newest first, so that clients can change
+/// without an interruption, and the dropped ones. Without a valid one it belongs to a removed
+/// application.
 ///
 /// Two records are equal whoever made them: only what a record says about secrets is compared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     #[serde(rename = "secretSha256")]
     hashes: Vec<SecretHash>,
-    /// Never valid again: an older record (a failover, a restored backup) would bring a leaked secret
-    /// back. Kept for good; a hash is 43 bytes.
+    /// Never valid again, and kept forever (43 bytes each): an older record (a failover, a restored
+    /// backup) would bring a leaked secret back.
     #[serde(
         rename = "droppedSha256",
         default,
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     dropped: BTreeSet<SecretHash>,
-    /// Proves, in a store with a key-encryption key, that the record was not written by somebody else.
+    /// Authenticates the record in a store with a key-encryption key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mac: Option<String>,
-    /// Members of a newer version: kept as they are, and authenticated with the rest.
+    /// Members of a newer version, kept unchanged and authenticated with the rest.
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
 }
@@ -104,29 +104,29 @@ impl PartialEq for SecretHashes {
 impl Eq for SecretHashes {}
 
 impl SecretHashes {
-    /// The single secret of a new application.
+    /// Creates the record of a new application.
     pub(crate) fn of(secret: &str) -> Self {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
-    /// A record without a secret.
+    /// Creates a record without secrets.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
         std::iter::empty().collect()
     }
 
-    /// With a new secret; the newest of the former ones stays valid beside it.
+    /// Adds a secret; the newest former one stays valid.
     pub(crate) fn with_new(&self, secret: &str) -> Self {
         let former = self.hashes.first().copied();
         self.with_only([SecretHash::of(secret)].into_iter().chain(former))
     }
 
-    /// With the newest secret only.
+    /// Keeps only the newest secret.
     pub(crate) fn newest(&self) -> Self {
         self.with_only(self.hashes.first().copied())
     }
 
-    /// What is kept of a removed application.
+    /// Returns the record of the removed application.
     pub(crate) fn removed(&self) -> Self {
         self.with_only(None)
     }
@@ -149,7 +149,7 @@ impl SecretHashes {
         members.filter(|(name, _)| *name != CHANGED_BY)
     }
 
-    /// With these secrets; the others are dropped.
+    /// Keeps these secrets and drops the others.
     fn with_only(&self, hashes: impl IntoIterator<Item = SecretHash>) -> Self {
         let hashes: Vec<_> = hashes.into_iter().collect();
         let former = self.hashes.iter().filter(|hash| !hashes.contains(hash));
@@ -165,9 +165,9 @@ impl SecretHashes {
         self.dropped.contains(&SecretHash::of(secret))
     }
 
-    /// Returns this stored record after what memory knows: where memory knows a dropped secret that the
-    /// store does not, the record is an older one, and what it lacks is added. An application that memory
-    /// knows to be removed stays removed; of more than two secrets those in memory stay valid.
+    /// Merges this stored record with memory: if it lacks a dropped secret it is older, and the
+    /// missing secrets are added. A removed application stays removed; of more than two secrets
+    /// those in memory stay valid.
     pub(crate) fn merged(&self, memory: &Self) -> Self {
         if memory.dropped.is_subset(&self.dropped) {
             return self.clone();
@@ -180,7 +180,7 @@ impl SecretHashes {
                 hashes.push(*hash);
             }
         }
-        hashes.truncate(MOST_VALID);
+        hashes.truncate(MAX_VALID);
         let mended = Self {
             hashes,
             dropped,
@@ -210,7 +210,7 @@ impl SecretHashes {
         self.hashes.is_empty()
     }
 
-    /// Stands in for an application that is not there: no secret has this hash.
+    /// Returns a stand-in for unknown applications: no secret has this hash.
     pub(super) fn unknown() -> Self {
         [SecretHash([0; SHA256_OUTPUT_LEN])].into_iter().collect()
     }
@@ -219,7 +219,7 @@ impl SecretHashes {
         self.hashes.len()
     }
 
-    /// Compares with every secret, also after one that matches.
+    /// Compares with every secret, even after a match.
     pub(crate) fn match_any(&self, secret: &str) -> bool {
         let presented = SecretHash::of(secret);
         let matches = self.hashes.iter().filter(|hash| hash.equals(&presented));

@@ -22,8 +22,8 @@ use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
 use crate::users::UsersLocation;
 
-/// The settings of `serve` and `check`. Serialised, they are a configuration file, but for what has to
-/// be shown without a password.
+/// The settings of `serve` and `check`. Serialized they are a configuration file, except those that
+/// are printed without a password.
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
@@ -107,7 +107,7 @@ pub(crate) struct KeyStoreArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) signing: SigningArgs,
-    /// Time between two looks into the store
+    /// Time between two polls of the store
     #[arg(long, env = "POSTERN_STORE_REREAD", value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(1..=86_400))]
     pub(crate) store_reread: Seconds,
@@ -219,7 +219,7 @@ pub(crate) struct PageArgs {
 #[command(next_help_heading = "Limits")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LimitArgs {
-    /// Time for a TLS handshake, a request's header, again its body, and a client to read on
+    /// Time for a TLS handshake, a request's header, again its body, and a blocked write
     #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "DURATION",
           default_value_t = Seconds::new(10), value_parser = within(1..=300))]
     pub(crate) request_timeout: Seconds,
@@ -232,7 +232,7 @@ pub(crate) struct LimitArgs {
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) login_rate: Option<u32>,
-    /// Network of proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8; repeatable
+    /// Network of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; repeatable
     #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',',
           value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
@@ -274,7 +274,7 @@ pub(crate) struct StopArgs {
     pub(crate) lame_duck: Seconds,
 }
 
-/// Choice of the requests that get a line, and the id by which it is found.
+/// Access log and request ids.
 #[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]

@@ -27,12 +27,12 @@ pub(crate) struct StoreArgs {
     #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_password_file: Option<PathBuf>,
-    /// File of the certificate authorities that a rediss store is trusted by: PEM, read again for
+    /// File of the certificate authorities for a rediss store: PEM, read again for
     /// each connection [default: the system's]
     #[arg(long, env = "POSTERN_STORE_CA", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store_ca: Option<PathBuf>,
-    /// File of the certificate to show to a rediss store: PEM, its issuers after it; read again for each
+    /// File of the client certificate for a rediss store: PEM, its issuers after it; read again for each
     /// connection
     #[arg(
         long,

@@ -40,15 +40,15 @@ pub(crate) struct UserListArgs {
 pub(crate) struct UserAddArgs {
     #[command(flatten)]
     pub(crate) file: UsersFileArgs,
-    /// What the user logs in with
+    /// The user's login name
     #[arg(long, value_name = "ACCOUNT")]
     pub(crate) account: String,
     #[command(flatten)]
     pub(crate) password: UserPasswordArgs,
-    /// What other services know the user by [default: a random one]
+    /// The user's id for other services [default: a random one]
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// The name to show [default: the account]
+    /// Display name [default: the account]
     #[arg(long, value_name = "NAME")]
     pub(crate) nick_name: Option<String>,
     /// Telephone number

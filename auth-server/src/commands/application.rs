@@ -1,4 +1,4 @@
-//! `application …`: acts on the store while servers run, which take it over at their next look.
+//! `application …`: changes the store while servers run, which apply it at their next poll.
 
 use runtime::clock::unix_now;
 use runtime::exit::Failure;
@@ -6,9 +6,9 @@ use runtime::sanitize::LogText;
 use runtime::{output, secret_file};
 use serde_json::{Value, json};
 
-use super::{changed_by, print, remark};
-use crate::applications::command::{Change, Refused};
-use crate::applications::secret_hash::SHORTEST_SECRET;
+use super::{changed_by, print, print_note};
+use crate::applications::command::{Change, Rejected};
+use crate::applications::secret_hash::MIN_SECRET_LENGTH;
 use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
 use crate::cli::ReasonArgs;
@@ -22,7 +22,7 @@ use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, within_timeout};
 use crate::random;
 
-/// Somebody else changed the same application in between; that often it is no coincidence.
+/// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
@@ -44,9 +44,9 @@ async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
 
 async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
     let secret = secret_file::read(&args.app_secret_file)?;
-    if secret.len() < SHORTEST_SECRET {
+    if secret.len() < MIN_SECRET_LENGTH {
         return Err(Failure::Config(format!(
-            "--app-secret-file {}: shorter than {SHORTEST_SECRET} characters: \
+            "--app-secret-file {}: shorter than {MIN_SECRET_LENGTH} characters: \
              a secret is random text, as application add makes it",
             args.app_secret_file.display()
         )));
@@ -65,7 +65,7 @@ async fn rotate_secret(args: &RotateSecretArgs) -> Result<(), Failure> {
     hand_over(&secret, &args.app_id)
 }
 
-/// The store has it by now, but only as a hash.
+/// Prints a new secret; the store holds only its hash.
 fn hand_over(secret: &str, id: &AppId) -> Result<(), Failure> {
     output::hand_over(secret).map_err(|error| {
         Failure::Software(format!(
@@ -85,18 +85,18 @@ async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
     let is_absent = location.is_absent();
     let applications = applications(&*location.open()).await?;
     if is_absent {
-        remark(&format!("{location}: is not there yet"));
+        print_note(&format!("{location}: is not there yet"));
     } else if applications.is_empty() {
-        remark("no application is registered: any appId and appSecret get the key");
+        print_note("no application is registered: any appId and appSecret get the key");
     }
     for id in applications.unauthenticated() {
-        remark(&format!(
+        print_note(&format!(
             "the record of {id} is not authenticated with the key-encryption key"
         ));
     }
     let is_forged = |id: &str| applications.unauthenticated().any(|it| it.as_str() == id);
     for id in applications.unreadable().filter(|id| !is_forged(id)) {
-        remark(&format!("the record of {} cannot be read", LogText(id)));
+        print_note(&format!("the record of {} cannot be read", LogText(id)));
     }
     if args.json {
         let each = applications.registered();
@@ -141,7 +141,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Reads, decides and swaps, until nobody came in between.
+    /// Reads, decides and swaps, until no other change came in between.
     async fn change(&self, change: Change<'_>) -> Result<(), Failure> {
         let Self { location, id, by } = self;
         let store = location.open();
@@ -160,7 +160,7 @@ impl<'a> Target<'a> {
             let beside = change.relies_on(id, &there).map_err(refused)?;
             let swap = store.swap_application(id, record, &changed, beside);
             if within_timeout(swap).await? {
-                remark(&format!("{id}: changed by {by}"));
+                print_note(&format!("{id}: changed by {by}"));
                 return Ok(());
             }
         }
@@ -180,7 +180,7 @@ fn unauthenticated(id: &AppId, location: &StoreLocation) -> Failure {
     ))
 }
 
-fn refusal(refused: Refused, id: &AppId, location: &StoreLocation) -> Failure {
+fn refusal(refused: Rejected, id: &AppId, location: &StoreLocation) -> Failure {
     Failure::Usage(format!("--app-id {id}: {refused} in {location}"))
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use crate::keys::store::envelope_encryption::KeyEncryption;
     use crate::keys::store::redis::credentials::Credentials;
 
-    /// `auth-server application <words>` on a store of its own.
+    /// Runs `auth-server application <words>` on a store of its own.
     struct Desk(tempfile::TempDir);
 
     impl Desk {

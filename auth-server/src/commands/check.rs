@@ -1,5 +1,5 @@
-//! `check`: the effective configuration as a configuration file, without secrets. Where it prints,
-//! `serve` would start: the store is looked into as well, and nothing is changed there.
+//! `check`: prints the effective configuration as a file, without secrets. Succeeds where `serve`
+//! would start; the store is read, not changed.
 
 use runtime::exit::{self, Failure};
 use toml::Table;
@@ -13,7 +13,7 @@ use crate::nacos;
 
 pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
     let config = Config::from_args(&args.settings)?;
-    let away = look_into_store(&config).await?;
+    let away = check_store(&config).await?;
     let settings = effective(&args.settings, &config).map_err(|error| {
         Failure::Software(format!("the configuration cannot be shown: {error}"))
     })?;
@@ -29,8 +29,8 @@ pub(crate) async fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Res
     }
 }
 
-/// Returns a warning of a store that is away: it stops no start.
-async fn look_into_store(config: &Config) -> Result<Option<String>, Failure> {
+/// Returns a warning about an unavailable store, which does not prevent a start.
+async fn check_store(config: &Config) -> Result<Option<String>, Failure> {
     let store = config.store.open_for_preview()?;
     let registrations = config.registrations();
     let look = preview(
@@ -48,14 +48,14 @@ async fn look_into_store(config: &Config) -> Result<Option<String>, Failure> {
     }
 }
 
-/// One key per setting, under the name of its flag.
+/// Returns one key per setting, named like its flag.
 fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Error> {
     let mut settings = Table::try_from(args)?;
     let shown = [
-        // Without a password that stands in the address.
+        // Without a password in the address.
         ("store", config.store.to_string().into()),
         ("registry", nacos::shown(config.registry.as_ref()).into()),
-        // The default depends on who may log in.
+        // The default depends on --users.
         ("login-rate", config.login_rate.into()),
     ];
     settings.extend(shown.map(|(name, value)| (name.to_owned(), value)));
@@ -84,10 +84,10 @@ mod tests {
         effective(settings, &Config::from_args(settings).unwrap()).unwrap()
     }
 
-    /// Neither secret has a key in a file.
+    /// Secrets have no key in a file.
     const SECRETS: [&str; 2] = ["key-encryption-key", "key-encryption-key-previous"];
 
-    /// A value for every flag, files for those that name one.
+    /// Returns a value for every flag, with files for those that name one.
     fn everything(authority: &Authority) -> Vec<String> {
         let directory = authority.file().parent().unwrap().to_owned();
         let file = |name: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! `keys …`: acts on the store while servers run, which take it over at their next look.
+//! `keys …`: changes the store while servers run, which apply it at their next poll.
 
 mod listing;
 
@@ -12,7 +12,7 @@ use runtime::command_line::seconds::Seconds;
 use runtime::exit::Failure;
 
 use self::listing::Listing;
-use super::{changed_by, print, remark};
+use super::{changed_by, print, print_note};
 use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
 use crate::cli::{
@@ -62,7 +62,7 @@ async fn show(args: &KeysShowArgs) -> Result<(), Failure> {
     }
 }
 
-/// However many ask at once, one next key comes of it, and all are told of that one.
+/// Publishes a next key; simultaneous calls result in one key, which all of them print.
 async fn rotate(args: &KeysRotateArgs) -> Result<(), Failure> {
     rotate_in(
         &KeysInStore::open(&args.keys)?,
@@ -88,16 +88,16 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
     };
     let ring = store
         .update(|ring, fresh| match fresh {
-            // Somebody else's next key signs already.
+            // Another call's next key signs already.
             _ if ring.current() != before.current() => Plan::Keep(ring),
-            // A wrong clock, or a longer lead, put it off.
+            // Delayed by a wrong clock or a longer lead.
             _ if ring.next_is_far_off(now, lead) => recorded(ring.bring_forward(now, lead)),
             _ if ring.next().is_some() => Plan::Keep(ring),
             None => Plan::Generate,
             Some(fresh) => recorded(ring.publish(Arc::clone(fresh), now, lead)),
         })
         .await?;
-    store.remark_unfinished();
+    store.note_unfinished_change();
     if let Some(next) = ring.next() {
         remark_change(&ring, next.pair.id(), &by);
     }
@@ -113,7 +113,7 @@ async fn revoke(args: &KeysRevokeArgs) -> Result<(), Failure> {
     match args.wait {
         Some(time) => confirm(&store, &args.kid, time).await,
         None => {
-            remark(
+            print_note(
                 "the store has it, every server one --store-reread later; --wait, or keys show after \
                  that time, says if a failover of the store has lost it",
             );
@@ -141,12 +141,13 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Res
         })
         .await?;
     let current = after.current().id();
-    store.remark_unfinished();
+    store.note_unfinished_change();
     remark_change(&after, kid, &by);
     print(&format!("{kid} is revoked; {current} signs"))
 }
 
-/// A store acknowledges a write before its replicas have it: one that takes over may not.
+/// Reads the store again: it acknowledges a write before its replicas have it, and one of them may
+/// take over.
 async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), Failure> {
     tokio::time::sleep(time.duration()).await;
     let ring = store.load().await?;
@@ -159,12 +160,12 @@ async fn confirm(store: &KeysInStore, kid: &KeyId, time: Seconds) -> Result<(), 
     print(&format!("{kid} is still revoked {time} later"))
 }
 
-/// Writes the same keys and records once more: what the store encrypts and authenticates is done anew.
+/// Writes the same keys and records again, which encrypts and authenticates them anew.
 async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), Failure> {
     let store = KeysInStore::open(&args.keys)?;
     let ring = store.update(|ring, _| Plan::Write(ring)).await?;
     let authenticated = store.reauthenticate(&args.accept_application).await;
-    store.remark_unfinished();
+    store.note_unfinished_change();
     print(&format!(
         "{}: the private keys are {} ({} signs)",
         store.location,
@@ -174,8 +175,8 @@ async fn reencrypt(args: &KeysReencryptArgs) -> Result<(), Failure> {
     authenticated
 }
 
-/// Returns the ids whose records are to be authenticated: beside an authentic one, a record without a
-/// code was written by somebody without the key-encryption key.
+/// Returns the ids of the records to authenticate. Beside an authentic record, one without a code
+/// was written without the key-encryption key.
 fn to_authenticate<'t>(applications: &'t Applications, accepted: &[AppId]) -> Vec<&'t AppId> {
     let ids: Vec<_> = applications.records().map(|(id, _)| id).collect();
     let is_first = !ids.iter().any(|id| applications.is_authentic(id));
@@ -195,7 +196,7 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
 /// Repeats what servers log about a change, unless somebody else made it at the same moment.
 fn remark_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
     if ring.changed_by(kid) == Some(by) {
-        remark(&format!("{kid}: changed by {by}"));
+        print_note(&format!("{kid}: changed by {by}"));
     }
 }
 
@@ -204,7 +205,7 @@ fn joined(ids: &[&AppId]) -> String {
     ids.join(", ")
 }
 
-/// The keys that a command is about.
+/// The keys that a command works on.
 pub(super) struct KeysInStore {
     location: StoreLocation,
     store: Arc<dyn KeyStore>,
@@ -226,7 +227,7 @@ impl KeysInStore {
         Ok(stored.and_then(|stored| self.parse(&stored))?)
     }
 
-    /// By the store's clock where it has one: the operator's may be wrong.
+    /// Returns the store's time, if it has a clock: the operator's may be wrong.
     async fn now(&self) -> Result<i64, Failure> {
         let skew = ClockSkew::default();
         skew.measure(&*self.store).await?;
@@ -235,7 +236,7 @@ impl KeysInStore {
                 ahead @ 0.. => (ahead, "ahead of"),
                 behind => (behind.saturating_neg(), "behind"),
             };
-            remark(&format!(
+            print_note(&format!(
                 "this machine's clock is {seconds} s {side} the store's, which counts"
             ));
         }
@@ -252,7 +253,7 @@ impl KeysInStore {
         Ok(updated.await?.ring)
     }
 
-    /// Fails where a record stays without a right code, after the others got theirs.
+    /// Authenticates records; fails at the end if one remains without a valid code.
     async fn reauthenticate(&self, accepted: &[AppId]) -> Result<(), Failure> {
         let applications = within_timeout(self.store.applications()).await?;
         let ids = to_authenticate(&applications, accepted);
@@ -267,7 +268,7 @@ impl KeysInStore {
             }
         }
         if self.location.is_encrypted() && !ids.is_empty() {
-            remark(&format!("authenticated applications: {}", joined(&ids)));
+            print_note(&format!("authenticated applications: {}", joined(&ids)));
         }
         let others = applications.unauthenticated();
         let others: Vec<_> = others.filter(|id| !ids.contains(id)).collect();
@@ -283,10 +284,10 @@ impl KeysInStore {
         )))
     }
 
-    /// A change that counts is no failure, but somebody has to make room.
-    fn remark_unfinished(&self) {
+    /// Notes a change that is in effect but incomplete: not an error, but the disk needs room.
+    fn note_unfinished_change(&self) {
         if let Some(cause) = self.store.unfinished() {
-            remark(&format!(
+            print_note(&format!(
                 "the change is in effect, but not complete in the store yet: {cause}"
             ));
         }

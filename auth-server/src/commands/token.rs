@@ -1,5 +1,5 @@
-//! `token inspect`: what a token says and why it is accepted or refused, by the verifier itself. Read
-//! from standard input: other users of the machine can see what stands on a command line.
+//! `token inspect`: decodes a token and verifies it with the servers' verifier. Reads standard
+//! input, since other users of the machine can see command lines.
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ use super::print;
 use crate::cli::token::{TokenCommand, TokenInspectArgs};
 use crate::config::{MAX_AUTHORIZATION_BYTES, verification_policy};
 
-/// So that a token that is too long for a server is still judged and shown.
+/// Twice the maximum of a server, to inspect tokens that are too long for it.
 const MAX_INPUT_BYTES: u64 = 2 * MAX_AUTHORIZATION_BYTES as u64;
 
 /// A public key in PEM takes 1 KiB, a shared secret less.
@@ -40,7 +40,7 @@ pub(crate) async fn run(command: &TokenCommand) -> Result<(), Failure> {
     }
 }
 
-/// With or without the word before it.
+/// Reads a token, with or without `Bearer` in front.
 fn read(input: impl Read) -> Result<Zeroizing<String>, Failure> {
     let text = bounded_read::text_of(input, MAX_INPUT_BYTES)
         .map_err(|why| Failure::Usage(format!("standard input: {why}")))?;
@@ -169,7 +169,7 @@ mod tests {
             .unwrap()
     }
 
-    /// The same token under another `kid`.
+    /// Returns the same token under another `kid`.
     fn renamed(token: &str, pair: &SigningKeyPair) -> String {
         let claims = token.split('.').nth(1).unwrap();
         let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","kid":"other"}"#);

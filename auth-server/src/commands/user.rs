@@ -1,4 +1,4 @@
-//! `user …`: acts on the file of users while servers run, which take it over within seconds.
+//! `user …`: changes the users file while servers run, which apply it within seconds.
 
 use std::fs::{self, File};
 use std::io::{BufRead, ErrorKind};
@@ -11,7 +11,7 @@ use runtime::{lock_file, owner_only_file};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::{print, remark};
+use super::{print, print_note};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserListArgs, UserPasswordArgs, UserSetPasswordArgs,
     UsersFileArgs,
@@ -22,14 +22,14 @@ use crate::users::toml_schema::{UserEntry, UsersDocument};
 use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
 
-/// What is longer is no password but the wrong file.
+/// Longer input is the wrong file.
 const MAX_PASSWORD_BYTES: usize = 4096;
 const LINE_END_BYTES: usize = "\r\n".len();
-/// NIST SP 800-63B, section 3.1.1.2: the least for a password beside a second factor. Without one it
-/// recommends 15.
+/// NIST SP 800-63B, section 3.1.1.2: the minimum beside a second factor. Without one it recommends
+/// 15.
 const MIN_PASSWORD_CHARACTERS: usize = 8;
 const NEW_FILE_MODE: u32 = 0o600;
-/// The others hold the lock for a few file operations; longer means that one of them hangs.
+/// Others hold the lock for a few file operations; after this time one of them hangs.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
 
 fn add(args: &UserAddArgs) -> Result<(), Failure> {
     let path = path(&args.file)?;
-    // Before anybody types a password for nothing.
+    // Before the operator types a password in vain.
     let there = users(&path)?;
     if there.knows(&args.account) {
         return Err(refused(&path, &EditError::Taken(args.account.clone())));
@@ -88,9 +88,9 @@ fn list(args: &UserListArgs) -> Result<(), Failure> {
     let path = path(&args.file)?;
     let users = document(&path)?.users;
     if !path.exists() {
-        remark(&format!("{}: is not there yet", path.display()));
+        print_note(&format!("{}: is not there yet", path.display()));
     } else if users.is_empty() {
-        remark(&format!("{}: holds no user", path.display()));
+        print_note(&format!("{}: holds no user", path.display()));
     }
     if args.json {
         let each = users.iter().map(|user| {
@@ -112,8 +112,8 @@ fn list(args: &UserListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Escapes what would forge a row or change how a terminal shows it. A server refuses such a file; the
-/// list is how to find the user.
+/// Escapes characters that could forge a row or change the terminal. A server rejects such a file;
+/// the list is how to find the user.
 fn on_one_line(text: &str) -> String {
     text.chars()
         .map(|character| match character {
@@ -142,11 +142,11 @@ fn users(path: &Path) -> Result<Users, Failure> {
     Users::parse(&text(path)?).map_err(|error| refused(path, &error.into()))
 }
 
-/// A file that is not there yet has no users.
+/// Reads the file; a missing one is empty.
 fn text(path: &Path) -> Result<Zeroizing<String>, Failure> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Zeroizing::default()),
-        // A device or a pipe has no length either.
+        // A device or a pipe has length 0 too.
         Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Ok(Zeroizing::default()),
         _ => Ok(users_file::read(path)?),
     }
@@ -161,12 +161,12 @@ fn refused(path: &Path, error: &EditError) -> Failure {
     }
 }
 
-/// Reads, changes and replaces the file, while no other command does.
+/// Reads, changes and replaces the file under its lock.
 fn edit(
     args: &UsersFileArgs,
     change: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(), Failure> {
-    // The file itself, not a link to it: what is replaced is where the content lies.
+    // The target of a symbolic link, so that the link stays.
     let configured = path(args)?;
     let path = configured.canonicalize().unwrap_or(configured);
     let failed = |error: std::io::Error| failed(&path, &error);
@@ -176,7 +176,7 @@ fn edit(
         .map_err(failed)
 }
 
-/// A full disk is no fault of the configuration.
+/// Maps errors: a full disk is not a configuration error.
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     let line = format!("{}: {error}", path.display());
     if owner_only_file::is_passing(error) {
@@ -186,14 +186,13 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
-/// Locks `<path>.lock` until it is dropped. A lock on the directory could be held by everybody who
-/// may read it.
+/// Locks `<path>.lock` until it is dropped. Everybody with read access could lock the directory.
 fn locked(path: &Path) -> Result<File, Failure> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
     let file = lock_file::open(&name).map_err(|error| failed(&name, &error))?;
-    // Made by root, it is for the owner of the users file as well.
+    // Made by root, it must be usable by the owner of the users file.
     if let (Ok(users), Ok(lock)) = (fs::metadata(path), file.metadata())
         && users.uid() != lock.uid()
     {
@@ -212,8 +211,7 @@ fn locked(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Gives the new file the owner and mode of the former: the server that reads it may be another user
-/// than who runs this.
+/// Copies owner and mode from the former file: the server that reads it may be another user.
 fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
     let mode = match fs::metadata(path) {
         Ok(former) => {
@@ -225,11 +223,11 @@ fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
     new.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// A PHC string that costs as much to check as most of those that are there.
+/// Hashes a password into a PHC string that costs as much as most of the others.
 fn hash_of_new_password(args: &UserPasswordArgs, there: &Users) -> Result<String, Failure> {
     let password = new_password(args)?;
     if let Some(weakness) = there.weak_params_note() {
-        remark(&weakness);
+        print_note(&weakness);
     }
     password::hash(&password, there.common_params())
         .map_err(|error| Failure::Software(error.to_string()))
@@ -254,7 +252,8 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
 
 fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, Failure> {
     let unreadable = |error| Failure::Usage(format!("--password-stdin: {error}"));
-    // Enough to see that there is more, and never moved while it grows.
+    // One byte more than allowed, to detect it; reserved at once, so that the secret is never
+    // copied.
     let limit = MAX_PASSWORD_BYTES + LINE_END_BYTES + 1;
     let mut line = Zeroizing::new(String::with_capacity(limit));
     input

@@ -20,7 +20,7 @@ use super::routes::console::Console;
 use super::unfinished::Unfinished;
 use super::*;
 use crate::applications::Applications;
-use crate::applications::registry::Registrations;
+use crate::applications::registry::ApplicationRegistry;
 use crate::applications::secret_hash::SecretHashes;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
@@ -41,7 +41,7 @@ fn router(live_keys: LiveKeys, applications: Applications) -> Router {
 fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
     let context: ContextPath = "/auth".parse().unwrap();
     let live_keys = Arc::new(live_keys);
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(applications);
     let pass_list = PassList::parse(["/oauth/jwt/**", "/static/**", "/assets/**"]).unwrap();
     let policy = VerificationPolicy {

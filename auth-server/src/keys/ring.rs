@@ -1,5 +1,5 @@
-//! The keys of one installation: *current* signs, *next* is announced and will sign, *retired* ones
-//! only verify what they signed before. How they move from one place to the next is `rotation`'s.
+//! The keys of one installation: *current* signs, *next* is announced and will sign, *retired* keys
+//! only verify. `rotation` moves them along.
 
 pub(crate) mod bounds;
 pub(crate) mod events;
@@ -17,31 +17,31 @@ use super::pair::{KeyPairError, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
 use crate::changed_by::{self, ChangedBy};
 
-/// Every key that counts. Two rings are equal where they would be stored alike.
+/// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRing {
     pub(super) current: Arc<SigningKeyPair>,
-    pub(super) rest: Rest,
+    pub(super) metadata: RingMetadata,
 }
 
-/// The ring besides the current pair: what the third value of a store says.
+/// The ring besides the current pair: the third value of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Rest {
-    /// Since when which key signs; unknown for a pair that was never part of a rotation.
+pub(crate) struct RingMetadata {
+    /// Key and start of its signing; unknown for a pair that was never part of a rotation.
     pub(super) since: Option<CurrentRecord>,
     pub(super) next: Option<NextKey>,
-    /// In the order in which they retired.
+    /// In the order of their retirement.
     pub(super) retired: Vec<RetiredKey>,
-    /// Never to be listed again: a server that has not heard of it yet, or a backup, would bring a
-    /// revoked key back. Kept for good; a name is 43 bytes.
+    /// Never listed again, and kept forever (43 bytes each): a server that has not heard of a
+    /// revocation, or a backup, would bring the key back.
     pub(super) revoked: BTreeSet<KeyId>,
     /// By key, as long as that is listed or revoked.
     pub(super) changed_by: BTreeMap<KeyId, ChangedBy>,
-    /// What a newer version wrote, to be written back.
+    /// Members of a newer version, written back unchanged.
     unknown: Unknown,
 }
 
-/// Announced, so that whoever verifies knows it before anything is signed with it.
+/// Announced ahead of time, so that every verifier knows it before it signs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NextKey {
     pub(crate) pair: Arc<SigningKeyPair>,
@@ -50,13 +50,13 @@ pub(crate) struct NextKey {
     unknown: Unknown,
 }
 
-/// The public half of a key that signs no more.
+/// The public half of a key that no longer signs.
 #[derive(Debug, Clone)]
 pub(crate) struct RetiredKey {
     pub(crate) key: VerificationKey,
-    /// As it was stored.
+    /// As stored.
     pub(super) public: String,
-    /// Seconds since the epoch; from then on it is listed no more.
+    /// End of its listing, in seconds since the epoch.
     pub(crate) until: i64,
     unknown: Unknown,
 }
@@ -70,13 +70,13 @@ impl PartialEq for RetiredKey {
 
 impl Eq for RetiredKey {}
 
-/// Why stored keys cannot be used. The texts hold no key.
+/// Error in stored keys. The texts hold no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum KeysFault {
+pub(crate) enum KeyRingError {
     #[error(transparent)]
     Pair(#[from] KeyPairError),
     #[error("not a key ring (line {line}, column {column})")]
-    NoRing { line: usize, column: usize },
+    MalformedRing { line: usize, column: usize },
     #[error("a key ring of version {0}, which a newer server wrote")]
     NewerRing(u32),
     #[error("the next key: {0}")]
@@ -86,23 +86,23 @@ pub(crate) enum KeysFault {
 }
 
 impl KeyRing {
-    /// Reads stored keys; `None` where there is no pair.
+    /// Parses stored keys; `None` if there is no pair.
     pub(crate) fn parse(
         signing_type: SigningType,
         stored: &StoredKeys,
-    ) -> Result<Option<Self>, KeysFault> {
-        let rest = Rest::parse(signing_type, stored)?;
+    ) -> Result<Option<Self>, KeyRingError> {
+        let metadata = RingMetadata::parse(signing_type, stored)?;
         let Some(pair) = stored.pair.clone() else {
             return Ok(None);
         };
         let current = SigningKeyPair::parse(signing_type, pair).map(Arc::new)?;
-        Ok(Some(Self { current, rest }))
+        Ok(Some(Self { current, metadata }))
     }
 
-    /// As a store takes it. A ring that says nothing is not written: most installations never
-    /// rotate, and other implementations of the contract know the pair only.
+    /// Serializes the ring. An empty one is omitted: most installations never rotate, and other
+    /// implementations of the contract know only the pair.
     pub(crate) fn to_stored(&self) -> Result<StoredKeys, serde_json::Error> {
-        let record = self.rest.record();
+        let record = self.metadata.record();
         Ok(StoredKeys {
             pair: Some(self.current.stored().clone()),
             ring: if record == RingRecord::default() {
@@ -117,41 +117,41 @@ impl KeyRing {
         &self.current
     }
 
-    /// Since when the current key signs, where that is known.
+    /// Returns the time from which the current key signs, if known.
     pub(crate) fn current_since(&self) -> Option<i64> {
-        let current = self.rest.since.as_ref()?;
+        let current = self.metadata.since.as_ref()?;
         (current.kid == self.current.id().as_str()).then_some(current.since)
     }
 
     pub(crate) fn next(&self) -> Option<&NextKey> {
-        self.rest.next.as_ref()
+        self.metadata.next.as_ref()
     }
 
     pub(crate) fn retired(&self) -> &[RetiredKey] {
-        &self.rest.retired
+        &self.metadata.retired
     }
 
     pub(crate) fn revoked(&self) -> &BTreeSet<KeyId> {
-        &self.rest.revoked
+        &self.metadata.revoked
     }
 
     /// Returns the last change of a key by a command, where that is recorded.
     pub(crate) fn changed_by(&self, id: &KeyId) -> Option<&ChangedBy> {
-        self.rest.changed_by.get(id)
+        self.metadata.changed_by.get(id)
     }
 
     pub(crate) fn changes(&self) -> &BTreeMap<KeyId, ChangedBy> {
-        &self.rest.changed_by
+        &self.metadata.changed_by
     }
 
     /// Records the actor of a change of the key `id`.
     pub(crate) fn with_change(mut self, id: &KeyId, by: &ChangedBy) -> Self {
-        self.rest.changed_by.insert(id.clone(), by.clone());
-        changed_by::bound(&mut self.rest.changed_by);
+        self.metadata.changed_by.insert(id.clone(), by.clone());
+        changed_by::bound(&mut self.metadata.changed_by);
         self
     }
 
-    /// Every key that a token may be signed with: current, next, retired.
+    /// Returns every key that may have signed a valid token: current, next, retired.
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
         let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
         signing
@@ -159,10 +159,10 @@ impl KeyRing {
             .chain(self.retired().iter().map(|retired| &retired.key))
     }
 
-    /// What tokens are verified with.
+    /// Returns the key set for verification.
     pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
         if signing_type == SigningType::Hmac {
-            // Told without a name, so that any name a token gives it is as good.
+            // Without a key id, so that it matches any `kid` in a token.
             KeySet::nameless(self.current.verification_key().clone())
         } else {
             KeySet::named(self.verification_keys().cloned().collect())
@@ -176,11 +176,11 @@ impl KeyRing {
 
 #[cfg(test)]
 impl KeyRing {
-    /// A pair without a history.
+    /// Returns a ring without history.
     pub(crate) fn of(current: Arc<SigningKeyPair>) -> Self {
         Self {
             current,
-            rest: Rest::default(),
+            metadata: RingMetadata::default(),
         }
     }
 }
@@ -209,8 +209,11 @@ pub(super) fn with_revocations(stored: &StoredKeys, memory: &KeyRing) -> Option<
     })
 }
 
-impl Rest {
-    pub(super) fn parse(signing_type: SigningType, stored: &StoredKeys) -> Result<Self, KeysFault> {
+impl RingMetadata {
+    pub(super) fn parse(
+        signing_type: SigningType,
+        stored: &StoredKeys,
+    ) -> Result<Self, KeyRingError> {
         let record = RingRecord::parse(stored.ring.as_ref())?;
         Ok(Self {
             since: record.current,
@@ -260,7 +263,7 @@ impl Rest {
 }
 
 impl NextKey {
-    /// A key that nobody knew before.
+    /// Creates the next key from a pair not seen before.
     pub(super) fn new(pair: Arc<SigningKeyPair>, signs_from: i64) -> Self {
         Self {
             pair,
@@ -269,12 +272,12 @@ impl NextKey {
         }
     }
 
-    fn parse(signing_type: SigningType, record: NextRecord) -> Result<Self, KeysFault> {
+    fn parse(signing_type: SigningType, record: NextRecord) -> Result<Self, KeyRingError> {
         let stored = StoredKeyPair {
             private: record.private,
             public: record.public,
         };
-        let pair = SigningKeyPair::parse(signing_type, stored).map_err(KeysFault::Next)?;
+        let pair = SigningKeyPair::parse(signing_type, stored).map_err(KeyRingError::Next)?;
         Ok(Self {
             pair: Arc::new(pair),
             signs_from: record.signs_from,
@@ -284,7 +287,7 @@ impl NextKey {
 }
 
 impl RetiredKey {
-    /// The public half of `pair`, listed `until` then.
+    /// Retires the public half of `pair`, listed until `until`.
     pub(super) fn of(pair: &SigningKeyPair, until: i64) -> Self {
         Self {
             key: pair.verification_key().clone(),
@@ -294,10 +297,10 @@ impl RetiredKey {
         }
     }
 
-    fn parse(signing_type: SigningType, record: RetiredRecord) -> Result<Self, KeysFault> {
+    fn parse(signing_type: SigningType, record: RetiredRecord) -> Result<Self, KeyRingError> {
         let key = VerificationKey::parse(signing_type, &record.public);
         Ok(Self {
-            key: key.map_err(KeysFault::Retired)?,
+            key: key.map_err(KeyRingError::Retired)?,
             public: record.public,
             until: record.until,
             unknown: record.unknown,

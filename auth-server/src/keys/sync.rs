@@ -30,7 +30,7 @@ use super::ring::events::events;
 use super::ring::rotation::RotationPolicy;
 use super::ring::{KeyRing, with_revocations};
 use super::store::{Entry, KeyStore, StoreError, within_timeout};
-use crate::applications::registry::{Registrations, Restored};
+use crate::applications::registry::{ApplicationRegistry, Restored};
 use crate::audit;
 use crate::metrics::Metrics;
 
@@ -38,7 +38,7 @@ use crate::metrics::Metrics;
 #[derive(Clone)]
 pub(crate) struct SyncedState {
     pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) registrations: Arc<Registrations>,
+    pub(crate) registrations: Arc<ApplicationRegistry>,
     pub(crate) metrics: Metrics,
 }
 
@@ -230,14 +230,14 @@ impl KeySync {
         let keys = PublishedKeys::new(self.signing_type, ring)
             .map_err(|error| serialization_error(&error))?;
         events.iter().for_each(audit::key);
-        self.shared.metrics.keys(keys.ring(), &events);
+        self.shared.metrics.keys(keys.ring().listed(), &events);
         self.shared.live_keys.replace(keys);
         Ok(())
     }
 
     async fn synchronize_applications(&self) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
-        let was_open = self.shared.registrations.admit_anybody();
+        let was_open = self.shared.registrations.accepts_any();
         let reconciled = self.shared.registrations.reconcile(stored);
         self.log_application_count(was_open);
         reconciled.events.iter().for_each(audit::application);
@@ -288,7 +288,7 @@ impl KeySync {
         let registrations = &self.shared.registrations;
         let count = registrations.count().unwrap_or_default();
         self.shared.metrics.registered_applications(count);
-        if registrations.admit_anybody() && !was_open {
+        if registrations.accepts_any() && !was_open {
             warn!(
                 "no application is registered: any appId with any appSecret may fetch the verification key"
             );
@@ -353,7 +353,7 @@ impl KeySync {
     }
 }
 
-/// Returns the error while [`Registrations::are_missing`], during which no key is made or loaded.
+/// Returns the error while [`ApplicationRegistry::are_missing`], during which no key is made or loaded.
 pub(super) fn missing_applications(signing_type: SigningType, store: &dyn KeyStore) -> StoreError {
     StoreError::Unusable(format!(
         "--signing-type {signing_type} hands the signing secret to whoever may fetch the key, and no application is \

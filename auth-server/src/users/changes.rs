@@ -3,24 +3,7 @@
 use super::User;
 use super::password::HashedPassword;
 use super::users_file::Users;
-
-/// One change of one user.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct UserChange {
-    pub(crate) account: String,
-    pub(crate) kind: UserChangeKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum UserChangeKind {
-    Added,
-    Removed,
-    Disabled,
-    Enabled,
-    PasswordChanged,
-    /// The id, or other claims of the user.
-    DetailsChanged,
-}
+use crate::audit::events::{UserChange, UserChangeKind};
 
 /// The compared parts of a user.
 #[derive(Debug, Clone, Copy, PartialEq)]

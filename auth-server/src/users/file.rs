@@ -9,9 +9,10 @@ use contract::api::login::LoginRequest;
 use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 
-use super::changes::{UserChange, changes};
+use super::changes::changes;
 use super::users_file::{self, Users, UsersFileError};
 use super::{User, UserStore};
+use crate::audit::events::UserChange;
 
 /// The last valid content of a file.
 #[derive(Debug)]
@@ -124,9 +125,9 @@ pub(crate) mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::changes::UserChangeKind;
     use super::super::users_file::tests::entry;
     use super::*;
+    use crate::audit::events::UserChangeKind;
 
     /// Writes a file with these accounts, whose passwords are `<account>'s`.
     pub(crate) fn file_with(accounts: &[&str]) -> tempfile::NamedTempFile {

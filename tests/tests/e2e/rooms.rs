@@ -97,6 +97,7 @@ fn imported_rooms(text: &str) -> BTreeSet<String> {
     let code: String = text
         .split("\n#[cfg(test)]\nmod ")
         .next()
+        .and_then(|code| code.split("\n#[cfg(test)]\npub(crate) mod ").next())
         .unwrap_or_default()
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))

@@ -1,5 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
+use crate::audit::events::ApplicationEventKind;
 use crate::changed_by::tests::note;
 
 fn applications(records: &[(&str, SecretHashes)]) -> Applications {
@@ -11,10 +12,10 @@ fn applications(records: &[(&str, SecretHashes)]) -> Applications {
 }
 
 /// One whose actor was not recorded.
-fn event(id: &str, event: Event) -> ApplicationEvent {
+fn event(id: &str, kind: ApplicationEventKind) -> ApplicationEvent {
     ApplicationEvent {
-        id: id.parse().unwrap(),
-        event,
+        id: id.to_owned(),
+        kind,
         changed_by: None,
     }
 }
@@ -23,23 +24,23 @@ fn orders() -> Applications {
     applications(&[("orders", SecretHashes::of("right"))])
 }
 
-fn authorize(registrations: &Registrations, id: &str, secret: &str) -> Result<(), Denied> {
+fn authorize(registrations: &ApplicationRegistry, id: &str, secret: &str) -> Result<(), Denied> {
     registrations.authorize(id, secret, Instant::now())
 }
 
 #[test]
 fn nothing_is_allowed_before_the_store_was_read() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     assert_eq!(
         authorize(&registrations, "any", "pair"),
-        Err(Denied::Undecided)
+        Err(Denied::NotReady)
     );
     assert_eq!(registrations.count(), None);
 }
 
 #[test]
 fn contract_4_3_rule_2_without_registrations_any_pair_is_accepted() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     let reconciled = registrations.reconcile(Applications::default());
     assert_eq!(reconciled, Reconciled::default());
     assert_eq!(authorize(&registrations, "any", "pair"), Ok(()));
@@ -48,12 +49,12 @@ fn contract_4_3_rule_2_without_registrations_any_pair_is_accepted() {
 
 #[test]
 fn where_registrations_are_required_none_means_closed() {
-    let registrations = Registrations::new(true);
+    let registrations = ApplicationRegistry::new(true);
     assert!(registrations.are_missing());
     registrations.reconcile(Applications::default());
     assert_eq!(
         authorize(&registrations, "any", "pair"),
-        Err(Denied::Undecided)
+        Err(Denied::NotReady)
     );
     assert!(registrations.are_missing());
     registrations.reconcile(orders());
@@ -63,7 +64,7 @@ fn where_registrations_are_required_none_means_closed() {
 
 #[test]
 fn the_first_registration_closes_the_check() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(Applications::default());
     registrations.reconcile(orders());
     assert_eq!(authorize(&registrations, "orders", "right"), Ok(()));
@@ -74,7 +75,7 @@ fn the_first_registration_closes_the_check() {
 
 #[test]
 fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let reconciled = registrations.reconcile(Applications::default());
     let ids: Vec<_> = reconciled
@@ -92,7 +93,7 @@ fn a_store_that_lost_the_applications_gets_them_back_and_opens_nothing() {
 
 #[test]
 fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let stock = applications(&[("stock", SecretHashes::of("new"))]);
     let reconciled = registrations.reconcile(stock);
@@ -102,7 +103,10 @@ fn an_application_added_to_a_store_that_lost_all_does_not_displace_the_lost_ones
         record: SecretHashes::of("right"),
     }];
     assert_eq!(reconciled.restored, lost);
-    assert_eq!(reconciled.events, [event("stock", Event::Added)]);
+    assert_eq!(
+        reconciled.events,
+        [event("stock", ApplicationEventKind::Added)]
+    );
     for (id, secret) in [("orders", "right"), ("stock", "new")] {
         assert_eq!(authorize(&registrations, id, secret), Ok(()), "{id}");
     }
@@ -114,11 +118,11 @@ fn a_record_that_became_unreadable_stays_in_force_and_is_not_overwritten() {
         let json = r#"{"orders": "of a newer version", "stock": 1}"#;
         serde_json::from_str::<Applications>(json).unwrap()
     };
-    let known = Registrations::new(false);
+    let known = ApplicationRegistry::new(false);
     known.reconcile(orders());
     assert_eq!(known.reconcile(unreadable()), Reconciled::default());
     assert_eq!(known.unreadable(), ["orders", "stock"]);
-    let started = Registrations::new(false);
+    let started = ApplicationRegistry::new(false);
     started.reconcile(unreadable());
     let denied = Err(Denied::Unknown);
     assert_eq!(authorize(&known, "orders", "right"), Ok(()));
@@ -147,7 +151,7 @@ fn a_store_that_lost_an_unreadable_record_opens_nothing() {
         (vec![unreadable(), lost(), orders(), removed()], true),
         (vec![unreadable(), stock_removed()], false),
     ] {
-        let registrations = Registrations::new(false);
+        let registrations = ApplicationRegistry::new(false);
         for look in looks.clone() {
             registrations.reconcile(look);
         }
@@ -181,7 +185,7 @@ fn a_record_that_is_not_authentic_is_in_force_and_never_put_back() {
             false,
         ),
     ] {
-        let registrations = Registrations::new(false);
+        let registrations = ApplicationRegistry::new(false);
         let reconciled = looks
             .clone()
             .into_iter()
@@ -194,7 +198,7 @@ fn a_record_that_is_not_authentic_is_in_force_and_never_put_back() {
 
 #[test]
 fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     assert_eq!(registrations.shown_id("orders", "x"), "[not known yet]");
     registrations.reconcile(Applications::default());
     assert_eq!(registrations.shown_id("any", "x"), "any");
@@ -219,7 +223,7 @@ fn a_log_shows_what_was_sent_as_an_id_unless_it_is_a_secret() {
 
 #[test]
 fn a_removed_application_stays_removed() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     let stock = ("stock", SecretHashes::of("s"));
     registrations.reconcile(applications(&[
         ("orders", SecretHashes::of("right")),
@@ -228,7 +232,7 @@ fn a_removed_application_stays_removed() {
     let removed = applications(&[("orders", SecretHashes::none()), stock]);
     let expected = Reconciled {
         restored: Vec::new(),
-        events: vec![event("orders", Event::Removed)],
+        events: vec![event("orders", ApplicationEventKind::Removed)],
     };
     assert_eq!(registrations.reconcile(removed), expected);
     assert_eq!(
@@ -240,9 +244,9 @@ fn a_removed_application_stays_removed() {
 #[test]
 fn applications_of_a_directory_count_beside_those_of_the_store() {
     let mounted = applications(&[("stock", SecretHashes::of("mounted"))]);
-    let registrations = Registrations::new(false).with_directory(mounted);
+    let registrations = ApplicationRegistry::new(false).with_directory(mounted);
     let closed = authorize(&registrations, "stock", "mounted");
-    assert_eq!(closed, Err(Denied::Undecided), "the store was not read yet");
+    assert_eq!(closed, Err(Denied::NotReady), "the store was not read yet");
     registrations.reconcile(orders());
     assert_eq!(registrations.count(), Some(2));
     for (id, secret, outcome) in [
@@ -264,15 +268,15 @@ fn applications_of_a_directory_count_beside_those_of_the_store() {
 #[test]
 fn an_empty_directory_admits_nobody() {
     let stock = applications(&[("stock", SecretHashes::of("mounted"))]);
-    let registrations = Registrations::new(false).with_directory(stock);
+    let registrations = ApplicationRegistry::new(false).with_directory(stock);
     registrations.reconcile(Applications::default());
     let removed = registrations.mount(Applications::default());
-    assert_eq!(removed, [event("stock", Event::Removed)]);
+    assert_eq!(removed, [event("stock", ApplicationEventKind::Removed)]);
     for (id, secret) in [("stock", "mounted"), ("any", "pair")] {
         let refused = authorize(&registrations, id, secret);
         assert_eq!(refused, Err(Denied::Unknown), "{id}");
     }
-    let hmac = Registrations::new(true).with_directory(orders());
+    let hmac = ApplicationRegistry::new(true).with_directory(orders());
     hmac.reconcile(Applications::default());
     assert!(!hmac.are_missing());
     assert_eq!(authorize(&hmac, "orders", "right"), Ok(()));
@@ -280,7 +284,7 @@ fn an_empty_directory_admits_nobody() {
 
 #[test]
 fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     let leaked = SecretHashes::of("leaked");
     let dropped = leaked.with_new("next").newest();
     registrations.reconcile(applications(&[("orders", dropped.clone())]));
@@ -301,17 +305,20 @@ fn a_dropped_secret_stays_dropped_when_an_older_record_is_back() {
 
 #[test]
 fn secrets_that_changed_are_told_once() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let rotated = applications(&[("orders", SecretHashes::of("right").with_new("next"))]);
     let events = registrations.reconcile(rotated.clone()).events;
-    assert_eq!(events, [event("orders", Event::SecretsChanged)]);
+    assert_eq!(
+        events,
+        [event("orders", ApplicationEventKind::SecretsChanged)]
+    );
     assert_eq!(registrations.reconcile(rotated).events, []);
 }
 
 #[test]
 fn the_actor_of_a_change_is_in_its_event_and_makes_none() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     let first = SecretHashes::of("right");
     let look = |record: &SecretHashes| {
         let reconciled = registrations.reconcile(applications(&[("orders", record.clone())]));
@@ -334,7 +341,7 @@ fn the_actor_of_a_change_is_in_its_event_and_makes_none() {
 
 #[test]
 fn after_too_many_failures_the_right_secret_is_still_accepted() {
-    let registrations = Registrations::new(false);
+    let registrations = ApplicationRegistry::new(false);
     registrations.reconcile(orders());
     let now = Instant::now();
     let outcomes: Vec<_> = (0..100)

@@ -1,4 +1,4 @@
-//! What `keys show` prints: never a private half.
+//! Output of `keys show`, without private halves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub(super) struct Listing {
 struct Key {
     kid: String,
     role: &'static str,
-    /// When the current key began to sign, where that is known.
+    /// Start of the current key's signing, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     signs_since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

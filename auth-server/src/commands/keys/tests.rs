@@ -1,4 +1,4 @@
-//! The commands against a file store, several at a time.
+//! Commands against a file store, several at a time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ const TYPE: SigningType = SigningType::Ecdsa;
 struct Installation(tempfile::TempDir);
 
 impl Installation {
-    /// A store with a pair in it, as a server leaves it.
+    /// Creates a store with a pair, as left by a server.
     async fn new() -> Self {
         let installation = Self(tempfile::tempdir().unwrap());
         let pair = KeyRing::of(Arc::new(pair(TYPE))).to_stored().unwrap();
@@ -132,7 +132,7 @@ async fn a_rotation_goes_by_the_clock_of_the_store() {
         ring.next().unwrap().signs_from - unix_now()
     };
     assert!((HOUR + 140..=HOUR + 150).contains(&signs_in().await));
-    // By this machine's clock that is an hour off: whoever has the right one brings it forward.
+    // Off by an hour by this machine's clock: a rotation with the right one brings it forward.
     let next = installation.ring().await.next().unwrap().pair.clone();
     installation.run("rotate").await.unwrap();
     assert!((140..=150).contains(&signs_in().await));

@@ -13,6 +13,7 @@ use runtime::access_log::{AccessLog, Entry, LoggedPath, short};
 use runtime::client_address::TrustedProxies;
 
 use super::client_ip::client_of;
+use crate::audit::events::RequestIds;
 use crate::metrics::Metrics;
 use crate::random;
 
@@ -24,13 +25,6 @@ pub(crate) struct RequestLogger {
     pub(crate) allowed_origins: AllowedOrigins,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) metrics: Metrics,
-}
-
-/// Ids that correlate log lines of a request, across programs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RequestIds {
-    pub(crate) request_id: Option<RequestId>,
-    pub(crate) trace_id: Option<TraceId>,
 }
 
 /// The request's part of its access line.

@@ -13,7 +13,7 @@ use http::header::LINK;
 use http::{HeaderMap, HeaderValue, Uri};
 use runtime::client_address::TrustedProxies;
 
-use crate::applications::registry::{Denied, Registrations};
+use crate::applications::registry::{ApplicationRegistry, Denied};
 use crate::audit;
 use crate::http::middleware::client_ip::client_of;
 use crate::http::response;
@@ -30,7 +30,7 @@ const APP_SECRET: (&str, &str) = ("appSecret", "x-app-secret");
 
 pub(crate) struct KeyEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
-    pub(crate) registrations: Arc<Registrations>,
+    pub(crate) registrations: Arc<ApplicationRegistry>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) metrics: Metrics,
     /// Leads to the JWK Set, unless in hmac mode.
@@ -100,7 +100,7 @@ impl KeyEndpoint {
 impl From<Denied> for ErrorResponse {
     fn from(denied: Denied) -> Self {
         match denied {
-            Denied::Undecided => Rejection::StoreUnavailable.into(),
+            Denied::NotReady => Rejection::StoreUnavailable.into(),
             Denied::Unknown => Rejection::ApplicationUnknown.into(),
             Denied::TooOften(wait) => wait.into(),
         }

@@ -1,34 +1,34 @@
-//! What a ring may come to at most, whoever wrote it.
+//! Bounds of a ring, whoever wrote it.
 
 use std::collections::BTreeSet;
 
 use contract::keys::{KeyId, VerificationKey};
 
 use super::rotation::RotationPolicy;
-use super::{KeyRing, Rest};
+use super::{KeyRing, RingMetadata};
 use crate::changed_by;
 
-/// In seconds: clocks that differ by more are wrong, and so is what was written by them.
+/// In seconds; clocks further apart are wrong, and so are the times they wrote.
 pub(crate) const TOLERANCE: i64 = 300;
-/// Twice what a schedule may come to (`config::rotation`).
+/// Twice the maximum of a schedule (`config::rotation`).
 const MAX_RETIRED: usize = 64;
-/// A sidecar reads 64 KiB of keys; a next key that is published afterwards has to fit too.
+/// A sidecar reads 64 KiB of keys; a next key published later must fit too.
 const MAX_SET_BYTES: usize = 60 * 1024;
 
 impl KeyRing {
-    /// Keeps each key once, and no more retired ones than a sidecar reads. Those whose time is over
-    /// first stay: keys that were planted to last are the first to go.
+    /// Removes duplicates, and retired keys beyond what a sidecar reads, latest end first: keys
+    /// planted to last go before genuine ones.
     pub(in crate::keys) fn bounded(mut self) -> Self {
         let next = self.next().map(|next| &next.pair);
         let signing = std::iter::once(self.current()).chain(next);
         let mut seen: BTreeSet<KeyId> = signing.map(|pair| pair.id().clone()).collect();
-        let retired = &mut self.rest.retired;
+        let retired = &mut self.metadata.retired;
         retired.retain(|retired| seen.insert(retired.key.id().clone()));
         if retired.len() > MAX_RETIRED || self.set_bytes() > MAX_SET_BYTES {
-            self.rest.retired.sort_by_key(|retired| retired.until);
-            self.rest.retired.truncate(MAX_RETIRED);
+            self.metadata.retired.sort_by_key(|retired| retired.until);
+            self.metadata.retired.truncate(MAX_RETIRED);
         }
-        while self.set_bytes() > MAX_SET_BYTES && self.rest.retired.pop().is_some() {}
+        while self.set_bytes() > MAX_SET_BYTES && self.metadata.retired.pop().is_some() {}
         self
     }
 
@@ -38,19 +38,19 @@ impl KeyRing {
             .verification_keys()
             .map(|key| key.id().clone())
             .collect();
-        let Rest {
+        let RingMetadata {
             revoked,
             changed_by,
             ..
-        } = &mut self.rest;
+        } = &mut self.metadata;
         changed_by.retain(|id, _| listed.contains(id) || revoked.contains(id));
         changed_by::bound(changed_by);
         self
     }
 
-    /// Replaces times that no right clock can have written: they trust a key for years, or keep a
-    /// schedule from going on.
-    pub(in crate::keys) fn with_times_put_right(
+    /// Corrects times that no right clock can have written: they would trust a key for years or
+    /// stall a schedule.
+    pub(in crate::keys) fn with_corrected_times(
         mut self,
         now: i64,
         policy: &RotationPolicy,
@@ -60,10 +60,10 @@ impl KeyRing {
                 *time = latest;
             }
         };
-        if let Some(current) = &mut self.rest.since {
+        if let Some(current) = &mut self.metadata.since {
             put_right(&mut current.since, now);
         }
-        for retired in &mut self.rest.retired {
+        for retired in &mut self.metadata.retired {
             put_right(&mut retired.until, now.saturating_add(policy.keep));
         }
         let is_past_its_turn = policy
@@ -75,13 +75,13 @@ impl KeyRing {
         self
     }
 
-    /// Tells if the next key signs later than `lead` from now on.
+    /// Returns true if the next key signs later than `lead` from now.
     pub(crate) fn next_is_far_off(&self, now: i64, lead: i64) -> bool {
         let latest = now.saturating_add(lead).saturating_add(TOLERANCE);
         self.next().is_some_and(|next| next.signs_from > latest)
     }
 
-    /// Returns the length of the key set that is handed out, but for its frame.
+    /// Returns the length of the published key set, without its frame.
     fn set_bytes(&self) -> usize {
         let keys = self.verification_keys().filter_map(VerificationKey::to_jwk);
         let texts = keys.filter_map(|key| serde_json::to_string(&key).ok());
@@ -140,7 +140,7 @@ mod tests {
             let ring = KeyRing::of(fresh()).publish(fresh(), signs_from, 0);
             let mut ring = ring.start_schedule(since);
             ring.retire(&fresh(), until);
-            let ring = ring.with_times_put_right(NOW, &policy(every));
+            let ring = ring.with_corrected_times(NOW, &policy(every));
             let next = ring.next().unwrap().signs_from;
             let times = (ring.current_since().unwrap(), ring.retired()[0].until, next);
             assert_eq!(times, expected);
@@ -157,8 +157,8 @@ mod tests {
             ring.retire(&fresh(), 1 << 40);
         }
         ring.retire(&genuine, 9);
-        let first = ring.rest.retired[0].clone();
-        ring.rest.retired.push(first);
+        let first = ring.metadata.retired[0].clone();
+        ring.metadata.retired.push(first);
         let bounded = ring.clone().bounded();
         assert_eq!(bounded.retired().len(), MAX_RETIRED);
         assert!(bounded.is_listed(genuine.id()));

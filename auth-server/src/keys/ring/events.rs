@@ -1,56 +1,12 @@
-//! What happened to the keys between two states of the ring, for whoever audits: every server says
-//! what it saw, whoever did it.
-
-use std::fmt;
+//! Differences between two states of the ring, for the audit lines of every server that sees them.
 
 use contract::keys::KeyId;
 
 use super::KeyRing;
+use crate::audit::events::{KeyEvent, KeyEventKind};
 use crate::changed_by::ChangedBy;
 
-/// One thing that happened to one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeyEvent {
-    pub(crate) kind: KeyEventKind,
-    pub(crate) kid: KeyId,
-    /// When the key signs or is dropped, in seconds since the epoch, where that is still to come.
-    pub(crate) at: Option<i64>,
-    /// The actor, where a command recorded one with this very change.
-    pub(crate) changed_by: Option<ChangedBy>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyEventKind {
-    /// Made here, and taken by the store.
-    Generated,
-    /// Found in the store.
-    Adopted,
-    /// Announced as the next key.
-    Published,
-    /// Signs from now on.
-    Promoted,
-    /// Only verifies from now on.
-    Retired,
-    /// Its last token has expired.
-    Dropped,
-    Revoked,
-}
-
-impl fmt::Display for KeyEventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Generated => "key_generated",
-            Self::Adopted => "key_adopted",
-            Self::Published => "key_published",
-            Self::Promoted => "key_promoted",
-            Self::Retired => "key_retired",
-            Self::Dropped => "key_dropped",
-            Self::Revoked => "key_revoked",
-        })
-    }
-}
-
-/// What led from `before` to `after`. `generated` is the pair made on the way, if any.
+/// Lists the events between two states; `generated` is the pair made in between, if any.
 pub(crate) fn events(
     before: Option<&KeyRing>,
     after: &KeyRing,

@@ -1,10 +1,10 @@
-//! The ring as a store holds it, beside the contract's two values:
+//! Stored form of the ring, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
 //! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"kid": {"by", "reason", "at"}},
 //! "version": 1}`, times in seconds since the epoch.
 //!
-//! During an upgrade servers of two versions share one store. Members that this version does not
-//! know are kept as they are; a change that it must not write over gets another `version`.
+//! During an upgrade servers of two versions share one store: unknown members are kept, and a change
+//! that older servers must not overwrite gets a new `version`.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::KeysFault;
+use super::KeyRingError;
 use crate::changed_by::{self, ChangedBy};
 use crate::keys::StoredRing;
 
-/// Of the format; a ring without one is of the first.
+/// Of the format; a ring without one has the first.
 const VERSION: u32 = 1;
 
 /// Members of a newer version.
@@ -44,7 +44,7 @@ pub(super) struct RingRecord {
     pub(super) unknown: Unknown,
 }
 
-/// Named, because the pair may be replaced by who does not know the ring.
+/// With its id, because software that does not know the ring may replace the pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::keys) struct CurrentRecord {
     pub(in crate::keys) kid: String,
@@ -82,18 +82,19 @@ pub(super) struct RetiredRecord {
 }
 
 impl RingRecord {
-    /// No ring is one that says nothing.
-    pub(super) fn parse(stored: Option<&StoredRing>) -> Result<Self, KeysFault> {
+    /// Parses the record; no record is an empty ring.
+    pub(super) fn parse(stored: Option<&StoredRing>) -> Result<Self, KeyRingError> {
         let Some(StoredRing(text)) = stored else {
             return Ok(Self::default());
         };
-        // The parser's own text may quote a key.
-        let ring: Self = serde_json::from_str(text).map_err(|error| KeysFault::NoRing {
-            line: error.line(),
-            column: error.column(),
-        })?;
+        // The parser's error may quote a key.
+        let ring: Self =
+            serde_json::from_str(text).map_err(|error| KeyRingError::MalformedRing {
+                line: error.line(),
+                column: error.column(),
+            })?;
         match ring.version {
-            Some(newer) if newer > VERSION => Err(KeysFault::NewerRing(newer)),
+            Some(newer) if newer > VERSION => Err(KeyRingError::NewerRing(newer)),
             _ => Ok(Self {
                 version: None,
                 ..ring

@@ -1,41 +1,40 @@
-//! How keys move through the ring: publish *next*, sign with it a lead later, list the former key
-//! until its last token has expired, drop it. Functions of ring, policy and time: no clock, no
-//! store, no randomness; fresh pairs come in as arguments.
+//! Rotation: publish *next*, sign with it after the lead, list the former key until its last token
+//! has expired, drop it. Pure functions of ring, policy and time; fresh pairs are arguments.
 
 use std::sync::Arc;
 
-use contract::keys::KeyId;
+use contract::keys::{KeyId, VerificationKey};
 
 use super::record::CurrentRecord;
 use super::{KeyRing, NextKey, RetiredKey};
 use crate::keys::clock::Time;
 use crate::keys::pair::SigningKeyPair;
 
-/// When keys change. All in seconds.
+/// Times of a rotation, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RotationPolicy {
     /// From publishing a key to signing with it.
     pub(crate) lead: i64,
-    /// For how long a key is listed after it stopped signing.
+    /// Listing of a key after it stopped signing.
     pub(crate) keep: i64,
-    /// For how long a key signs; `None` where only an operator rotates.
+    /// Interval of the schedule; `None` if only operators rotate.
     pub(crate) every: Option<i64>,
 }
 
-/// The one thing that is due.
+/// A due step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RotationStep {
-    /// The next key signs from now on.
+    /// Sign with the next key.
     Promote,
-    /// A retired key's last token has expired.
+    /// Remove a retired key after the expiry of its last token.
     Drop,
-    /// The schedule counts from now on: nobody knows when the current key began to sign.
+    /// Start the schedule now: it is unknown when the current key began to sign.
     StartSchedule,
-    /// A fresh next key is announced, as the schedule says.
+    /// Announce a fresh next key.
     Publish,
 }
 
-/// What a key of the ring is there for.
+/// The role of a listed key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Current,
@@ -54,7 +53,7 @@ impl Role {
 }
 
 impl KeyRing {
-    /// What is due at `now`, if anything.
+    /// Returns the step due at `now`.
     pub(crate) fn next_step(&self, now: i64, policy: &RotationPolicy) -> Option<RotationStep> {
         if self.next().is_some_and(|next| next.signs_from <= now) {
             return Some(RotationStep::Promote);
@@ -70,7 +69,7 @@ impl KeyRing {
         }
     }
 
-    /// When something will be due next.
+    /// Returns the time of the next step.
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
         let promotion = self.next().map(|next| next.signs_from);
         let drops = self.retired().iter().map(|retired| retired.until);
@@ -80,7 +79,7 @@ impl KeyRing {
             .min()
     }
 
-    /// A lead before the current key has signed for as long as it should.
+    /// Returns the time to publish: one lead before the end of the current key's interval.
     fn publication_due(&self, policy: &RotationPolicy) -> Option<i64> {
         if self.next().is_some() {
             return None;
@@ -89,24 +88,23 @@ impl KeyRing {
         Some(since.saturating_add(policy.every?.saturating_sub(policy.lead)))
     }
 
-    /// With a next key, which signs a lead later.
+    /// Adds a next key, which signs one lead later.
     pub(crate) fn publish(mut self, pair: Arc<SigningKeyPair>, now: i64, lead: i64) -> Self {
-        self.rest.next = Some(NextKey::new(pair, now.saturating_add(lead)));
+        self.metadata.next = Some(NextKey::new(pair, now.saturating_add(lead)));
         self
     }
 
-    /// With the time at which the next key signs a lead from now.
+    /// Moves the next key's start to one lead from now.
     pub(crate) fn bring_forward(mut self, now: i64, lead: i64) -> Self {
-        if let Some(next) = &mut self.rest.next {
+        if let Some(next) = &mut self.metadata.next {
             next.signs_from = now.saturating_add(lead);
         }
         self
     }
 
-    /// With the next key as the current one and the former current one retired; unchanged without a
-    /// next key.
+    /// Makes the next key current and retires the former one; unchanged without a next key.
     fn promote(mut self, time: Time, policy: &RotationPolicy) -> Self {
-        let Some(next) = self.rest.next.take() else {
+        let Some(next) = self.metadata.next.take() else {
             return self;
         };
         let former = self.replace_current(next.pair, time.earliest);
@@ -114,19 +112,19 @@ impl KeyRing {
         self
     }
 
-    /// Without the retired keys whose time is over.
+    /// Removes retired keys whose time is over.
     fn drop_expired(mut self, now: i64) -> Self {
-        self.rest.retired.retain(|retired| retired.until > now);
+        self.metadata.retired.retain(|retired| retired.until > now);
         self
     }
 
     pub(crate) fn start_schedule(mut self, now: i64) -> Self {
-        self.rest.since = Some(CurrentRecord::new(self.current.id(), now));
+        self.metadata.since = Some(CurrentRecord::new(self.current.id(), now));
         self
     }
 
-    /// Everything that is due and needs no fresh key: what a server may do by itself while the store
-    /// is away, because the store has taken the next key already.
+    /// Takes all due steps that need no fresh key: safe without the store, which holds the next key
+    /// already.
     pub(crate) fn advance(mut self, time: impl Into<Time>, policy: &RotationPolicy) -> Self {
         let time = time.into();
         loop {
@@ -138,7 +136,16 @@ impl KeyRing {
         }
     }
 
-    /// The role of the key of this name.
+    /// Returns id and role of each listed key.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = (String, &'static str)> {
+        let ids = self.verification_keys().map(VerificationKey::id);
+        ids.map(|id| {
+            let role = self.role_of(id.as_str()).map_or("", Role::as_str);
+            (id.to_string(), role)
+        })
+    }
+
+    /// Returns the role of a key.
     pub(crate) fn role_of(&self, kid: &str) -> Option<Role> {
         let is = |id: &KeyId| id.as_str() == kid;
         if is(self.current.id()) {
@@ -151,8 +158,8 @@ impl KeyRing {
         }
     }
 
-    /// With the key `id` gone for good. The current one is replaced at once: by the next one, or
-    /// else by `fresh`; `None` where that is needed and missing.
+    /// Revokes the key `id`. A current one is replaced by the next one, or else by `fresh`; returns
+    /// `None` if that is needed and missing.
     pub(crate) fn revoke(
         mut self,
         id: &KeyId,
@@ -160,40 +167,39 @@ impl KeyRing {
         now: i64,
     ) -> Option<Self> {
         if self.current.id() == id {
-            let next = self.rest.next.take().map(|next| next.pair);
+            let next = self.metadata.next.take().map(|next| next.pair);
             self.replace_current(next.or_else(|| fresh.cloned())?, now);
         }
-        self.rest.revoked.insert(id.clone());
+        self.metadata.revoked.insert(id.clone());
         self.forget_revoked();
         Some(self)
     }
 
-    /// Lists no key that was revoked.
+    /// Removes revoked keys from the listing.
     pub(in crate::keys) fn forget_revoked(&mut self) {
-        let revoked = &self.rest.revoked;
-        self.rest
+        let revoked = &self.metadata.revoked;
+        self.metadata
             .next
             .take_if(|next| revoked.contains(next.pair.id()));
-        self.rest
+        self.metadata
             .retired
             .retain(|retired| !revoked.contains(retired.key.id()));
     }
 
-    /// Lists the public half of a key that signs no more, unless it is in the ring already or was
-    /// revoked.
+    /// Lists the public half of a former key, unless it is listed already or was revoked.
     pub(in crate::keys) fn retire(&mut self, former: &SigningKeyPair, until: i64) {
         self.retire_key(RetiredKey::of(former, until));
     }
 
     pub(in crate::keys) fn retire_key(&mut self, former: RetiredKey) {
         let id = former.key.id();
-        if !self.is_listed(id) && !self.rest.revoked.contains(id) {
-            self.rest.retired.push(former);
+        if !self.is_listed(id) && !self.metadata.revoked.contains(id) {
+            self.metadata.retired.push(former);
         }
     }
 
     fn replace_current(&mut self, pair: Arc<SigningKeyPair>, now: i64) -> Arc<SigningKeyPair> {
-        self.rest.since = Some(CurrentRecord::new(pair.id(), now));
+        self.metadata.since = Some(CurrentRecord::new(pair.id(), now));
         std::mem::replace(&mut self.current, pair)
     }
 }

@@ -9,7 +9,7 @@ use super::reconcile::Plan;
 use crate::keys::StoredKeys;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::pair::generation::generate;
-use crate::keys::ring::{KeyRing, KeysFault};
+use crate::keys::ring::{KeyRing, KeyRingError};
 use crate::keys::store::{Entry, KeyStore, StoreError, within_timeout};
 
 /// Each lost race is another server's change: only an endlessly changing store reaches this.
@@ -93,13 +93,13 @@ pub(super) fn serialization_error(error: &serde_json::Error) -> StoreError {
 }
 
 /// Returns an error that locates the faulty value.
-pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeysFault) -> StoreError {
+pub(crate) fn unusable_keys(store: &dyn KeyStore, fault: &KeyRingError) -> StoreError {
     let entry = match fault {
-        KeysFault::Pair(fault) => fault.half().map_or(Entry::KeyPair, Entry::Half),
-        KeysFault::NoRing { .. }
-        | KeysFault::NewerRing(_)
-        | KeysFault::Next(_)
-        | KeysFault::Retired(_) => Entry::Ring,
+        KeyRingError::Pair(fault) => fault.half().map_or(Entry::KeyPair, Entry::Half),
+        KeyRingError::MalformedRing { .. }
+        | KeyRingError::NewerRing(_)
+        | KeyRingError::Next(_)
+        | KeyRingError::Retired(_) => Entry::Ring,
     };
     StoreError::Unusable(format!("{}: {fault}", store.location(entry)))
 }

@@ -6,7 +6,7 @@ use runtime::clock::unix_now;
 use super::compare_and_swap::unusable_keys;
 use super::missing_applications;
 use super::reconcile::Reconciliation;
-use crate::applications::registry::Registrations;
+use crate::applications::registry::ApplicationRegistry;
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 
@@ -19,7 +19,7 @@ pub(crate) async fn preview(
     store: &dyn KeyStore,
     signing_type: SigningType,
     policy: &RotationPolicy,
-    registrations: &Registrations,
+    registrations: &ApplicationRegistry,
 ) -> Result<(), StoreError> {
     registrations.reconcile(within_timeout(store.applications()).await?);
     if registrations.are_missing() {

@@ -12,7 +12,7 @@ use crate::keys::StoredKeys;
 use crate::keys::clock::Time;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::rotation::{RotationPolicy, RotationStep};
-use crate::keys::ring::{KeyRing, KeysFault, Rest};
+use crate::keys::ring::{KeyRing, KeyRingError, RingMetadata};
 
 /// What to do with stored keys.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,23 +50,23 @@ impl Reconciliation<'_> {
         &self,
         stored: &StoredKeys,
         fresh: Option<&Arc<SigningKeyPair>>,
-    ) -> Result<Plan, KeysFault> {
-        let held = Rest::parse(self.signing_type, stored)?;
-        let rest = self.merge_memory(held.clone(), stored);
-        let Some(current) = self.current(stored, &rest.revoked, fresh)? else {
+    ) -> Result<Plan, KeyRingError> {
+        let held = RingMetadata::parse(self.signing_type, stored)?;
+        let metadata = self.merge_memory(held.clone(), stored);
+        let Some(current) = self.current(stored, &metadata.revoked, fresh)? else {
             return Ok(Plan::Generate);
         };
-        let mut ring = self.merged(KeyRing { current, rest }).bounded();
+        let mut ring = self.merged(KeyRing { current, metadata }).bounded();
         // A single clock may be wrong and drop keys in use, except from a settled ring.
         if self.time.is_certain || self.is_settled && self.memory == Some(&ring) {
-            ring = ring.with_times_put_right(self.time.latest, self.policy);
+            ring = ring.with_corrected_times(self.time.latest, self.policy);
         }
         let Some(ring) = self.with_due_steps(ring, fresh) else {
             return Ok(Plan::Generate);
         };
         let ring = ring.with_bounded_changes();
         let pair_is_held = stored.pair.as_ref() == Some(ring.current.stored());
-        Ok(if pair_is_held && ring.rest == held {
+        Ok(if pair_is_held && ring.metadata == held {
             Plan::Keep(ring)
         } else {
             Plan::Write(ring)
@@ -75,17 +75,17 @@ impl Reconciliation<'_> {
 
     /// Merges memory into the stored ring. A ring is never deleted once written: a missing one was
     /// lost.
-    fn merge_memory(&self, held: Rest, stored: &StoredKeys) -> Rest {
+    fn merge_memory(&self, held: RingMetadata, stored: &StoredKeys) -> RingMetadata {
         let Some(memory) = self.memory else {
             return held;
         };
-        let mut rest = match stored.ring {
+        let mut metadata = match stored.ring {
             Some(_) => held,
-            None => memory.rest.clone(),
+            None => memory.metadata.clone(),
         };
-        rest.revoked.extend(memory.revoked().iter().cloned());
-        changed_by::merge(&mut rest.changed_by, memory.changes());
-        rest
+        metadata.revoked.extend(memory.revoked().iter().cloned());
+        changed_by::merge(&mut metadata.changed_by, memory.changes());
+        metadata
     }
 
     /// Returns the pair to use; `None` if there is none yet.
@@ -94,7 +94,7 @@ impl Reconciliation<'_> {
         stored: &StoredKeys,
         revoked: &BTreeSet<KeyId>,
         fresh: Option<&Arc<SigningKeyPair>>,
-    ) -> Result<Option<Arc<SigningKeyPair>>, KeysFault> {
+    ) -> Result<Option<Arc<SigningKeyPair>>, KeyRingError> {
         let mine = self.memory.map(KeyRing::current);
         let theirs = match (&stored.pair, mine) {
             (None, _) => None,
@@ -112,8 +112,10 @@ impl Reconciliation<'_> {
     /// Lists each key once, with those of memory that may have signed tokens in use.
     fn merged(&self, mut ring: KeyRing) -> KeyRing {
         let current = ring.current.id().clone();
-        ring.rest.next.take_if(|next| *next.pair.id() == current);
-        ring.rest
+        ring.metadata
+            .next
+            .take_if(|next| *next.pair.id() == current);
+        ring.metadata
             .retired
             .retain(|retired| *retired.key.id() != current);
         ring.forget_revoked();

@@ -18,7 +18,7 @@ use crate::keys::pair::tests::pair;
 struct Server {
     store: Arc<MemoryStore>,
     live_keys: Arc<LiveKeys>,
-    registrations: Arc<Registrations>,
+    registrations: Arc<ApplicationRegistry>,
     health: Health,
     key_sync: KeySync,
 }
@@ -31,7 +31,7 @@ impl Server {
     /// Adds a server to the same store.
     fn on(store: Arc<MemoryStore>, signing_type: SigningType) -> Self {
         let live_keys = Arc::new(LiveKeys::default());
-        let registrations = Arc::new(Registrations::new(signing_type == SigningType::Hmac));
+        let registrations = Arc::new(ApplicationRegistry::new(signing_type == SigningType::Hmac));
         let health = Health::new();
         health.set_started();
         let key_sync = KeySync::new(

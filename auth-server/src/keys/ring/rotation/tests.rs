@@ -1,4 +1,4 @@
-//! A key's life, by the clock.
+//! The life of a key.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use contract::keys::signing_type::SigningType;

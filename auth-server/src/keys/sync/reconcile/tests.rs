@@ -295,7 +295,7 @@ fn the_actor_of_a_change_stays_with_its_key_and_goes_with_it() {
     );
     // Another server, or an older version, wrote a ring without them.
     let mut without = put_back.clone();
-    without.rest.changed_by.clear();
+    without.metadata.changed_by.clear();
     assert_eq!(written(Some(&mine), &stored(&without)), put_back);
     assert_eq!(
         plan(Some(&without), &stored(&put_back)),
@@ -451,19 +451,19 @@ fn stored_keys_that_cannot_be_used_are_a_fault_whatever_memory_holds() {
                 pair: Some(mixed),
                 ring: None,
             },
-            KeysFault::Pair(KeyPairError::Mismatch),
+            KeyRingError::Pair(KeyPairError::Mismatch),
         ),
         (
             with_ring(text("{")),
-            KeysFault::NoRing { line: 1, column: 1 },
+            KeyRingError::MalformedRing { line: 1, column: 1 },
         ),
         (
             with_ring(text(r#"{"retired":[],"version":2}"#)),
-            KeysFault::NewerRing(2),
+            KeyRingError::NewerRing(2),
         ),
         (
             with_ring(text(r#"{"next":{"private":"","public":"","signsFrom":1}}"#)),
-            KeysFault::Next(KeyPairError::PrivateHalf(TYPE)),
+            KeyRingError::Next(KeyPairError::PrivateHalf(TYPE)),
         ),
     ];
     for (stored, expected) in &cases {

@@ -1,0 +1,92 @@
+//! The logged events of keys, users and applications.
+
+use std::fmt;
+
+use contract::http::trace::{RequestId, TraceId};
+use contract::keys::KeyId;
+
+use crate::changed_by::ChangedBy;
+
+/// Ids that correlate log lines of a request, across programs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestIds {
+    pub(crate) request_id: Option<RequestId>,
+    pub(crate) trace_id: Option<TraceId>,
+}
+
+/// One event of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyEvent {
+    pub(crate) kind: KeyEventKind,
+    pub(crate) kid: KeyId,
+    /// Seconds since the epoch when the key will sign or be dropped, if still to come.
+    pub(crate) at: Option<i64>,
+    /// The actor, where a command recorded one with this very change.
+    pub(crate) changed_by: Option<ChangedBy>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyEventKind {
+    /// Generated here and accepted by the store.
+    Generated,
+    /// Found in the store.
+    Adopted,
+    /// Announced as the next key.
+    Published,
+    /// Starts to sign.
+    Promoted,
+    /// Stops signing; verifies only.
+    Retired,
+    /// Removed after the expiry of its last token.
+    Dropped,
+    Revoked,
+}
+
+impl fmt::Display for KeyEventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generated => "key_generated",
+            Self::Adopted => "key_adopted",
+            Self::Published => "key_published",
+            Self::Promoted => "key_promoted",
+            Self::Retired => "key_retired",
+            Self::Dropped => "key_dropped",
+            Self::Revoked => "key_revoked",
+        })
+    }
+}
+
+/// One change of one user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UserChange {
+    pub(crate) account: String,
+    pub(crate) kind: UserChangeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum UserChangeKind {
+    Added,
+    Removed,
+    Disabled,
+    Enabled,
+    PasswordChanged,
+    /// The id, or other claims of the user.
+    DetailsChanged,
+}
+
+/// A change of an application, for the audit log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationEvent {
+    pub(crate) id: String,
+    pub(crate) kind: ApplicationEventKind,
+    /// The actor, where a command recorded one with this very change.
+    pub(crate) changed_by: Option<ChangedBy>,
+}
+
+/// The kind of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ApplicationEventKind {
+    Added,
+    SecretsChanged,
+    Removed,
+}
