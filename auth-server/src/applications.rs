@@ -115,7 +115,6 @@ impl Applications {
         self.unreadable.keys().map(String::as_str)
     }
 
-    /// Adds the unreadable records of `former` that were not replaced.
     pub(crate) fn keep_unreadable(&mut self, former: &Self) {
         let lost = former.unreadable.iter();
         let lost = lost.filter(|(id, _)| !self.records.contains_key(id.as_str()));
@@ -166,7 +165,6 @@ impl Applications {
         changed
     }
 
-    /// Returns the registered applications.
     pub(crate) fn registered(&self) -> impl Iterator<Item = (&AppId, &SecretHashes)> {
         self.records().filter(|(_, secrets)| !secrets.is_empty())
     }
@@ -191,7 +189,6 @@ impl Applications {
         self.records.insert(id, secrets);
     }
 
-    /// Returns true if `text` is the secret of any application.
     pub(crate) fn hold_secret(&self, text: &str) -> bool {
         self.records.values().any(|secrets| secrets.match_any(text))
     }

@@ -21,7 +21,6 @@ use crate::changed_by::ChangedBy;
 
 const TARGET: &str = "audit";
 
-/// Outcome of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoginEvent {
     Succeeded,
@@ -29,7 +28,6 @@ pub(crate) enum LoginEvent {
     Failed,
     /// Within the wait after failures at the account, from this client or its network.
     Locked,
-    /// Over the rate limit of the client address.
     Limited,
     /// For a reason unrelated to the account.
     Refused,
@@ -54,7 +52,6 @@ pub(crate) struct LoginLine<'l> {
     pub(crate) account: &'l str,
     pub(crate) client: IpAddr,
     pub(crate) outcome: &'l str,
-    /// Of the issued token, if any.
     pub(crate) token_id: Option<&'l str>,
     pub(crate) key_id: Option<&'l KeyId>,
     /// The same as in the access line.

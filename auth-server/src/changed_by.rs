@@ -66,7 +66,7 @@ impl ChangedBy {
         }
     }
 
-    /// Returns whether this is of a later change than `other`.
+    /// Returns true if this change is later than `other`.
     pub(crate) fn is_after(&self, other: &Self) -> bool {
         self.at > other.at
     }

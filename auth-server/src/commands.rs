@@ -16,7 +16,6 @@ use rustix::system::uname;
 use crate::changed_by::{ChangedBy, actor};
 use crate::cli::ReasonArgs;
 
-/// Prints a note on standard error, beside a result on standard output.
 fn print_note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -30,7 +29,6 @@ fn changed_by(args: &ReasonArgs, now: i64) -> ChangedBy {
     ChangedBy::new(actor, args.reason.as_ref(), now)
 }
 
-/// Prints a result with a line end.
 fn print(text: &str) -> Result<(), Failure> {
     output::print(&format!("{text}\n"))
 }

@@ -26,7 +26,6 @@ use self::routes::login::{LOGIN_PATH, Login, login};
 use self::routes::static_files::{self, StaticFiles, static_file};
 use self::routes::verification_key::{KeyEndpoint, VERIFICATION_KEY_PATH, verification_key};
 
-/// State of all routes and layers.
 pub(crate) struct Routes {
     pub(crate) logger: RequestLogger,
     pub(crate) context_path: ContextPath,

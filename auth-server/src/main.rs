@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    // Before anything looks for a provider: there must not be two cryptographic libraries.
+    // Before the first use of a provider: there must not be two cryptographic libraries.
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;

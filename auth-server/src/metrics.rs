@@ -30,7 +30,6 @@ struct Key {
     role: &'static str,
 }
 
-/// A reason code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
@@ -53,17 +52,14 @@ const SIGNING_BOUNDS: [Duration; 10] = [
 /// Label of all unregistered applications: attackers must not create labels.
 const OTHER_APPLICATION: &str = "other";
 
-/// Label of a success.
 pub(crate) const OK: &str = "ok";
 
-/// Outcome by registered application.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Retrieval {
     app_id: String,
     outcome: &'static str,
 }
 
-/// Time to sign a token.
 #[derive(Debug, Clone)]
 struct SigningTime(DurationHistogram);
 
@@ -217,12 +213,10 @@ impl Metrics {
         self.logins.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// Observes the time to sign a token.
     pub(crate) fn signed(&self, after: Duration) {
         self.signing.0.observe(after);
     }
 
-    /// Counts a rejection.
     pub(crate) fn rejected(&self, rejection: Rejection) {
         let reason = rejection.reason();
         self.refusals.get_or_create(&Reason { reason }).inc();

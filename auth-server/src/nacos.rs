@@ -16,12 +16,10 @@ use service_registry::{Instance, RegistryAddress, RegistryArgs, RegistrySettings
 
 use crate::cli::ServeArgs;
 
-/// The flag of the registry address.
 const FLAG: &str = "--registry";
 const NONE: &str = "none";
 const SCHEME: &str = "nacos://";
 
-/// The registry, and the entry of this server.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistryConfig {
     pub(crate) settings: RegistrySettings,
@@ -106,7 +104,6 @@ fn settings(text: &str, args: &RegistryArgs) -> Result<Option<RegistrySettings>,
 
 impl Advertised {
     fn parse(text: &str) -> Result<Self, AdvertiseError> {
-        // An IPv6 address without brackets and port.
         if let Ok(address) = text.parse::<IpAddr>() {
             return Self::reachable(address.to_string(), None);
         }

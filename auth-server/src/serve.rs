@@ -126,7 +126,6 @@ fn no_signals(error: std::io::Error) -> Failure {
     Failure::Software(format!("signals cannot be received: {error}"))
 }
 
-/// Lists what a SIGHUP reloads.
 fn reloaded_parts(config: &Config) -> Vec<&'static str> {
     let users = config.users.as_ref().map(|_| "users file");
     let mounted = config.mounted_applications.as_ref();
@@ -230,7 +229,6 @@ fn follow_certificate(
     Ok(())
 }
 
-/// Registers the metrics of the configured parts.
 fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     let mut registry = Registry::default();
     metrics.register(&mut registry);
@@ -274,7 +272,6 @@ fn serve_admin(
     }))
 }
 
-/// Parts of a graceful shutdown.
 struct ShutdownParts {
     serving: Condition,
     draining: Draining,

@@ -27,7 +27,6 @@ use crate::http::unfinished::Unfinished;
 /// 30 seconds in all.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The router and the settings of its connections.
 pub(crate) struct ServerParts {
     pub(crate) router: Router,
     /// Logs requests that never reach the router.

@@ -3,7 +3,6 @@
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
 
-/// One change of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     /// Registers it with its first secret.

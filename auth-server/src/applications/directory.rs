@@ -39,7 +39,6 @@ impl MountedApplications {
         nothing.look().map_err(|error| error.to_string())
     }
 
-    /// Returns one line per unusable file.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let warning = |fault| format!("--applications-dir: {fault}");
         self.faults.iter().map(warning)

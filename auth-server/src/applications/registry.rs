@@ -24,19 +24,16 @@ pub(crate) struct ApplicationRegistry {
     failures: FailureLimit,
 }
 
-/// Rejection of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The store was not read yet, or holds none where one is required: it is unknown if pairs must
     /// be checked.
     NotReady,
-    /// Unknown id, or wrong secret.
     Unknown,
     /// The same, too often.
     TooOften(RetryAfter),
 }
 
-/// The result of reading the store.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reconciled {
     /// Records to restore: lost by the store (FLUSHALL, a failover to an empty replica), or older
@@ -114,7 +111,6 @@ impl ApplicationRegistry {
         })
     }
 
-    /// Returns true while any pair is accepted.
     pub(crate) fn accepts_any(&self) -> bool {
         let (known, mounted) = (self.known.load(), self.mounted.load());
         let known = known.as_deref();
@@ -169,7 +165,6 @@ impl ApplicationRegistry {
         Reconciled { restored, events }
     }
 
-    /// Returns the ids of unreadable records in the store.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let known = self.known.load();
         let unreadable = known.iter().flat_map(|known| known.unreadable());
@@ -223,7 +218,6 @@ impl ApplicationRegistry {
     }
 }
 
-/// Lists the differences between two sets of records.
 fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
     now.records()
         .filter_map(|(id, secrets)| {

@@ -62,7 +62,7 @@ impl TryFrom<String> for SecretHash {
 /// without an interruption, and the dropped ones. Without a valid one it belongs to a removed
 /// application.
 ///
-/// Two records are equal whoever made them: only what a record says about secrets is compared.
+/// Equality compares the secrets only, not the actor of the last change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SecretHashes {
     #[serde(rename = "secretSha256")]
@@ -109,7 +109,6 @@ impl SecretHashes {
         [SecretHash::of(secret)].into_iter().collect()
     }
 
-    /// Creates a record without secrets.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
         std::iter::empty().collect()
@@ -121,12 +120,10 @@ impl SecretHashes {
         self.with_only([SecretHash::of(secret)].into_iter().chain(former))
     }
 
-    /// Keeps only the newest secret.
     pub(crate) fn newest(&self) -> Self {
         self.with_only(self.hashes.first().copied())
     }
 
-    /// Returns the record of the removed application.
     pub(crate) fn removed(&self) -> Self {
         self.with_only(None)
     }

@@ -14,7 +14,6 @@ pub(crate) struct RequestIds {
     pub(crate) trace_id: Option<TraceId>,
 }
 
-/// One event of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyEvent {
     pub(crate) kind: KeyEventKind,
@@ -31,11 +30,8 @@ pub(crate) enum KeyEventKind {
     Generated,
     /// Found in the store.
     Adopted,
-    /// Announced as the next key.
     Published,
-    /// Starts to sign.
     Promoted,
-    /// Stops signing; verifies only.
     Retired,
     /// Removed after the expiry of its last token.
     Dropped,
@@ -56,7 +52,6 @@ impl fmt::Display for KeyEventKind {
     }
 }
 
-/// One change of one user.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UserChange {
     pub(crate) account: String,
@@ -83,7 +78,6 @@ pub(crate) struct ApplicationEvent {
     pub(crate) changed_by: Option<ChangedBy>,
 }
 
-/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApplicationEventKind {
     Added,

@@ -125,7 +125,7 @@ pub(crate) struct KeyStoreArgs {
     pub(crate) rotate_every: RotateEvery,
 }
 
-/// Claims of the issued tokens, and the answer that carries them.
+/// Claims of the issued tokens, and the response that carries them.
 #[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "Tokens")]
 #[serde(rename_all = "kebab-case")]
@@ -146,7 +146,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, env = "POSTERN_LEEWAY", value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(0..=300))]
     pub(crate) leeway: Seconds,
-    /// Fill `token_type` and `expires_in` of the login answer (RFC 6749); they are null otherwise
+    /// Fill `token_type` and `expires_in` of the login response (RFC 6749); they are null otherwise
     #[arg(long, env = "POSTERN_OAUTH_RESPONSE")]
     pub(crate) oauth_response: bool,
 }
@@ -156,8 +156,8 @@ pub(crate) struct TokenArgs {
 #[command(next_help_heading = "Users and applications")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccountArgs {
-    /// Who may log in. builtin: any name with any password is the same fixed user; file:FILE: the
-    /// users of a TOML file, which is followed when it changes
+    /// Users that can log in: builtin, where any name with any password is the same fixed user; or
+    /// file:FILE, the users of a TOML file, reloaded when it changes
     #[arg(
         long,
         env = "POSTERN_USERS",
@@ -279,7 +279,7 @@ pub(crate) struct StopArgs {
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccessLogArgs {
-    /// Give each request an id (X-Request-Id), unless it brings one: for the answer and the log
+    /// Give each request an id (X-Request-Id), unless it brings one: for the response and the log
     #[arg(long, env = "POSTERN_REQUEST_ID")]
     pub(crate) request_id: bool,
     /// Which requests get a log line

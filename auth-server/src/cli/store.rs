@@ -108,8 +108,8 @@ pub(crate) struct EncryptionArgs {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_encryption_key_previous_file: Option<PathBuf>,
-    /// Refuse private keys in clear, and records of applications that the key-encryption key does not
-    /// authenticate: who can write to the store cannot plant one
+    /// Reject private keys in clear, and records of applications that the key-encryption key does not
+    /// authenticate, so that write access to the store is not enough to plant one
     #[arg(long, env = "POSTERN_REQUIRE_ENCRYPTED_KEYS")]
     pub(crate) require_encrypted_keys: bool,
 }

@@ -170,8 +170,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A change is written with the code of the key-encryption key, and would authenticate all that somebody
-/// without the key wrote before it. A removal leaves no secret.
+/// Returns the error for a record that a change would authenticate although it was written without
+/// the key-encryption key. A removal leaves no secret, so it is allowed.
 fn unauthenticated(id: &AppId, location: &StoreLocation) -> Failure {
     Failure::Config(format!(
         "--app-id {id}: its record in {location} is not authenticated with the key-encryption key; without \

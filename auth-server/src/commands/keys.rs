@@ -99,7 +99,7 @@ async fn rotate_in(store: &KeysInStore, lead: i64, reason: &ReasonArgs) -> Resul
         .await?;
     store.note_unfinished_change();
     if let Some(next) = ring.next() {
-        remark_change(&ring, next.pair.id(), &by);
+        print_change(&ring, next.pair.id(), &by);
     }
     print(&match ring.next() {
         Some(next) => format!("{} signs from {}", next.pair.id(), moment(next.signs_from)),
@@ -142,7 +142,7 @@ async fn revoke_in(store: &KeysInStore, kid: &KeyId, reason: &ReasonArgs) -> Res
         .await?;
     let current = after.current().id();
     store.note_unfinished_change();
-    remark_change(&after, kid, &by);
+    print_change(&after, kid, &by);
     print(&format!("{kid} is revoked; {current} signs"))
 }
 
@@ -193,8 +193,8 @@ fn already_gone(kid: &KeyId, ring: &KeyRing, location: &StoreLocation) -> Result
     )))
 }
 
-/// Repeats what servers log about a change, unless somebody else made it at the same moment.
-fn remark_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
+/// Prints the actor as servers log it, unless another command made the change first.
+fn print_change(ring: &KeyRing, kid: &KeyId, by: &ChangedBy) {
     if ring.changed_by(kid) == Some(by) {
         print_note(&format!("{kid}: changed by {by}"));
     }
@@ -205,7 +205,6 @@ fn joined(ids: &[&AppId]) -> String {
     ids.join(", ")
 }
 
-/// The keys that a command works on.
 pub(super) struct KeysInStore {
     location: StoreLocation,
     store: Arc<dyn KeyStore>,

@@ -23,7 +23,6 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
-/// Returns a success.
 pub(in crate::http) fn ok<T: Serialize>(message: &'static str, data: T) -> Response {
     match Envelope::ok(message, data).to_json() {
         Ok(json) => json_response(StatusCode::OK, json),

@@ -62,7 +62,7 @@ impl Held {
     /// Takes or gives back the difference to `bytes`, of which the first [`UNCOUNTED`] are free.
     ///
     /// # Errors
-    /// [`Exhausted`] where there is not so much left; what was held stays held.
+    /// [`Exhausted`] if less is left; the bytes held so far stay held.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let bytes = bytes.saturating_sub(UNCOUNTED);
         let left = &self.budget.0;

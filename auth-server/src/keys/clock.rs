@@ -39,7 +39,6 @@ impl From<i64> for Time {
 pub(crate) struct ClockSkew(ArcSwapOption<i64>);
 
 impl ClockSkew {
-    /// Measures the difference.
     pub(crate) async fn measure(&self, store: &dyn KeyStore) -> Result<(), StoreError> {
         let before = unix_now();
         let theirs = within_timeout(store.now()).await?;

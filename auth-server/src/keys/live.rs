@@ -12,7 +12,6 @@ use super::published::PublishedKeys;
 pub(crate) struct LiveKeys(ArcSwapOption<PublishedKeys>);
 
 impl LiveKeys {
-    /// Returns the signing pair.
     pub(crate) fn load(&self) -> Option<Arc<SigningKeyPair>> {
         let keys = self.0.load();
         keys.as_ref().map(|keys| Arc::clone(keys.ring().current()))

@@ -73,7 +73,6 @@ impl fmt::Debug for SigningKeyPair {
 }
 
 impl SigningKeyPair {
-    /// Parses both halves and checks that they match.
     pub(crate) fn parse(
         signing_type: SigningType,
         stored: StoredKeyPair,

@@ -117,7 +117,6 @@ impl KeyRing {
         &self.current
     }
 
-    /// Returns the time from which the current key signs, if known.
     pub(crate) fn current_since(&self) -> Option<i64> {
         let current = self.metadata.since.as_ref()?;
         (current.kid == self.current.id().as_str()).then_some(current.since)
@@ -159,7 +158,6 @@ impl KeyRing {
             .chain(self.retired().iter().map(|retired| &retired.key))
     }
 
-    /// Returns the key set for verification.
     pub(crate) fn verification_key_set(&self, signing_type: SigningType) -> KeySet {
         if signing_type == SigningType::Hmac {
             // Without a key id, so that it matches any `kid` in a token.

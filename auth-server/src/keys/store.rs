@@ -26,10 +26,8 @@ use crate::applications::{AppId, Applications};
 /// Longer than the stores' own timeouts: an upper bound for any call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The operations of every store.
 #[async_trait]
 pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
-    /// Reads a consistent snapshot of the keys.
     async fn load(&self) -> Result<StoredKeys, StoreError>;
 
     /// Stores `new` if the store still holds `expected`, atomically, and returns what the store
@@ -71,7 +69,6 @@ pub(crate) trait KeyStore: fmt::Debug + Send + Sync {
     fn location(&self, entry: Entry) -> String;
 }
 
-/// The values of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// The whole store: `--store` without a password.

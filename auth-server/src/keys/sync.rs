@@ -42,7 +42,6 @@ pub(crate) struct SyncedState {
     pub(crate) metrics: Metrics,
 }
 
-/// State of the loop.
 pub(crate) struct KeySync {
     store: Arc<dyn KeyStore>,
     signing_type: SigningType,
@@ -55,7 +54,6 @@ pub(crate) struct KeySync {
     store_error_note: Arc<ArcSwapOption<String>>,
     /// The parts of it that were logged since the store failed last.
     logged_notes: Vec<String>,
-    /// Consecutive failures.
     failures: u32,
     /// Logged already: an outage is one line, not one per retry.
     last_failure: Option<StoreError>,

@@ -26,7 +26,6 @@ const KEY_PAUSE: Duration = Duration::from_millis(100);
 /// has ended.
 const DEREGISTRATION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A registration in the background, or none.
 #[derive(Debug)]
 pub(crate) struct Registration(Option<Running>);
 

@@ -21,7 +21,7 @@ use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use lru::LruCache;
 
 use super::backoff::Failures;
-use super::client_prefix::Source;
+use super::client_prefix::ClientPrefix;
 use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
 /// Typing errors that a user may make while others guess elsewhere.
@@ -46,7 +46,6 @@ struct Names {
     at_client: Name,
 }
 
-/// An accepted attempt that has not ended yet.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     names: Names,
@@ -54,7 +53,6 @@ pub(crate) struct Attempt {
     is_counted: bool,
 }
 
-/// The failures of all accounts.
 pub(crate) struct AccountLockout(Mutex<Tables>);
 
 struct Tables {
@@ -183,13 +181,13 @@ impl Names {
     fn of(account: &str, client: IpAddr) -> Self {
         Self {
             account: name_of(account, 0, None),
-            at_network: name_of(account, 1, Some(Source::network(client))),
-            at_client: name_of(account, 2, Some(Source::client(client))),
+            at_network: name_of(account, 1, Some(ClientPrefix::network(client))),
+            at_client: name_of(account, 2, Some(ClientPrefix::client(client))),
         }
     }
 }
 
-fn name_of(account: &str, kind: u8, source: Option<Source>) -> Name {
+fn name_of(account: &str, kind: u8, source: Option<ClientPrefix>) -> Name {
     let mut digest = Context::new(&SHA256);
     // A prefix of fixed length: no account name can imitate it.
     digest.update(&[kind]);

@@ -8,16 +8,15 @@ use std::time::Instant;
 
 use lru::LruCache;
 
-use super::client_prefix::Source;
+use super::client_prefix::ClientPrefix;
 use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
 
 /// Multiple of the client limit: lets several offices behind neighbouring addresses through, while
 /// an attacker with a whole network gets little more than with one address.
 const ADDRESSES_PER_NETWORK: u32 = 4;
 
-type Buckets = LruCache<Source, TokenBucket, RandomState>;
+type Buckets = LruCache<ClientPrefix, TokenBucket, RandomState>;
 
-/// One token bucket per client, and one per network.
 pub(crate) struct AddressLimit {
     rate: Rate,
     network_rate: Rate,
@@ -57,8 +56,8 @@ impl AddressLimit {
         let mut tables = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Tables { clients, networks } = &mut *tables;
         let full = || TokenBucket::full(now);
-        let client = clients.get_or_insert_mut(Source::client(address), full);
-        let network = networks.get_or_insert_mut(Source::network(address), full);
+        let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
+        let network = networks.get_or_insert_mut(ClientPrefix::network(address), full);
         let (mut after, mut network_after) = (*client, *network);
         after.take(self.rate, now)?;
         network_after.take(self.network_rate, now)?;

@@ -11,7 +11,6 @@ const DELAYS: [u64; 7] = [1, 3, 5, 10, 20, 30, 60];
 /// little.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The failures of one name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failures {
     in_a_row: usize,
@@ -19,7 +18,6 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Adds one failure.
     pub(crate) fn after(former: Option<Self>, now: Instant) -> Self {
         let in_a_row = former.map_or(0, |failures| failures.in_a_row(now));
         Self {

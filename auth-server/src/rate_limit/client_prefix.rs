@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 /// An address prefix. Canonical: an IPv4-mapped IPv6 address equals its IPv4 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Source(u128);
+pub(crate) struct ClientPrefix(u128);
 
-impl Source {
+impl ClientPrefix {
     /// Returns the IPv4 address, or the IPv6 /64: addresses within one link are free.
     pub(crate) fn client(address: IpAddr) -> Self {
         Self::within(address, 32, 64)
@@ -52,8 +52,8 @@ mod tests {
             ("0.0.0.0", "::", false, false),
         ] {
             let (one, other) = (one.parse().unwrap(), other.parse().unwrap());
-            let clients = (Source::client(one), Source::client(other));
-            let networks = (Source::network(one), Source::network(other));
+            let clients = (ClientPrefix::client(one), ClientPrefix::client(other));
+            let networks = (ClientPrefix::network(one), ClientPrefix::network(other));
             assert_eq!(clients.0 == clients.1, same_client, "{one} {other}");
             assert_eq!(networks.0 == networks.1, same_network, "{one} {other}");
             let bytes = (clients.0.to_bytes(), clients.1.to_bytes());

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::RetryAfter;
 
-/// A burst and a steady rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
     /// Attempts allowed at once when full.
@@ -32,7 +31,6 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Returns a full bucket.
     pub(crate) fn full(now: Instant) -> Self {
         Self { full_at: now }
     }

@@ -38,7 +38,6 @@ const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 
 type Socket = WriteDeadline<TcpStream>;
 
-/// The router and the settings of a connection.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) router: Router,

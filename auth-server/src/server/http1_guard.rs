@@ -27,7 +27,6 @@ const NO_CHUNK: &[u8] = b"\r\r";
 /// A socket, or TLS on it, under hyper.
 pub(super) struct Http1Guard<S, R> {
     stream: S,
-    /// Called with each rejection.
     report: R,
     /// Response in place of hyper's own, as far as it is not written yet.
     replacement: Option<Replacement>,

@@ -21,7 +21,6 @@ pub(crate) struct TokenIssuer {
     pub(crate) lifetime: u32,
 }
 
-/// Signing error, for the log only: a client cannot act on it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
     #[error("cannot be written as JSON: {0}")]

@@ -20,16 +20,12 @@ pub(crate) struct Authenticator {
     unknown_names: UnknownNames,
 }
 
-/// Login rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthenticationError {
-    /// Unknown account, wrong password or disabled user.
     Failed,
     /// Within the wait after failures at this account.
     Locked(RetryAfter),
-    /// The queue of the hash pool is full.
     Busy,
-    /// The check itself panicked.
     Internal,
 }
 

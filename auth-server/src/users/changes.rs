@@ -5,7 +5,6 @@ use super::password::HashedPassword;
 use super::users_file::Users;
 use crate::audit::events::{UserChange, UserChangeKind};
 
-/// The compared parts of a user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Compared<'u> {
     pub(super) password: &'u HashedPassword,

@@ -23,7 +23,6 @@ pub(crate) enum EditError {
     NoList,
 }
 
-/// Adds a user.
 pub(crate) fn with_user(text: &str, entry: UserEntry) -> Result<String, EditError> {
     if position(text, &entry.account)?.is_some() {
         return Err(EditError::Taken(entry.account));
@@ -57,7 +56,6 @@ pub(crate) fn with_password(text: &str, account: &str, phc: &str) -> Result<Stri
     with_field(text, account, "password", toml_edit::value(phc))
 }
 
-/// Disables or enables a user.
 pub(crate) fn with_disabled(
     text: &str,
     account: &str,
@@ -89,7 +87,6 @@ fn edited(text: &str, change: impl FnOnce(&mut ArrayOfTables)) -> Result<String,
     let mut document: DocumentMut = text.parse().map_err(|_| EditError::NoList)?;
     let mut users = match document.remove(USERS) {
         None => ArrayOfTables::new(),
-        // An inline array is converted to tables.
         Some(item) => item.into_array_of_tables().map_err(|_| EditError::NoList)?,
     };
     change(&mut users);

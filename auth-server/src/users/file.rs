@@ -14,7 +14,6 @@ use super::users_file::{self, Users, UsersFileError};
 use super::{User, UserStore};
 use crate::audit::events::UserChange;
 
-/// The last valid content of a file.
 #[derive(Debug)]
 pub(crate) struct FileUsers {
     path: PathBuf,

@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use tokio::sync::oneshot;
 
 use self::queue::{Position, Queue};
-use crate::rate_limit::Source;
+use crate::rate_limit::ClientPrefix;
 
 mod queue;
 
@@ -39,7 +39,6 @@ struct State {
 #[derive(Debug)]
 pub(super) struct HashPermit(HashPool);
 
-/// The queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Busy;
 
@@ -63,7 +62,7 @@ impl HashPool {
 
     /// Waits for a permit. `is_known` where the account has logged in from this client before.
     pub(super) async fn permit(&self, client: IpAddr, is_known: bool) -> Result<HashPermit, Busy> {
-        let Some(mut waiting) = self.enqueue(Source::network(client), is_known)? else {
+        let Some(mut waiting) = self.enqueue(ClientPrefix::network(client), is_known)? else {
             return Ok(HashPermit(self.clone()));
         };
         (&mut waiting.granted).await.map_err(|_| Busy)?;
@@ -72,7 +71,7 @@ impl HashPool {
     }
 
     /// Joins the queue; `None` if a permit is free at once.
-    fn enqueue(&self, network: Source, is_known: bool) -> Result<Option<Waiting>, Busy> {
+    fn enqueue(&self, network: ClientPrefix, is_known: bool) -> Result<Option<Waiting>, Busy> {
         let mut state = self.state();
         if state.running < self.0.max_running {
             state.running += 1;

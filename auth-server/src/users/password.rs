@@ -24,7 +24,6 @@ const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 /// free.
 const ALWAYS_MAPPED_KIB: usize = 33 * 1024;
 
-/// A stored password hash, for comparison only.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HashedPassword {
     params: Params,

@@ -9,7 +9,6 @@ use super::file::FileUsers;
 use crate::audit;
 use crate::metrics::Metrics;
 
-/// State of the poll loop.
 pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
     metrics: Metrics,

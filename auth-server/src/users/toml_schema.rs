@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::users_file::UsersFileError;
 
-/// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UsersDocument {

@@ -26,7 +26,6 @@ const MAX_CHARACTERS: usize = 128;
 /// [`MAX_AUTHORIZATION_BYTES`]: crate::config::MAX_AUTHORIZATION_BYTES
 const MAX_CLAIM_BYTES: usize = 4096;
 
-/// The users of a file.
 #[derive(Debug)]
 pub(crate) struct Users {
     by_account: HashMap<String, KnownUser>,
@@ -111,7 +110,6 @@ impl Users {
         self.by_account.contains_key(account)
     }
 
-    /// Returns the parameters of most passwords.
     pub(crate) fn common_params(&self) -> &Params {
         self.stand_in.params()
     }

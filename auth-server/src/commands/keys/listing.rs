@@ -29,7 +29,6 @@ pub(super) struct Listing {
 struct Key {
     kid: String,
     role: &'static str,
-    /// Start of the current key's signing, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     signs_since: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -160,7 +160,7 @@ async fn who_changed_a_key_and_why_is_recorded_and_shown() {
     let change = ring.changed_by(&next).unwrap().clone();
     assert!(change.by.contains('@'), "{change}");
     assert_eq!(change.reason.as_deref(), Some("OPS-7"));
-    // Nothing is changed, so nobody changed it.
+    // Nothing has changed, so no actor is recorded.
     installation.run("rotate --reason=again").await.unwrap();
     assert_eq!(installation.ring().await, ring);
 

@@ -27,7 +27,6 @@ pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
 }
 
-/// The request's part of its access line.
 struct RequestRecord {
     method: Method,
     uri: Uri,

@@ -116,7 +116,6 @@ impl Authentication {
     }
 }
 
-/// Access decision.
 enum Access {
     /// The path needs no token.
     Public,

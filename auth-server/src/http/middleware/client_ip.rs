@@ -14,7 +14,6 @@ static UNNAMED_GATEWAY: Once = Once::new();
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Returns the client IP of a request.
 pub(crate) fn client_of(
     proxies: &TrustedProxies,
     extensions: &Extensions,

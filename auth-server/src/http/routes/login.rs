@@ -88,7 +88,6 @@ struct Issued {
     key_id: KeyId,
 }
 
-/// Login error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoginError {
     /// For a reason unrelated to the user.

@@ -21,20 +21,16 @@ pub(crate) struct RotationPolicy {
     pub(crate) every: Option<i64>,
 }
 
-/// A due step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RotationStep {
-    /// Sign with the next key.
     Promote,
     /// Remove a retired key after the expiry of its last token.
     Drop,
     /// Start the schedule now: it is unknown when the current key began to sign.
     StartSchedule,
-    /// Announce a fresh next key.
     Publish,
 }
 
-/// The role of a listed key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Current,
@@ -53,7 +49,6 @@ impl Role {
 }
 
 impl KeyRing {
-    /// Returns the step due at `now`.
     pub(crate) fn next_step(&self, now: i64, policy: &RotationPolicy) -> Option<RotationStep> {
         if self.next().is_some_and(|next| next.signs_from <= now) {
             return Some(RotationStep::Promote);
@@ -69,7 +64,6 @@ impl KeyRing {
         }
     }
 
-    /// Returns the time of the next step.
     pub(crate) fn next_due(&self, policy: &RotationPolicy) -> Option<i64> {
         let promotion = self.next().map(|next| next.signs_from);
         let drops = self.retired().iter().map(|retired| retired.until);
@@ -145,7 +139,6 @@ impl KeyRing {
         })
     }
 
-    /// Returns the role of a key.
     pub(crate) fn role_of(&self, kid: &str) -> Option<Role> {
         let is = |id: &KeyId| id.as_str() == kid;
         if is(self.current.id()) {

@@ -24,7 +24,6 @@ const KEY_BYTES: usize = 32;
 /// Length of the digest that identifies a key to operators, who have a handful at most.
 const ID_BYTES: usize = 6;
 
-/// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     Private,
@@ -48,7 +47,6 @@ impl Slot {
 #[error("expected 32 random bytes in base64 or hex, such as openssl rand -base64 32 prints")]
 pub(crate) struct EncryptionKeyError;
 
-/// A key-encryption key.
 pub(crate) struct KeyEncryptionKey {
     /// A digest; the key cannot be derived from it.
     id: String,
@@ -140,7 +138,6 @@ pub(super) enum EncryptionError {
     Failed,
 }
 
-/// Encryption state of a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EncryptionState {
     Encrypted,
@@ -160,7 +157,6 @@ pub(crate) struct KeyEncryption {
     pub(crate) required: bool,
 }
 
-/// A decrypted value.
 pub(super) struct Decrypted {
     pub(super) text: Zeroizing<String>,
     /// The key that it was encrypted for.

@@ -27,7 +27,6 @@ const APPLICATIONS: &str = "applications.json";
 const SERVING_LOCK: &str = "serving.lock";
 const WRITE_LOCK: &str = "write.lock";
 
-/// The store of one process. Clones share the serving lock.
 #[derive(Debug, Clone)]
 pub(crate) struct FileStore {
     directory: Arc<PrivateDirectory>,

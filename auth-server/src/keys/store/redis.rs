@@ -96,7 +96,6 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
 ";
 
-/// A Redis store.
 pub(crate) struct RedisStore {
     route: CurrentEndpoint,
     /// The address without user and password.

@@ -15,13 +15,11 @@ use crate::keys::store::{Entry, KeyStore, StoreError, within_timeout};
 /// Each lost race is another server's change: only an endlessly changing store reaches this.
 const ATTEMPTS: usize = 64;
 
-/// The keys that the store holds now.
 #[derive(Debug)]
 pub(crate) struct Updated {
     pub(crate) ring: KeyRing,
     /// A pair generated on the way, accepted by the store or not.
     pub(crate) generated: Option<Arc<SigningKeyPair>>,
-    /// True if the store was changed.
     pub(crate) written: bool,
 }
 

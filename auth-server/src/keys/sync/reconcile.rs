@@ -14,10 +14,8 @@ use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::rotation::{RotationPolicy, RotationStep};
 use crate::keys::ring::{KeyRing, KeyRingError, RingMetadata};
 
-/// What to do with stored keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// They are right.
     Keep(KeyRing),
     /// Write this ring instead.
     Write(KeyRing),

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::oneshot::Sender;
 
-use crate::rate_limit::Source;
+use crate::rate_limit::ClientPrefix;
 
 /// Grants a permit to a waiting client; dropping it rejects the client.
 type Grant = Sender<()>;
@@ -19,10 +19,9 @@ pub(super) struct Queue {
     tickets: u64,
 }
 
-/// A position in a queue.
 #[derive(Debug)]
 pub(super) struct Position {
-    network: Source,
+    network: ClientPrefix,
     is_known: bool,
     ticket: u64,
 }
@@ -30,8 +29,8 @@ pub(super) struct Position {
 #[derive(Debug)]
 struct FairQueue {
     /// In the order of their next turns; each has waiting clients.
-    networks: VecDeque<Source>,
-    waiting: HashMap<Source, VecDeque<(u64, Grant)>>,
+    networks: VecDeque<ClientPrefix>,
+    waiting: HashMap<ClientPrefix, VecDeque<(u64, Grant)>>,
     length: usize,
     capacity: usize,
 }
@@ -49,7 +48,7 @@ impl Queue {
     /// Adds a waiting client; `None` if the queue is full.
     pub(super) fn push(
         &mut self,
-        network: Source,
+        network: ClientPrefix,
         is_known: bool,
         grant: Grant,
     ) -> Option<Position> {
@@ -98,7 +97,7 @@ impl FairQueue {
         }
     }
 
-    fn push(&mut self, network: Source, ticket: u64, grant: Grant) {
+    fn push(&mut self, network: ClientPrefix, ticket: u64, grant: Grant) {
         let here = self.waiting.entry(network).or_default();
         if here.is_empty() {
             self.networks.push_back(network);
@@ -122,7 +121,7 @@ impl FairQueue {
 
     /// Evicts the last of the network with most positions, unless `network` would then have as
     /// many.
-    fn make_room_for(&mut self, network: Source) -> bool {
+    fn make_room_for(&mut self, network: ClientPrefix) -> bool {
         let own = self.waiting.get(&network).map_or(0, VecDeque::len);
         let largest = self.waiting.iter().max_by_key(|(_, here)| here.len());
         let Some((&largest, here)) = largest.filter(|(_, here)| here.len() > own + 1) else {
@@ -138,7 +137,7 @@ impl FairQueue {
         self.take_out(position.network, position.ticket)
     }
 
-    fn take_out(&mut self, network: Source, ticket: u64) -> bool {
+    fn take_out(&mut self, network: ClientPrefix, ticket: u64) -> bool {
         let Some(here) = self.waiting.get_mut(&network) else {
             return false;
         };

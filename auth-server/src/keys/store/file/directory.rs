@@ -26,11 +26,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
 const NO_DIRECTORY: &str = "a file, not a directory";
 
-/// A directory that may not exist yet.
 #[derive(Debug)]
 pub(super) struct PrivateDirectory(PathBuf);
 
-/// A lock, released on drop.
 pub(super) struct Locked(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl PrivateDirectory {
@@ -134,7 +132,6 @@ impl PrivateDirectory {
         owner_only_file::remove_unfinished(&path).map_err(|error| refused(&path, &error))
     }
 
-    /// Removes a file if it exists.
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.0.join(name);
         match fs::remove_file(&path).and_then(|()| self.sync()) {

@@ -20,7 +20,6 @@ const JOURNAL: &str = "user-token.journal";
 /// Each retry means a change in between.
 const PREVIEWS: usize = 8;
 
-/// A snapshot of the keys.
 pub(super) struct Snapshot {
     pub(super) keys: StoredKeys,
     /// The reason why the journal remains (a full disk, say); the keys are in effect anyway.

@@ -302,7 +302,6 @@ fn listed(addresses: &[ConnectionAddr]) -> String {
     addresses.join(",")
 }
 
-/// Formats host and port as in a URL.
 fn host_and_port(address: &ConnectionAddr) -> String {
     match address {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
@@ -314,7 +313,6 @@ fn host_and_port(address: &ConnectionAddr) -> String {
     }
 }
 
-/// Address parse error.
 #[derive(Debug, thiserror::Error)]
 enum AddressError {
     #[error("{0}")]

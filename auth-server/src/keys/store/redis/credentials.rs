@@ -7,19 +7,15 @@ use runtime::secret_file;
 use runtime::tls::{CertificateFiles, trusted};
 use zeroize::Zeroizing;
 
-/// The flag of the client certificate.
 pub(crate) const CLIENT_CERTIFICATE: &str = "--store-client-cert";
 
-/// The content of the files.
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// Their paths.
     pub(crate) files: CredentialFiles,
     /// Replaces the password in the address.
     pub(crate) password: Option<Zeroizing<String>>,
     /// Trusted authorities as PEM; `None` for those of the system.
     pub(crate) ca: Option<Vec<u8>>,
-    /// The client certificate.
     pub(crate) client: Option<ClientCertificate>,
     pub(crate) sentinel_password: Option<Zeroizing<String>>,
 }
