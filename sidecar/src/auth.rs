@@ -1,4 +1,4 @@
-//! The decision about a request, and the removal of the token that it came with.
+//! The decision about a request, CSRF protection, and the removal of tokens from what is forwarded.
 
 pub(crate) mod authorize;
 mod csrf;

@@ -1,7 +1,6 @@
-//! The decision about one request: forward it, answer it with the current user, or refuse it.
+//! The decision about one request: forward it, respond with the current user, or reject it.
 //!
-//! Pure: the request's head, the keys and the time come in as arguments. What is decided here is
-//! carried out by the room `proxy`.
+//! Pure: the request's head, the keys and the time come in as arguments. `proxy` carries it out.
 
 use std::sync::Arc;
 
@@ -22,34 +21,34 @@ use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::outcome::Outcome;
 
-/// What happens to a request that is not refused.
+/// Decision about a request that is not rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It goes to the service.
+    /// Send it to the service.
     Forward(Forward),
-    /// It is answered here, with this body.
+    /// Respond with this body.
     Respond(Vec<u8>),
-    /// A browser asks whether it may ask for the current user.
+    /// Respond to the CORS preflight of the current-user endpoint.
     Preflight,
 }
 
-/// How a request goes to the service.
+/// A request that may be forwarded, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Forward {
-    /// Whose token it was; `None` on a pass-listed path.
+    /// The verified token; `None` on a public path.
     pub(crate) verified: Option<Arc<VerifiedToken>>,
-    /// The target to send where it is not the received one.
+    /// The target to send, if it differs from the received one.
     pub(crate) target: Option<Uri>,
-    /// A 101 of the service opens a tunnel only where this is a WebSocket.
+    /// Only [`RequestKind::WebSocket`] may open a tunnel with a 101 of the service.
     pub(crate) kind: RequestKind,
-    /// Whether a body follows, which the service may leave unread.
+    /// True if a body follows, which the service may leave unread.
     pub(crate) body: bool,
-    /// Until when, in seconds since the epoch, a stream may go on; `None` without an expiry.
+    /// End of a stream, in seconds since the epoch; `None` for a token without expiry.
     pub(crate) ends_at: Option<i64>,
 }
 
 impl Forward {
-    /// Whether it is a verified user's.
+    /// Returns true for a request with a verified token.
     pub(crate) fn has_token(&self) -> bool {
         self.outcome() == Outcome::Verified
     }
@@ -63,15 +62,15 @@ impl Forward {
     }
 }
 
-/// The rules that all requests are held to.
+/// Rules by which every request is authorized.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthPolicy {
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) user_header: UserHeader,
-    /// Whether the service can be asked to open one.
+    /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
-    /// Moves with every change of what a verified token comes to.
+    /// Counts the changes that make cached tokens obsolete.
     generation: u64,
 }
 
@@ -91,19 +90,17 @@ impl AuthPolicy {
         }
     }
 
-    /// They take the place of `former`. What was remembered under those counts on only where these
-    /// would have come to the same.
+    /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
     pub(crate) fn next_generation(&mut self, former: &Self) {
         let same = self.policy == former.policy && self.user_header == former.user_header;
         self.generation = former.generation + u64::from(!same);
     }
 
-    /// Decides about `request` at `now` (seconds since the epoch). `keys` is a refusal until the
-    /// first key was fetched, and again when it is too old; there is no placeholder that could be
-    /// mistaken for one. What they verified before is not verified again, but held to its times.
+    /// Decides about `request` at `now` (seconds since the epoch). `keys` is a rejection until the
+    /// first key was fetched, and again once it is stale. Of a cached token only the times are checked.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The rejection of the request.
     pub(crate) fn authorize(
         &self,
         request: RequestHead<'_>,
@@ -113,10 +110,10 @@ impl AuthPolicy {
         self.authorize_observed(request, keys, now, &mut Unobserved)
     }
 
-    /// The same while `observer` watches; nothing that was remembered spares it a step.
+    /// Decides like [`AuthPolicy::authorize`], reports each check to `observer`, and reads no cache.
     ///
     /// # Errors
-    /// The same.
+    /// The rejection of the request.
     pub(crate) fn authorize_observed(
         &self,
         request: RequestHead<'_>,
@@ -146,7 +143,7 @@ impl AuthPolicy {
                 let body = self.user_details(keys, token, now, observer)?;
                 return Ok(Decision::Respond(body));
             }
-            // Nobody vouches for what flows through the tunnel afterwards.
+            // Nothing authenticates the bytes of a tunnel that was opened without a token.
             AuthRequirement::Pass if is_websocket => {
                 return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
             }
@@ -170,7 +167,7 @@ impl AuthPolicy {
             .as_ref()
             .and_then(|verified| verified.validity.expires_at);
         Ok(Decision::Forward(Forward {
-            // Nobody holds a place for long by saying that this would be a stream.
+            // Without a token a claimed stream gets the timeouts of a plain request.
             kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
             verified,
             target: target.replacement()?,
@@ -197,7 +194,7 @@ impl AuthPolicy {
         )
     }
 
-    /// What the service is told, and how long it holds.
+    /// Returns the verified token, from the cache if it has it.
     fn verified<O: Observer>(
         &self,
         keys: Result<&KeyState, Rejection>,
@@ -216,7 +213,7 @@ impl AuthPolicy {
         Ok(verified)
     }
 
-    /// The answer's body.
+    /// Returns the body of the current-user response.
     fn user_details<O: Observer>(
         &self,
         keys: Result<&KeyState, Rejection>,
@@ -229,7 +226,7 @@ impl AuthPolicy {
             Some(known) => self.user_header.user(&known.identity)?,
             None => {
                 let (details, verified) = self.verify(keys, token, now, observer)?;
-                // Who is too large for the header is shown all the same.
+                // A user who does not fit into the header still gets a response.
                 if let Ok(verified) = verified {
                     keys.verified_tokens().remember(token, verified);
                 }
@@ -241,7 +238,7 @@ impl AuthPolicy {
             .map_err(|_| Rejection::Internal)
     }
 
-    /// The user, and what is to be told and remembered of the token.
+    /// Verifies `token`; the inner result is the value to cache and to forward.
     fn verify(
         &self,
         keys: &KeyState,
@@ -264,7 +261,7 @@ impl AuthPolicy {
         Ok((details, verified.map(Arc::new)))
     }
 
-    /// What the keys at hand have verified before under these rules, if it may still be used.
+    /// Returns the cached token if these keys and rules verified it and it has not expired.
     fn cached<O: Observer>(
         &self,
         keys: &KeyState,

@@ -1,4 +1,4 @@
-//! Requests that another site made a browser send, which brings the cookie along.
+//! Cross-site request forgery: another site makes a browser send a request with the cookie.
 
 use contract::interceptor::TokenSources;
 use contract::token::bearer::websocket_protocols_without_token;
@@ -7,8 +7,8 @@ use http::{HeaderMap, Method};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether a browser sent the cookie along because another site told it to, in a request that may
-/// change something. `host` is the request's own.
+/// Returns true for a request that may change state, carries the token in the cookie, and comes from
+/// a page of another site. `host` is the request's authority.
 pub(crate) fn is_cross_site_request(
     sources: &TokenSources,
     method: &Method,
@@ -16,22 +16,22 @@ pub(crate) fn is_cross_site_request(
     headers: &HeaderMap,
     host: Option<&[u8]>,
 ) -> bool {
-    // Whoever shows a token of his own is no form and no image of another site.
-    let shows_own = headers.contains_key(header::AUTHORIZATION)
+    // A form or an image of another site cannot set these headers.
+    let has_explicit_token = headers.contains_key(header::AUTHORIZATION)
         || (is_websocket
             && sources.websocket_protocol
             && websocket_protocols_without_token(headers).is_some());
-    if sources.cookie.is_none() || shows_own {
+    if sources.cookie.is_none() || has_explicit_token {
         return false;
     }
-    // Not those of `--cors-origin`: who may call with a token of its own may not use the browser's.
+    // Not `--cors-origin`: those pages may send a token of their own, not the browser's cookie.
     if sources.cookie_origins.of(headers).is_some() {
         return false;
     }
     if method.is_safe() && !is_websocket {
         return false;
     }
-    // A browser sends one of each: which of two would it be?
+    // A browser sends each header once.
     let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
     if is_repeated(SEC_FETCH_SITE) || is_repeated(header::ORIGIN) {
         return true;
@@ -39,7 +39,7 @@ pub(crate) fn is_cross_site_request(
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,
         Some(b"cross-site") => true,
-        // Told by no browser, by an old one, or by one whose page is a neighbour.
+        // No browser, an old one, or a page of the same site (`same-site`).
         _ => headers.get(header::ORIGIN).is_some_and(|origin| {
             let authority = origin.as_bytes().splitn(2, |&byte| byte == b'/').nth(1);
             let authority = authority.and_then(|rest| rest.strip_prefix(b"/"));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_another_site_steers_is_recognised() {
+    fn requests_of_another_site_are_recognised() {
         for (method, websocket, fields, forged) in [
             (
                 Method::POST,

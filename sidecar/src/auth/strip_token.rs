@@ -1,4 +1,4 @@
-//! Traces of a token that came in another place than `Authorization`: kept from the service.
+//! Removes a token outside of `Authorization` (cookie, WebSocket protocol) from a request.
 
 use contract::interceptor::TokenSources;
 use contract::token::bearer::{cookies_without, websocket_protocols_without_token};
@@ -7,15 +7,15 @@ use http::header::{self, HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{ErrorType, OrErr};
 
-/// What a WebSocket is told that brought its token so, where the service chose nothing, whatever else was
-/// offered: browsers close a connection whose answer chooses none of the protocols they offered.
+/// The WebSocket protocol to choose if the service chose none: browsers close the connection if the
+/// response names none of the offered ones.
 const BEARER: HeaderValue = HeaderValue::from_static("bearer");
 
-/// Keeps the token of a WebSocket from the service, and the cookie's too unless it may see tokens.
+/// Removes the token of a WebSocket protocol, and the cookie's unless the service may see tokens.
 pub(crate) fn remove_from(
     request: &mut RequestHeader,
     sources: &TokenSources,
-    service_sees_tokens: bool,
+    forward_tokens: bool,
 ) -> pingora::Result<()> {
     if sources.websocket_protocol {
         let left = websocket_protocols_without_token(&request.headers)
@@ -23,7 +23,7 @@ pub(crate) fn remove_from(
         replace(request, &header::SEC_WEBSOCKET_PROTOCOL, left)?;
     }
     match &sources.cookie {
-        Some(name) if !service_sees_tokens => {
+        Some(name) if !forward_tokens => {
             let left = cookies_without(&request.headers, name);
             replace(request, &header::COOKIE, left)
         }
@@ -31,21 +31,25 @@ pub(crate) fn remove_from(
     }
 }
 
-/// Completes the answer to the handshake of a WebSocket that announced its token as a protocol.
+/// Adds the protocol `bearer` to the handshake response if the client offered it with its token.
 pub(crate) fn choose_protocol(
-    answer: &mut ResponseHeader,
+    response: &mut ResponseHeader,
     sources: &TokenSources,
     request: &HeaderMap,
 ) -> pingora::Result<()> {
     let offered =
         sources.websocket_protocol && websocket_protocols_without_token(request).is_some();
-    if offered && !answer.headers.contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
-        answer.insert_header("Sec-WebSocket-Protocol", BEARER)?;
+    if offered
+        && !response
+            .headers
+            .contains_key(header::SEC_WEBSOCKET_PROTOCOL)
+    {
+        response.insert_header("Sec-WebSocket-Protocol", BEARER)?;
     }
     Ok(())
 }
 
-/// Puts `value` in the place of all fields of the name; an empty one leaves none.
+/// Replaces all fields of the name by `value`; an empty value removes them.
 fn replace(
     request: &mut RequestHeader,
     name: &HeaderName,
@@ -76,12 +80,12 @@ mod tests {
         }
     }
 
-    fn left(sees: bool, fields: &[(&'static str, &str)]) -> Vec<String> {
+    fn left(forward: bool, fields: &[(&'static str, &str)]) -> Vec<String> {
         let mut request = RequestHeader::build("GET", b"/", None).unwrap();
         for (name, value) in fields {
             request.append_header(*name, *value).unwrap();
         }
-        remove_from(&mut request, &everywhere(), sees).unwrap();
+        remove_from(&mut request, &everywhere(), forward).unwrap();
         let field = |(name, value): (&HeaderName, &HeaderValue)| {
             format!("{name}: {}", value.to_str().unwrap())
         };
@@ -89,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_sees_no_token_of_a_websocket() {
+    fn the_token_of_a_websocket_is_removed() {
         const PROTOCOL: &str = "sec-websocket-protocol";
         for (protocols, expected) in [
             ("bearer, a.b.c", vec![]),
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_sees_the_cookie_only_if_it_may_see_tokens() {
+    fn the_cookie_is_kept_only_if_tokens_are_forwarded() {
         let cookies = [("cookie", "a=1; t=x.y.z"), ("cookie", "tt=2")];
         assert_eq!(left(true, &cookies).len(), 2);
         assert_eq!(left(false, &cookies), ["cookie: a=1; tt=2"]);
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_chooses_a_protocol_that_was_offered() {
+    fn the_response_chooses_a_protocol_that_was_offered() {
         for (offered, chosen, expected) in [
             (Some("bearer, a.b.c"), None, Some("bearer")),
             (Some("bearer, a.b.c, chat"), Some("chat"), Some("chat")),
@@ -126,14 +130,14 @@ mod tests {
                     HeaderValue::from_static(offered),
                 );
             }
-            let mut answer = ResponseHeader::build(101, None).unwrap();
+            let mut response = ResponseHeader::build(101, None).unwrap();
             if let Some(chosen) = chosen {
-                answer
+                response
                     .insert_header("Sec-WebSocket-Protocol", chosen)
                     .unwrap();
             }
-            choose_protocol(&mut answer, &everywhere(), &request).unwrap();
-            let field = answer.headers.get(header::SEC_WEBSOCKET_PROTOCOL);
+            choose_protocol(&mut response, &everywhere(), &request).unwrap();
+            let field = response.headers.get(header::SEC_WEBSOCKET_PROTOCOL);
             assert_eq!(field.map(|value| value.to_str().unwrap()), expected);
         }
     }

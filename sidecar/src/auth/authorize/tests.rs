@@ -1,4 +1,4 @@
-//! Heads of every kind before the rules, with keys at hand and without.
+//! Requests of every kind, authorized with verification keys and without.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn rules() -> AuthPolicy {
     rules_for(None)
 }
 
-/// With a header for each of these claims.
+/// Returns rules with a header for each of these claims.
 fn rules_with(claims: &[&str]) -> AuthPolicy {
     let mut headers = claims.iter().map(|claim| claim.parse().unwrap());
     let header = UserHeader::new("X-Current-User", 100).unwrap();
@@ -154,7 +154,7 @@ fn a_verified_request_goes_on_with_its_user() {
 }
 
 #[test]
-fn a_pass_listed_request_goes_on_without_a_user_whatever_it_carries() {
+fn a_public_path_is_forwarded_without_a_user() {
     let token = token("Ada");
     for field in [("Authorization", token.as_str()), ("Authorization", "junk")] {
         let decision = authorize("/orders/static/a", &[field], Some(&keys()));
@@ -177,7 +177,7 @@ fn the_user_details_are_answered_in_the_envelope() {
 }
 
 #[test]
-fn without_a_key_the_pass_list_works_and_a_token_has_to_wait() {
+fn without_a_key_only_public_paths_are_forwarded() {
     let fields = [("Authorization", &*token("Ada"))];
     assert_eq!(user(authorize("/orders/static/a", &[], None)), None);
     for path in ["/orders/1", "/orders/current/user/details"] {
@@ -234,7 +234,7 @@ fn the_shape_is_checked_before_anything_else() {
 }
 
 #[test]
-fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
+fn trace_and_connect_are_rejected_after_bad_framing() {
     let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("a"))]);
     let ambiguous = b"TRACE / HTTP/1.1\r\nContent_Length: 3\r\n\r\n";
     let stream = RawHead::Http2 {
@@ -263,7 +263,7 @@ fn trace_and_connect_are_allowed_nowhere_and_bad_framing_comes_first() {
 }
 
 #[test]
-fn an_absolute_target_is_judged_and_sent_in_origin_form() {
+fn an_absolute_target_is_authorized_and_sent_in_origin_form() {
     match authorize("http://a/orders/static/a?b", &[], None) {
         Ok(Decision::Forward(forward)) => {
             assert_eq!(forward.target, Some(Uri::from_static("/orders/static/a?b")));
@@ -279,7 +279,7 @@ fn an_absolute_target_is_judged_and_sent_in_origin_form() {
 const PATHS: [&str; 2] = ["/orders/1", "/orders/current/user/details"];
 
 #[test]
-fn a_repeated_token_is_found_and_gives_the_same_answers() {
+fn a_cached_token_gives_the_same_decisions() {
     let (keys, token) = (keys(), token("Ad\u{e4}"));
     let fields = [("Authorization", token.as_str())];
     let [fresh, details] = PATHS.map(|path| authorize(path, &fields, Some(&keys)));
@@ -329,7 +329,7 @@ fn what_other_keys_have_verified_does_not_count() {
 }
 
 #[test]
-fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered() {
+fn tokens_cached_under_other_rules_do_not_count() {
     let token = token_of(&json!(
         {"iss": "auth", "username": "ada", "userId": "1", "exp": NOW + 60}
     ));
@@ -361,7 +361,7 @@ fn what_other_rules_have_verified_does_not_count_however_late_it_is_remembered()
 }
 
 #[test]
-fn what_was_prepared_for_other_headers_does_not_count() {
+fn identities_made_for_other_headers_do_not_count() {
     let (keys, token) = (keys(), token("Ada"));
     let fields = [("Authorization", token.as_str())];
     let following = |former: &AuthPolicy, claims: &[&str]| {
@@ -387,7 +387,7 @@ fn what_was_prepared_for_other_headers_does_not_count() {
 }
 
 #[test]
-fn a_refused_token_is_not_remembered_and_neither_is_a_user_who_does_not_fit() {
+fn rejected_tokens_and_oversize_users_are_not_cached() {
     let keys = keys();
     let expired = token_of(&json!({"username": "ada", "userId": "1", "exp": NOW - 60}));
     let too_large = token(&"\u{7ba1}".repeat(20));
