@@ -1,5 +1,4 @@
-//! A request of a client as it came: its head, its target, its kind, and what two parsers could
-//! read differently in it.
+//! A request as it was received: its head, target and kind, and the checks against ambiguity.
 
 pub(crate) mod head;
 pub(crate) mod header_list;

@@ -1,4 +1,4 @@
-//! The head of a request, as Pingora hands it over.
+//! The head of a received request, as Pingora parsed it and as it was sent.
 
 use contract::interceptor::check_method;
 use contract::rejection::Rejection;
@@ -8,7 +8,7 @@ use pingora::protocols::http::ServerSession;
 use crate::request::target::Target;
 use crate::request::{http1, http2};
 
-/// One request as it arrived.
+/// The head of one received request.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a Method,
@@ -19,22 +19,25 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) target_to_send: &'a [u8],
 }
 
-/// What a head was before it was parsed, as far as that is known.
+/// The head before it was parsed.
 #[derive(Clone, Copy)]
 pub(crate) enum RawHead<'a> {
     /// The header block, byte for byte.
     Http1(&'a [u8]),
-    /// Its fields came one by one.
+    /// HTTP/2 has no header block: `h2` decoded it.
     Http2 {
         /// `:authority`
         authority: Option<&'a [u8]>,
-        /// Whether the stream goes on after the head.
+        /// True if the stream continues after the head.
         has_body: bool,
     },
 }
 
 impl<'a> RequestHead<'a> {
-    /// The target of a head whose shape is beyond doubt.
+    /// Checks the framing, the host and the method, then returns the target.
+    ///
+    /// # Errors
+    /// A rejection of a head that two parsers could read differently.
     pub(crate) fn checked_target(&self) -> Result<Target<'a>, Rejection> {
         match self.wire {
             RawHead::Http1(raw) => http1::check(self.version, self.headers, raw)?,
@@ -42,15 +45,15 @@ impl<'a> RequestHead<'a> {
                 http2::check(authority, self.target_to_send, self.headers)?;
             }
         }
-        // Before the target, which is no path with CONNECT; after the framing, because the connection
-        // lives on.
+        // Before the target: CONNECT has no path. After the framing: the connection stays open.
         check_method(self.method)?;
         match self.wire {
             RawHead::Http1(raw) => Target::parse(raw, self.target_to_send),
-            RawHead::Http2 { .. } => Target::of_http_2(self.target_to_send),
+            RawHead::Http2 { .. } => Target::from_http2(self.target_to_send),
         }
     }
 
+    /// Returns true if a body follows.
     pub(crate) fn has_body(&self) -> bool {
         match self.wire {
             RawHead::Http1(_) => http1::announces_body(self.headers),
@@ -59,7 +62,7 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Has `judge` decide about the request that was read last.
+/// Calls `read` with the head of the request that `session` read last.
 pub(crate) fn with_request_head<T>(
     session: &ServerSession,
     read: impl FnOnce(RequestHead<'_>) -> Result<T, Rejection>,

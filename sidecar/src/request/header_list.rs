@@ -1,10 +1,10 @@
-//! Header fields that hold a list (RFC 9110 §5.6.1), what `Connection` says about others, and fields that a
-//! client has no say in.
+//! Header fields that hold a list (RFC 9110 §5.6.1), the options of `Connection`, and the removal of
+//! fields by name.
 
 use http::header::{self, HeaderMap, HeaderName};
 use pingora::http::RequestHeader;
 
-/// The members of all fields of the name. By bytes: one that is not ASCII does not hide the others.
+/// Returns the members of all fields of the name, as bytes: a non-ASCII one does not hide the others.
 pub(crate) fn members<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
@@ -16,26 +16,26 @@ pub(crate) fn members<'h>(
         .map(<[u8]>::trim_ascii)
 }
 
-/// Whether the byte may stand in a name (RFC 9110 §5.6.2).
+/// Returns true for a byte of a token (RFC 9110 §5.6.2).
 pub(crate) fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The fields that `Connection` names: they are for the next hop only (RFC 9110 §7.6.1).
+/// Returns the fields that `Connection` names: they are for the next hop only (RFC 9110 §7.6.1).
 pub(crate) fn connection_headers(headers: &HeaderMap) -> Vec<HeaderName> {
     members(headers, &header::CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect()
 }
 
-/// Removes every field whose name is one that the service must not get from a client.
-pub(crate) fn remove_where(request: &mut RequestHeader, is_one: impl Fn(&str) -> bool) {
+/// Removes every field whose name matches.
+pub(crate) fn remove_where(request: &mut RequestHeader, matches: impl Fn(&str) -> bool) {
     let names = request.headers.keys();
-    let theirs: Vec<HeaderName> = names
-        .filter(|name| is_one(name.as_str()))
+    let matching: Vec<HeaderName> = names
+        .filter(|name| matches(name.as_str()))
         .cloned()
         .collect();
-    for name in &theirs {
+    for name in &matching {
         request.remove_header(name);
     }
 }

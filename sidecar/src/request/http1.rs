@@ -1,5 +1,5 @@
-//! Refuses a head of HTTP/1 that two parsers could read differently (`contract::http::framing`), that is too large,
-//! or that no proxy may forward. Pingora has already refused what it cannot parse, but tidies up the rest.
+//! Rejects an HTTP/1 head that two parsers could read differently (`contract::http::framing`), that is
+//! too large, or that no proxy may forward. Pingora rejects what it cannot parse, but repairs the rest.
 
 use contract::http::framing;
 use contract::http::host;
@@ -10,7 +10,7 @@ use crate::downstream::head_limits::MAX_HEAD_BYTES;
 use crate::request::header_list::{is_tchar, members};
 use crate::request::target;
 
-/// Checks one request head. `raw` is the header block with its final empty line.
+/// Checks a request head. `raw` is the header block with its final empty line.
 pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result<(), Rejection> {
     if raw.len() > MAX_HEAD_BYTES {
         return Err(Rejection::RequestHeaderTooLarge);
@@ -20,15 +20,14 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result
     }
     framing::check(raw)?;
     match headers.get(header::HOST) {
-        // A plain health check: RFC 9112 §3.2 asks for the field in HTTP/1.1 alone.
+        // A plain health check: RFC 9112 §3.2 requires the field in HTTP/1.1 alone.
         None if version == Version::HTTP_10 && target::is_in_origin_form(raw) => Ok(()),
         host => host::check(host.map(|host| host.as_bytes())),
     }
 }
 
-/// Whether `Connection` asks for a field to be removed on the way that says where the message ends, whom it
-/// is for or whence it came: the service would read another one than was checked. Nor is it to name what is
-/// no field. Pingora refuses much of that by itself, but only on the way to the service.
+/// Returns true if `Connection` would remove a field that frames or routes the request, so that the
+/// service reads another request than was authorized, or if it names something that is no field name.
 fn connection_names_end_to_end_header(headers: &HeaderMap) -> bool {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_never = |name: &[u8]| {
@@ -49,10 +48,10 @@ const END_TO_END: [&[u8]; 6] = [
     b"x-forwarded-host",
     b"x-forwarded-proto",
 ];
-/// Pingora's own limit.
+/// Pingora's own limit, which it applies only when it forwards.
 const MAX_CONNECTION_OPTIONS: usize = 9;
 
-/// Whether a body follows the head. Call it on a head that passed [`check`].
+/// Returns true if a body follows a head that passed [`check`].
 pub(crate) fn announces_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING)
         || headers
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_framing_is_refused() {
+    fn ambiguous_framing_is_rejected() {
         assert_eq!(checked(&with("Content-Length: 3\r\n")), Ok(()));
         let both = with("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n");
         assert_eq!(checked(&both), Err(Rejection::RequestFraming));
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_its_host() {
+    fn http_1_1_and_absolute_targets_need_a_host() {
         let missing = Err(Rejection::HostMissing);
         for (version, target, expected) in [
             (Version::HTTP_11, "/", missing),
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_a_message_belongs_to_no_connection() {
+    fn connection_names_no_field_that_frames_or_routes() {
         for names in [
             "close",
             "keep-alive, Upgrade",

@@ -1,8 +1,7 @@
-//! Refuses what an HTTP/2 head must not hold, above all what would become another message on its way
-//! to an HTTP/1.1 service (RFC 9113 §8.2.2, §8.3.1, §10.3).
+//! Rejects an HTTP/2 head that would become another message on its way to an HTTP/1.1 service
+//! (RFC 9113 §8.2.2, §8.3.1, §10.3), with the reason codes of HTTP/1.1.
 //!
-//! The `h2` crate has resets for most of it; here it is held to the same rules as HTTP/1.1, with the
-//! same answers, whatever the library lets through.
+//! The `h2` crate resets most such streams; these checks do not rely on it.
 
 use contract::http::framing;
 use contract::http::host;
@@ -11,8 +10,8 @@ use http::{HeaderMap, HeaderName, header};
 
 use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
-/// Twice ours: what is past ours gets our answer, what is past this the library's bare 431, which nobody
-/// counts.
+/// Twice [`MAX_HEAD_BYTES`]: past that a client gets an envelope, past this the bare 431 of `h2`, which
+/// is not counted.
 pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
 
 const CONNECTION_SPECIFIC: [HeaderName; 5] = [
@@ -23,7 +22,7 @@ const CONNECTION_SPECIFIC: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Checks one request head. `authority` is its `:authority`, `target` its `:path`.
+/// Checks a request head. `authority` is its `:authority`, `target` its `:path`.
 pub(crate) fn check(
     authority: Option<&[u8]>,
     target: &[u8],
@@ -32,7 +31,7 @@ pub(crate) fn check(
     if bytes(headers) + target.len() > MAX_HEAD_BYTES || headers.len() > MAX_HEAD_LINES {
         return Err(Rejection::RequestHeaderTooLarge);
     }
-    // Before the other fields: `contract::http::framing` takes `Transfer-Encoding: chunked`.
+    // Before the other fields: `contract::http::framing` accepts `Transfer-Encoding: chunked`.
     if headers
         .keys()
         .any(|name| CONNECTION_SPECIFIC.contains(name))
@@ -41,12 +40,12 @@ pub(crate) fn check(
     }
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
-    // Two names, and none, are refused before this (`downstream::stream::h2_error_sniffer`); odd bytes are not.
+    // `h2` rejects two hosts and a missing one (`downstream::stream::h2_error_sniffer`), not odd bytes.
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
     host::check(authority.or(host))
 }
 
-/// As many as the fields have on the wire of HTTP/1.1.
+/// Returns the size of the fields as HTTP/1.1 would send them.
 fn bytes(headers: &HeaderMap) -> usize {
     const COLON_BLANK_CR_LF: usize = 4;
     headers
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_connection_or_frames_a_message_is_refused() {
+    fn connection_fields_and_ambiguous_framing_are_rejected() {
         for fields in [
             &[("connection", "close")][..],
             &[("transfer-encoding", "chunked")],
@@ -107,22 +106,22 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_its_host_in_one_of_two_ways() {
+    fn the_authority_or_the_host_field_names_the_host() {
         let mut headers = HeaderMap::new();
-        for (authority, checked) in [
+        for (authority, expected) in [
             (Some(&b"a/b"[..]), Err(Rejection::RequestMalformed)),
             (Some(b"a:1"), Ok(())),
         ] {
-            assert_eq!(check(authority, b"/", &headers), checked);
+            assert_eq!(check(authority, b"/", &headers), expected);
         }
-        for (host, checked) in [("a b", Err(Rejection::RequestMalformed)), ("a:1", Ok(()))] {
+        for (host, expected) in [("a b", Err(Rejection::RequestMalformed)), ("a:1", Ok(()))] {
             headers.insert(header::HOST, HeaderValue::from_static(host));
-            assert_eq!(check(None, b"/", &headers), checked);
+            assert_eq!(check(None, b"/", &headers), expected);
         }
     }
 
     #[test]
-    fn the_limits_are_those_of_http_1() {
+    fn the_limits_are_the_same_as_for_http_1() {
         let long = "a".repeat(MAX_HEAD_BYTES);
         let many = [("x", "1"); MAX_HEAD_LINES + 1];
         for fields in [&[("x", &*long)][..], &many] {

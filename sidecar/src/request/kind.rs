@@ -1,28 +1,28 @@
-//! What kind of kind a request begins: this decides how its connections are used.
+//! The kind of a request, which selects its timeouts and its connections to the service.
 
 use http::{HeaderMap, Method, StatusCode, Version, header};
 
 use crate::request::header_list::members;
 use crate::request::http1::announces_body;
 
-/// Ends a gRPC call, in a trailer or in a head that nothing follows.
+/// The field that ends a gRPC call, in a trailer or in a head without a body.
 const GRPC_STATUS: &str = "grpc-status";
 
-/// One request's way to the service and back.
+/// Kind of a request, and of the response that it expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// One request, one answer.
+    /// A request with an ordinary response.
     Plain,
-    /// Server-sent events: an answer without an end, silent for long.
+    /// Server-sent events: a response without an end and with long silences.
     EventStream,
-    /// gRPC: once the answer has begun, both sides may speak for as long as they like.
+    /// gRPC: after the response has begun, both sides may send without a time limit.
     Grpc,
     /// A tunnel.
     WebSocket,
 }
 
 impl RequestKind {
-    /// What the head of a request asks for.
+    /// Reads the kind from the head of a request.
     pub(crate) fn of(method: &Method, version: Version, headers: &HeaderMap) -> Self {
         if is_websocket_handshake(method, version, headers) {
             Self::WebSocket
@@ -38,18 +38,18 @@ impl RequestKind {
         }
     }
 
-    /// Whether what `answer` begins is a stream, which ends with the token: no other body does.
-    pub(crate) fn becomes_stream(self, status: StatusCode, answer: &HeaderMap) -> bool {
+    /// Returns true if a response head opens a stream, which ends when its token expires.
+    pub(crate) fn becomes_stream(self, status: StatusCode, response: &HeaderMap) -> bool {
         match self {
             Self::WebSocket => status == StatusCode::SWITCHING_PROTOCOLS,
-            // A head that says how the call ended is the whole answer.
+            // A head with the call's status is the whole response.
             Self::Grpc => {
-                has_media_type(answer, &header::CONTENT_TYPE, |essence| {
+                has_media_type(response, &header::CONTENT_TYPE, |essence| {
                     is_grpc(essence) || is_event_stream(essence)
-                }) && !answer.contains_key(GRPC_STATUS)
+                }) && !response.contains_key(GRPC_STATUS)
             }
             Self::EventStream | Self::Plain => {
-                has_media_type(answer, &header::CONTENT_TYPE, is_event_stream)
+                has_media_type(response, &header::CONTENT_TYPE, is_event_stream)
             }
         }
     }
@@ -63,7 +63,7 @@ fn has_media_type(
     members(headers, field).any(|member| is(essence(member)))
 }
 
-/// The media type without its parameters.
+/// Returns the media type without its parameters.
 fn essence(member: &[u8]) -> &[u8] {
     member
         .split(|&byte| byte == b';')
@@ -76,8 +76,8 @@ fn is_event_stream(essence: &[u8]) -> bool {
     essence.eq_ignore_ascii_case(b"text/event-stream")
 }
 
-/// `application/grpc`, perhaps with a suffix for the message format; not `grpc-web`, which is one
-/// exchange to everybody on the way.
+/// Returns true for `application/grpc` and its message formats (`+proto`), not for `grpc-web`, which
+/// proxies treat as a plain request.
 fn is_grpc(essence: &[u8]) -> bool {
     const NAME: &[u8] = b"application/grpc";
     essence
@@ -87,9 +87,8 @@ fn is_grpc(essence: &[u8]) -> bool {
         })
 }
 
-/// Returns `true` for a complete WebSocket handshake (RFC 6455 §4.1): a tunnel is opened for nothing less,
-/// where Pingora takes `Upgrade: websocket` alone for one. One that announces a body is a plain request: the
-/// service answers it before it came, or never.
+/// Returns true for a complete WebSocket handshake (RFC 6455 §4.1); Pingora requires `Upgrade` alone.
+/// One that announces a body is a plain request: services differ in when they read that body.
 fn is_websocket_handshake(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::GET
         && version == Version::HTTP_11
@@ -123,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_calls_and_events_are_streams_and_downloads_are_not() {
-        let answer = |value: &'static str| {
+    fn websockets_grpc_and_events_are_streams_downloads_are_not() {
+        let response = |value: &'static str| {
             let fields = [(header::CONTENT_TYPE, HeaderValue::from_static(value))];
             fields.into_iter().collect::<HeaderMap>()
         };
         let (events, file) = (
-            answer("text/event-stream; charset=utf-8"),
-            answer("video/mp4"),
+            response("text/event-stream; charset=utf-8"),
+            response("video/mp4"),
         );
-        let call = answer("application/grpc+proto");
-        let mut refused_call = call.clone();
-        refused_call.insert(GRPC_STATUS, HeaderValue::from_static("12"));
-        for (kind, status, answer, stream) in [
+        let call = response("application/grpc+proto");
+        let mut failed_call = call.clone();
+        failed_call.insert(GRPC_STATUS, HeaderValue::from_static("12"));
+        for (kind, status, response, stream) in [
             (RequestKind::WebSocket, 101, &file, true),
             (RequestKind::WebSocket, 200, &file, false),
             (RequestKind::Grpc, 200, &call, true),
-            (RequestKind::Grpc, 200, &refused_call, false),
+            (RequestKind::Grpc, 200, &failed_call, false),
             (RequestKind::Grpc, 200, &events, true),
             (RequestKind::Grpc, 200, &file, false),
             (RequestKind::Plain, 200, &call, false),
@@ -149,12 +148,12 @@ mod tests {
             (RequestKind::Plain, 200, &file, false),
         ] {
             let status = StatusCode::from_u16(status).unwrap_or_default();
-            assert_eq!(kind.becomes_stream(status, answer), stream);
+            assert_eq!(kind.becomes_stream(status, response), stream);
         }
     }
 
     #[test]
-    fn the_media_types_tell() {
+    fn the_media_types_select_the_kind() {
         for (field, value, kind) in [
             ("content-type", "application/grpc", RequestKind::Grpc),
             ("content-type", "application/grpc+proto", RequestKind::Grpc),
@@ -181,7 +180,11 @@ mod tests {
         ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
     ];
 
-    fn asks(method: Method, version: Version, fields: &[(&'static str, &'static str)]) -> bool {
+    fn opens_websocket(
+        method: Method,
+        version: Version,
+        fields: &[(&'static str, &'static str)],
+    ) -> bool {
         let headers: HeaderMap = fields
             .iter()
             .map(|(name, value)| {
@@ -195,36 +198,42 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_handshake_is_one() {
-        assert!(asks(Method::GET, Version::HTTP_11, &HANDSHAKE));
-        assert!(!asks(Method::POST, Version::HTTP_11, &HANDSHAKE));
-        assert!(!asks(Method::GET, Version::HTTP_10, &HANDSHAKE));
+    fn only_the_whole_handshake_opens_a_websocket() {
+        assert!(opens_websocket(Method::GET, Version::HTTP_11, &HANDSHAKE));
+        assert!(!opens_websocket(Method::POST, Version::HTTP_11, &HANDSHAKE));
+        assert!(!opens_websocket(Method::GET, Version::HTTP_10, &HANDSHAKE));
         for missing in 0..HANDSHAKE.len() {
             let mut fields = HANDSHAKE.to_vec();
             fields.remove(missing);
-            assert!(!asks(Method::GET, Version::HTTP_11, &fields), "{fields:?}");
+            assert!(
+                !opens_websocket(Method::GET, Version::HTTP_11, &fields),
+                "{fields:?}"
+            );
         }
     }
 
     #[test]
-    fn a_handshake_that_announces_a_body_is_none() {
-        for (name, value, is_one) in [
+    fn a_handshake_that_announces_a_body_is_a_plain_request() {
+        for (name, value, expected) in [
             ("content-length", "5", false),
             ("transfer-encoding", "chunked", false),
             ("content-length", "0", true),
         ] {
             let fields = [&HANDSHAKE[..], &[(name, value)]].concat();
-            let asks = asks(Method::GET, Version::HTTP_11, &fields);
-            assert_eq!(asks, is_one, "{name}: {value}");
+            let opens = opens_websocket(Method::GET, Version::HTTP_11, &fields);
+            assert_eq!(opens, expected, "{name}: {value}");
         }
     }
 
     #[test]
-    fn another_protocol_is_not() {
+    fn another_protocol_opens_no_websocket() {
         for protocol in ["h2c", "websocket, h2c", "websockets", ""] {
             let mut fields = HANDSHAKE;
             fields[1].1 = protocol;
-            assert!(!asks(Method::GET, Version::HTTP_11, &fields), "{protocol}");
+            assert!(
+                !opens_websocket(Method::GET, Version::HTTP_11, &fields),
+                "{protocol}"
+            );
         }
     }
 }

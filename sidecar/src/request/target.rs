@@ -1,14 +1,14 @@
 //! The request target (RFC 9112 §3.2) as the client wrote it.
 //!
-//! What is judged must be what the service gets: the target is taken from the raw request line and
-//! compared with what Pingora would send.
+//! The service must get the target that was authorized: it is read from the raw request line and
+//! compared with the one that Pingora would send.
 
 use std::borrow::Cow;
 
 use contract::rejection::Rejection;
 use http::Uri;
 
-/// A target in origin form: path and, where there is one, query.
+/// A target in origin form: a path and an optional query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     origin_form: Cow<'a, [u8]>,
@@ -23,7 +23,7 @@ impl<'a> Target<'a> {
     /// that Pingora would change.
     pub(crate) fn parse(raw_head: &'a [u8], to_send: &[u8]) -> Result<Self, Rejection> {
         let raw = raw_target(raw_head).ok_or(Rejection::PathNotCanonical)?;
-        // A fragment never belongs into a request: Pingora would drop it, others would not.
+        // A request has no fragment: Pingora would drop it, other parsers would not.
         if raw != to_send || raw.contains(&b'#') {
             return Err(Rejection::PathNotCanonical);
         }
@@ -40,11 +40,11 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Takes the `:path` of HTTP/2, which is the target that is sent.
+    /// Reads the `:path` of HTTP/2, which is sent as it is.
     ///
     /// # Errors
-    /// [`Rejection::PathNotCanonical`] for what is not in origin form.
-    pub(crate) fn of_http_2(path: &'a [u8]) -> Result<Self, Rejection> {
+    /// [`Rejection::PathNotCanonical`] for a path that is not in origin form.
+    pub(crate) fn from_http2(path: &'a [u8]) -> Result<Self, Rejection> {
         if !path.starts_with(b"/") || path.contains(&b'#') {
             return Err(Rejection::PathNotCanonical);
         }
@@ -54,7 +54,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// The path, without the query.
+    /// Returns the path, without the query.
     pub(crate) fn path(&self) -> &[u8] {
         self.origin_form
             .split(|&byte| byte == b'?')
@@ -62,8 +62,8 @@ impl<'a> Target<'a> {
             .unwrap_or_default()
     }
 
-    /// The target to send instead of the received one: RFC 9112 §3.2.2 has the absolute form for
-    /// proxies, and a service may take it for a path.
+    /// Returns the target to send instead of the received one: the absolute form is for proxies
+    /// (RFC 9112 §3.2.2), and a service may take it for a path.
     pub(crate) fn replacement(&self) -> Result<Option<Uri>, Rejection> {
         if !self.was_absolute {
             return Ok(None);
@@ -74,13 +74,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Returns whether the target is a path, with or without a query, and so names no host.
+/// Returns true if the target begins with a path, and so names no host.
 pub(crate) fn is_in_origin_form(raw_head: &[u8]) -> bool {
     raw_target(raw_head).is_some_and(|target| target.starts_with(b"/"))
 }
 
-/// Between the first and the last space of the request line; empty lines before it are allowed
-/// (RFC 9112 §2.2).
+/// Returns the bytes between the first and the last space of the request line; empty lines before it
+/// are allowed (RFC 9112 §2.2).
 fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {
     let line = raw_head
         .trim_ascii_start()
@@ -91,7 +91,7 @@ fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {
     line.get(first + 1..last)
 }
 
-/// `http://host/path?query` → `/path?query`.
+/// Converts `http://host/path?query` to `/path?query`.
 fn origin_form(absolute: &[u8]) -> Option<Cow<'_, [u8]>> {
     let scheme_end = absolute.windows(3).position(|bytes| bytes == b"://")?;
     let (scheme, rest) = absolute.split_at(scheme_end);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn a_target_that_is_no_path_is_rejected() {
         for target in [
             "*",
             "",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_would_be_changed_on_the_way_is_refused() {
+    fn a_target_that_pingora_would_change_is_rejected() {
         assert_eq!(
             Target::parse(b"GET /a\xff HTTP/1.1\r\n", b"/a\xef\xbf\xbd"),
             Err(Rejection::PathNotCanonical)
@@ -177,15 +177,15 @@ mod tests {
     }
 
     #[test]
-    fn http_2_has_the_origin_form_only() {
-        let target = Target::of_http_2(b"/a?b").unwrap();
+    fn http2_has_the_origin_form_only() {
+        let target = Target::from_http2(b"/a?b").unwrap();
         assert_eq!(
             (target.path(), target.replacement()),
             (&b"/a"[..], Ok(None))
         );
         for path in ["", "*", "a", "http://h/a", "/a#b"] {
-            let refused = Err(Rejection::PathNotCanonical);
-            assert_eq!(Target::of_http_2(path.as_bytes()), refused, "{path}");
+            let rejected = Err(Rejection::PathNotCanonical);
+            assert_eq!(Target::from_http2(path.as_bytes()), rejected, "{path}");
         }
     }
 
