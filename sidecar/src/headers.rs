@@ -1,4 +1,4 @@
-//! Headers by which the service learns of the user and of the client.
+//! Headers that carry the user and the client's address to the service.
 
 mod ascii_json;
 mod claim_text;

@@ -1,13 +1,13 @@
-//! JSON of visible ASCII alone, so that any language reads it out of a header.
+//! JSON in visible ASCII alone, which any language can read from a header.
 
 use std::io;
 
 use serde::Serialize;
 
-/// `value` without a byte beyond ASCII.
+/// Serializes `value` with every character beyond ASCII escaped.
 ///
 /// # Errors
-/// Where `value` cannot be written as JSON.
+/// A `value` that is not representable in JSON.
 pub(super) fn ascii_json(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut json = Vec::with_capacity(256);
     let mut serializer = serde_json::Serializer::with_formatter(&mut json, AsciiFormatter);
@@ -15,8 +15,7 @@ pub(super) fn ascii_json(value: &impl Serialize) -> serde_json::Result<Vec<u8>> 
     Ok(json)
 }
 
-/// Escapes what `serde_json` leaves as it is: everything beyond ASCII, and DEL, which no header
-/// value may hold.
+/// Formatter that also escapes characters beyond ASCII, and DEL, which no header value may hold.
 struct AsciiFormatter;
 
 impl serde_json::ser::Formatter for AsciiFormatter {
@@ -39,7 +38,7 @@ impl serde_json::ser::Formatter for AsciiFormatter {
     }
 }
 
-/// JSON escapes are UTF-16: beyond the basic plane, two of them (RFC 8259 §7).
+/// Returns the UTF-16 units of a JSON escape: two beyond the basic plane (RFC 8259 §7).
 fn utf16_units(character: char) -> impl Iterator<Item = u16> {
     let mut units = [0; 2];
     let count = character.encode_utf16(&mut units).len();

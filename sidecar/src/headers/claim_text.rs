@@ -1,16 +1,16 @@
-//! A claim as the text of a header field: visible ASCII that no value, whatever is in it, can break out of.
+//! A claim as the text of a header field: visible ASCII from which no value can break out.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
 use super::ascii_json::ascii_json;
 
-/// Beside everything beyond ASCII. The percent sign, or two texts would look the same; the comma, which
-/// separates the members of a list and would make one member into several.
+/// Characters to escape beside those beyond ASCII: the percent sign of an escape, and the comma, which
+/// separates the members of a list.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%').add(b',');
 const BLANK: &str = "%20";
 
-/// `None` where there is nothing to say: no claim, null, an empty text, an empty list.
+/// Returns the text of `claim`; `None` for null, an empty text or an empty list.
 pub(super) fn text_of(claim: &Value) -> Option<String> {
     let text = match claim {
         Value::Null => return None,
@@ -24,7 +24,7 @@ pub(super) fn text_of(claim: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The text of what has no members.
+/// Returns the text of a value without members.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(escaped(text)),
@@ -33,13 +33,13 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Blanks at the ends of a field are not part of it (RFC 9110 §5.5); within they are.
+/// Escapes blanks at the ends too: they are not part of a field (RFC 9110 §5.5).
 fn escaped(text: &str) -> String {
     let rest = text.trim_start_matches(' ');
     let inner = rest.trim_end_matches(' ');
     let before = BLANK.repeat(text.len() - rest.len());
     let after = BLANK.repeat(rest.len() - inner.len());
-    // Or a text could look like the JSON of an object or of a list.
+    // A text must not look like the JSON of an object or a list.
     let (bracket, inner) = match inner.as_bytes().first() {
         Some(b'{') => ("%7B", inner.get(1..).unwrap_or_default()),
         Some(b'[') => ("%5B", inner.get(1..).unwrap_or_default()),
@@ -51,7 +51,7 @@ fn escaped(text: &str) -> String {
     )
 }
 
-/// Without a percent sign, which stands within texts only: to decode it as if it were one changes nothing.
+/// Returns JSON without a percent sign, so that percent-decoding does not change it.
 fn json(value: &Value) -> Option<String> {
     let json = String::from_utf8(ascii_json(value).ok()?).ok()?;
     Some(json.replace('%', "\\u0025"))
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_plain_stays_as_it_is_and_the_rest_is_escaped() {
+    fn visible_ascii_stays_and_the_rest_is_escaped() {
         for (claim, text) in [
             (json!("10001"), Some("10001")),
             (json!("ada@example.com"), Some("ada@example.com")),
@@ -113,7 +113,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_members_a_list_has_they_are_told_apart_and_read_back(
+        fn members_of_any_list_can_be_separated_and_read_back(
             members in prop::collection::vec(
                 prop_oneof!["[ ,%a-c]{0,6}", "[\\x00-\\x1f\\x7f-\\u{a0}\\u{d7ff}\\u{e000}\\u{10ffff}\"\\\\]{0,9}", ".{1,9}"],
                 1..5,

@@ -1,19 +1,19 @@
-//! Which names the headers about the user may have.
+//! Names that are allowed for the headers about the user.
 
 use bytes::Bytes;
 use http::header::HeaderName;
 
 use crate::headers::forwarded;
 
-/// One that the service can be told of the user by.
+/// Name of a header that carries the user or a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldName {
     pub(super) name: HeaderName,
-    /// As it stands in the configuration: this is how the service sees it.
+    /// The spelling of the configuration, which the service gets.
     pub(super) written: Bytes,
 }
 
-/// Why a name cannot be one.
+/// Error of a header name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FieldNameError {
     #[error("is not a header name of letters, digits and hyphens")]
@@ -41,8 +41,8 @@ impl std::str::FromStr for FieldName {
     }
 }
 
-/// Names that mean something to HTTP, to browsers and to frameworks, or that the sidecar reads or sets
-/// itself: overwriting one would break the request, or have the user taken for something else.
+/// Names with a meaning in HTTP, in browsers, in frameworks or in the sidecar: overwriting one would
+/// break the request or misuse the user as something else.
 const RESERVED: [&str; 62] = [
     "age",
     "allow",
@@ -107,7 +107,7 @@ const RESERVED: [&str; 62] = [
     "x-app-secret",
     "x-requested-with",
 ];
-/// Whole families of them.
+/// Prefixes of reserved names.
 const RESERVED_PREFIXES: [&str; 23] = [
     "accept",
     "access-control-",
@@ -120,7 +120,7 @@ const RESERVED_PREFIXES: [&str; 23] = [
     "surrogate-",
     "upgrade-",
     "www-authenticate",
-    // What frameworks and servers take for the method, the target or the body.
+    // Frameworks and servers read the method, the target or the body from these.
     "x-accel-",
     "x-b3-",
     "x-content-",
@@ -134,8 +134,7 @@ const RESERVED_PREFIXES: [&str; 23] = [
     "x-sendfile",
     "x-xss-",
 ];
-/// About the client by name ([`forwarded::is_client_address_header`]), and yet the user: services behind other
-/// proxies expect it there.
+/// Names that [`forwarded::is_client_address_header`] matches but that other proxies use for the user.
 const FORWARDED_USER: [&str; 4] = [
     "x-forwarded-email",
     "x-forwarded-groups",
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_steers_the_message_is_refused() {
+    fn malformed_and_reserved_names_are_rejected() {
         for (name, error) in [
             ("", FieldNameError::Malformed),
             ("X User", FieldNameError::Malformed),
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_sidecar_itself_reads_or_sets_is_refused() {
+    fn names_that_the_sidecar_reads_or_sets_are_rejected() {
         for name in [
             "Accept",
             "Origin",
@@ -203,8 +202,8 @@ mod tests {
             "X-App-Secret",
             "X-Remote-Addr",
         ] {
-            let refused = name.parse::<FieldName>();
-            assert_eq!(refused, Err(FieldNameError::Reserved), "{name}");
+            let parsed = name.parse::<FieldName>();
+            assert_eq!(parsed, Err(FieldNameError::Reserved), "{name}");
         }
         for name in [
             "X-User",

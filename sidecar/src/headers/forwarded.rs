@@ -1,8 +1,7 @@
-//! What the service is told about the client's connection: `X-Forwarded-For`, `-Proto`, and `Forwarded`
-//! (RFC 7239). No `X-Forwarded-Host` is added: the service gets the client's `Host` as it was.
+//! Headers about the client's connection: `X-Forwarded-For`, `-Proto`, and `Forwarded` (RFC 7239).
+//! No `X-Forwarded-Host` is added: the service gets the client's `Host` unchanged.
 //!
-//! They are for logs and links. Nothing here, and nothing that a client writes into them, decides
-//! whether a request is let through.
+//! They are for logs and links; no decision about a request depends on them.
 
 use std::net::IpAddr;
 
@@ -17,18 +16,18 @@ use crate::request::header_list::remove_where;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Whose word counts.
+/// Trust in forwarding headers that arrive with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ForwardedPolicy {
-    /// The client's, who may be a gateway: our peer is added to what it says.
+    /// Keep them, for a gateway in front, and add the peer's address.
     Append,
-    /// Ours alone: what the client says about itself is removed.
+    /// Remove them, and write new ones.
     Overwrite,
-    /// The client's alone: nothing is touched.
+    /// Keep them, and add nothing.
     Off,
 }
 
-/// The client's side of a request.
+/// Address of the peer, and the scheme of its connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
     pub(crate) address: Option<IpAddr>,
@@ -42,7 +41,7 @@ impl Client {
 }
 
 impl ForwardedPolicy {
-    /// Brings the fields of `request` up to date.
+    /// Applies the policy to the fields of `request`.
     pub(crate) fn apply(self, request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
         match self {
             Self::Off => Ok(()),
@@ -73,7 +72,7 @@ fn append(request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
     Ok(())
 }
 
-/// All fields of the name as one list (RFC 9110 §5.3), and `ours` after them.
+/// Joins all fields of the name into one list (RFC 9110 §5.3) that ends with `ours`.
 fn joined(request: &RequestHeader, name: &HeaderName, ours: &str) -> pingora::Result<HeaderValue> {
     let fields = request.headers.get_all(name).into_iter();
     let mut all = Vec::with_capacity(ours.len());
@@ -86,7 +85,7 @@ fn joined(request: &RequestHeader, name: &HeaderName, ours: &str) -> pingora::Re
         .or_err(ErrorType::InvalidHTTPHeader, "forwarded")
 }
 
-/// An IPv6 address has colons, which need quotes and brackets (RFC 7239 §6).
+/// Quotes an IPv6 address, whose colons need it (RFC 7239 §6).
 fn quoted(address: &str) -> String {
     if address.contains(':') {
         format!("\"[{address}]\"")
@@ -95,12 +94,12 @@ fn quoted(address: &str) -> String {
     }
 }
 
-/// Whether services take a field of this name for the client's address or the way it came. Look-alikes
-/// too: a CGI-style service cannot tell them apart.
+/// Returns true if a service may read the client's address or scheme from a field of this name, or from
+/// one that CGI maps to the same variable.
 pub(crate) fn is_client_address_header(name: &str) -> bool {
-    /// By how they begin and end, because no list of what services believe is complete.
-    const FAMILY: &str = "x-forwarded-";
-    const ENDINGS: [&str; 12] = [
+    /// Prefixes and suffixes, because no list of names is complete.
+    const PREFIX: &str = "x-forwarded-";
+    const SUFFIXES: [&str; 12] = [
         // `X-`, `True-`, `Proxy-`, `WL-Proxy-`, `Fastly-`, …
         "-client-ip",
         "-clientip",
@@ -128,15 +127,15 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
         "x-scheme",
         "x-url-scheme",
     ];
-    let ends = |ending: &&str| {
-        let at = name.len().checked_sub(ending.len());
+    let ends = |suffix: &&str| {
+        let at = name.len().checked_sub(suffix.len());
         at.and_then(|at| name.get(at..))
-            .is_some_and(|end| cgi_equal(end, ending))
+            .is_some_and(|end| cgi_equal(end, suffix))
     };
-    let begins = name.get(..FAMILY.len());
+    let begins = name.get(..PREFIX.len());
     NAMES.iter().any(|known| cgi_equal(name, known))
-        || begins.is_some_and(|begins| cgi_equal(begins, FAMILY))
-        || ENDINGS.iter().any(ends)
+        || begins.is_some_and(|begins| cgi_equal(begins, PREFIX))
+        || SUFFIXES.iter().any(ends)
 }
 
 #[cfg(test)]
@@ -165,7 +164,7 @@ mod tests {
     };
 
     #[test]
-    fn our_peer_is_added_to_what_a_gateway_says() {
+    fn append_adds_the_peer_to_the_fields_of_a_gateway() {
         for (fields, expected) in [
             (
                 &[][..],
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn our_word_alone_counts_where_that_is_asked_for() {
+    fn overwrite_removes_every_field_about_the_client() {
         let client = Client {
             address: Some("::ffff:10.0.0.7".parse().unwrap()),
             tls: true,
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_alike_is_left_alone() {
+    fn overwrite_keeps_names_that_only_look_similar() {
         for name in [
             "X-Forwarding",
             "X-Forward-For",
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_touched_where_that_is_asked_for() {
+    fn off_changes_nothing() {
         let fields = [("X-Forwarded-For", "203.0.113.7")];
         assert_eq!(
             sent(ForwardedPolicy::Off, PLAIN, &fields),

@@ -1,8 +1,7 @@
-//! The headers by which the service learns who the user is: the user header, and one for each claim that
-//! was asked for.
+//! The user header, and one header for each configured claim.
 //!
-//! [`UserHeader::apply`] is the only code that touches them: it strips every look-alike, then sets
-//! the headers or leaves them absent. There is no third path.
+//! [`UserHeader::apply`] is the only code that writes them: it strips every look-alike, then sets the
+//! headers or leaves them absent. There is no third path.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -23,26 +22,26 @@ use crate::headers::field_name::FieldName;
 pub(crate) use crate::headers::field_name::FieldNameError;
 use crate::request::header_list::remove_where;
 
-/// What is configured about the headers.
+/// Configuration of the identity headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserHeader {
     field: FieldName,
     encoding: Encoding,
     claims: Vec<ClaimHeader>,
-    /// Never a client's to send, under these names or any that CGI, WSGI or PHP would take for them.
+    /// Removed from every request, with all names that CGI, WSGI or PHP map to the same variable.
     stripped_names: Vec<HeaderName>,
-    /// Most bytes that all values take together.
+    /// Max bytes of all values together.
     max_value_bytes: usize,
 }
 
-/// How the user is written.
+/// Encoding of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Encoding {
     /// JSON in ASCII.
     #[default]
     Json,
-    /// The same in base64url without padding (RFC 4648 §5).
+    /// The same JSON in base64url without padding (RFC 4648 §5).
     Base64url,
 }
 
@@ -53,7 +52,7 @@ pub(crate) struct ClaimHeader {
     claim: ClaimName,
 }
 
-/// Why such a header cannot be set.
+/// Error of a configured claim header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ClaimHeaderError {
     #[error("expected NAME=CLAIM, such as X-User-Id=sub")]
@@ -66,16 +65,15 @@ pub(crate) enum ClaimHeaderError {
     Repeated,
 }
 
-/// What the headers say of one user, ready to be sent.
+/// Header values of one user, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     user: HeaderValue,
-    /// In the order of the configuration; `None` where the token does not have the claim.
+    /// In the order of the configuration; `None` for a claim that the token lacks.
     claims: Box<[Option<HeaderValue>]>,
 }
 
-/// Not a client's to send, whatever the header is called here: a service that was not told of another
-/// name believes what stands under this one.
+/// The name of the contract, stripped even if another one is configured: services may still read it.
 const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
 impl std::str::FromStr for ClaimHeader {
@@ -114,12 +112,12 @@ impl UserHeader {
     /// Adds the header of one more claim.
     ///
     /// # Errors
-    /// [`ClaimHeaderError::Repeated`] where another of these headers has the name.
+    /// [`ClaimHeaderError::Repeated`] for a name that another of these headers has.
     pub(crate) fn with_claim(mut self, header: ClaimHeader) -> Result<Self, ClaimHeaderError> {
-        // Of letters, digits and hyphens: what CGI takes for the same is the same.
+        // Of letters, digits and hyphens: names that CGI maps to one variable are equal.
         let name = &header.field.name;
         let fields = self.claims.iter().map(|claim| &claim.field.name);
-        // The user's own name too, which services believe that were not told of another.
+        // The default name too: services may still read the user from it.
         if [&self.field.name, &DEFAULT_NAME].contains(&name)
             || fields.into_iter().any(|other| other == name)
         {
@@ -130,18 +128,18 @@ impl UserHeader {
         Ok(self)
     }
 
-    /// The claims that [`UserHeader::identity`] is to be given, in this order.
+    /// Returns the names of the claims that [`UserHeader::identity`] takes, in this order.
     pub(crate) fn extra_claims(&self) -> Vec<ClaimName> {
         let claims = self.claims.iter().map(|header| header.claim.clone());
         claims.collect()
     }
 
-    /// What the headers say of `user` and of `claims`, which are in the order of
+    /// Writes the header values of `user` and of `claims`, in the order of
     /// [`UserHeader::extra_claims`].
     ///
     /// # Errors
-    /// [`Rejection::IdentityTooLarge`] past the budget: services answer an oversize header block
-    /// with errors of their own that nobody understands.
+    /// [`Rejection::IdentityTooLarge`] past the budget: services reject an oversize header block with
+    /// errors that do not name the cause.
     pub(crate) fn identity(
         &self,
         user: &CurrentUserDetails,
@@ -160,8 +158,7 @@ impl UserHeader {
         Ok(identity)
     }
 
-    /// JSON of the fields that have a value, in ASCII only, so that any language reads it, whatever the
-    /// name of the user is.
+    /// Writes the fields that have a value as JSON in ASCII.
     fn user_value(&self, user: &CurrentUserDetails) -> Result<HeaderValue, Rejection> {
         let json = ascii_json(&WithoutNulls(user)).map_err(|_| Rejection::Internal)?;
         value_of(match self.encoding {
@@ -170,10 +167,10 @@ impl UserHeader {
         })
     }
 
-    /// The user whom what [`UserHeader::identity`] made stands for.
+    /// Reads the user from an identity that [`UserHeader::identity`] made.
     ///
     /// # Errors
-    /// [`Rejection::Internal`] for what it did not make.
+    /// [`Rejection::Internal`] for any other identity.
     pub(crate) fn user(&self, identity: &Identity) -> Result<CurrentUserDetails, Rejection> {
         let value = identity.user.as_bytes();
         match self.encoding {
@@ -186,17 +183,16 @@ impl UserHeader {
         .map_err(|_| Rejection::Internal)
     }
 
-    /// Strips whatever a client sent under one of the names, or one that CGI, WSGI or PHP would take for
-    /// it; then says who the user is, if there is one.
+    /// Strips every field with one of the names, or one that CGI, WSGI or PHP map to the same variable,
+    /// then sets the headers of `identity`, if any.
     ///
-    /// Call it last before the request goes upstream: a header set earlier is removed by a client
-    /// that names it in `Connection`.
+    /// Call it last: a client could remove a header that is set earlier by naming it in `Connection`.
     pub(crate) fn apply(
         &self,
         request: &mut RequestHeader,
         identity: Option<&Identity>,
     ) -> pingora::Result<()> {
-        remove_where(request, |name| self.is_like(name));
+        remove_where(request, |name| self.is_look_alike(name));
         let Some(identity) = identity else {
             return Ok(());
         };
@@ -209,7 +205,7 @@ impl UserHeader {
         Ok(())
     }
 
-    fn is_like(&self, name: &str) -> bool {
+    fn is_look_alike(&self, name: &str) -> bool {
         let mut ours = self.stripped_names.iter();
         ours.any(|ours| cgi_equal(name, ours.as_str()))
     }
@@ -221,23 +217,23 @@ impl Identity {
         std::iter::once(&self.user).chain(claims)
     }
 
-    /// How long the values are together.
+    /// Returns the length of all values together.
     pub(crate) fn value_bytes(&self) -> usize {
         self.values().map(HeaderValue::len).sum()
     }
 
-    /// How many claims were asked for, be they there or not.
+    /// Returns the number of configured claims, present or not.
     pub(crate) fn claims(&self) -> usize {
         self.claims.len()
     }
 
-    /// Has each value allocate what counts its copies, which the first copy would do otherwise.
+    /// Makes each value shared now, so that the first clone on the hot path does not allocate.
     pub(crate) fn pre_share_buffers(&self) {
         self.values().for_each(|value| drop(value.clone()));
     }
 }
 
-/// Without the room that the text did not need: the value may be kept for long.
+/// Converts `text` without spare capacity: the value may be cached for long.
 fn value_of(text: Vec<u8>) -> Result<HeaderValue, Rejection> {
     HeaderValue::from_maybe_shared(Bytes::from(text.into_boxed_slice()))
         .map_err(|_| Rejection::Internal)
@@ -290,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_json_without_nulls_in_ascii_whatever_the_name_is() {
+    fn the_value_is_json_without_nulls_in_ascii() {
         for (nick_name, json) in [
             ("Ada", r#"{"id":"1","nickName":"Ada"}"#),
             (
@@ -315,7 +311,7 @@ mod tests {
     #[test]
     fn base64url_holds_the_same_json() {
         let header = header().with_encoding(Encoding::Base64url);
-        // Lengths of every remainder: there is never padding.
+        // Lengths of every remainder: none gets padding.
         for nick_name in ["Ada", "Adam", "Adele", "\u{7ba1}\u{7406}?>"] {
             let identity = header.identity(&user(nick_name), &[]).unwrap();
             let text = identity.user.to_str().unwrap();
@@ -331,7 +327,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_a_user_s_fields_are_the_value_is_visible_ascii_and_reads_back(
+        fn the_value_of_any_user_is_visible_ascii_and_reads_back(
             fields in prop::collection::btree_map(
                 prop::sample::select(CurrentUserDetails::FIELDS),
                 prop_oneof![".{0,30}", "[\\x00-\\x1f\\x7f-\\u{a0}\\u{d7ff}\\u{e000}\\u{10ffff}\"\\\\]{0,30}"],
@@ -355,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn values_past_the_budget_are_refused_and_not_cut() {
+    fn values_past_the_budget_are_rejected_not_cut() {
         let json = r#"{"id":"1","nickName":"Ada"}"#;
         let base64url = json.len().div_ceil(3) * 4;
         let claim = |text: &str| vec![Some(Value::from(text))];
@@ -388,7 +384,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_look_alike_is_stripped_where_no_user_is_known() {
+    fn every_look_alike_is_stripped_without_a_user() {
         let fields = LOOK_ALIKES.map(|name| (name, "forged"));
         let mut request = request(&fields);
         request.append_header("X-Current-User", "twice").unwrap();
@@ -399,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_user_is_the_only_value_and_written_as_configured() {
+    fn a_user_replaces_every_look_alike_as_configured() {
         let mut request = request(&LOOK_ALIKES.map(|name| (name, "forged")));
         let identity = header().identity(&user("Ada"), &[]).unwrap();
         header().apply(&mut request, Some(&identity)).unwrap();
@@ -410,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_stands_in_its_header_and_nothing_of_a_client_s_does_with_it_or_without() {
+    fn a_claim_replaces_every_look_alike_of_its_header() {
         let header = header_with(&["X-User-Id=sub", "x-Roles=/realm/roles"]).unwrap();
         let names = [
             "x-user-id",
@@ -439,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_a_claim_has_a_name_of_its_own() {
+    fn claim_headers_need_valid_distinct_names() {
         use ClaimHeaderError as E;
         for (claims, expected) in [
             (&["X-Id"][..], Err(E::NotAPair)),
@@ -453,8 +449,8 @@ mod tests {
             (&["X-Id=sub", "x-ID=jti"], Err(E::Repeated)),
             (&["X-Id=sub", "X-Name=a=b", "X-Groups=sub"], Ok(3)),
         ] {
-            let wanted = header_with(claims).map(|header| header.extra_claims().len());
-            assert_eq!(wanted, expected, "{claims:?}");
+            let count = header_with(claims).map(|header| header.extra_claims().len());
+            assert_eq!(count, expected, "{claims:?}");
         }
     }
 }
