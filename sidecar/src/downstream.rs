@@ -1,4 +1,4 @@
-//! Connections of clients: their bytes, their TLS, and how many, how large and how slow they may be.
+//! Connections of clients: bytes, TLS, and limits of number, size and time.
 
 pub(crate) mod head_limits;
 pub(crate) mod limits;

@@ -1,7 +1,6 @@
-//! How long the head of a request may take to arrive, and how long it may be.
+//! Limits of time and size for the head of a request.
 //!
-//! Pingora bounds each read, so that a head of one byte a second never ends, and lets it grow to
-//! 1 MiB. Both are bounded here, where the bytes come in.
+//! Pingora limits the time of each read, not of a whole head, and lets a head grow to 1 MiB.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,27 +10,27 @@ use contract::rejection::Rejection;
 use memchr::memchr_iter;
 use tokio::time::{Sleep, sleep};
 
-/// Several times what browsers and common servers allow.
+/// Several times the limit of browsers and common servers.
 pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// Pingora's own limit, past which it refuses without saying why.
+/// Pingora's own limit, past which it rejects without a reason.
 pub(crate) const MAX_HEAD_LINES: usize = 256;
 
-/// The head that is being waited for.
+/// Progress of the head that is expected next.
 #[derive(Debug)]
 pub(crate) struct HeadLimiter {
     limit: Duration,
-    /// Between two requests a connection may be silent: Pingora bounds for how long.
+    /// True between two requests: Pingora limits that silence.
     may_be_silent: bool,
     bytes: usize,
     lines: usize,
-    /// Whether more than empty lines came, which may precede a request (RFC 9112 §2.2).
+    /// True once more came than empty lines, which may precede a request (RFC 9112 §2.2).
     begun: bool,
-    /// Set only while there is something to wait for: most heads arrive at once.
+    /// Set only while part of a head is missing: most heads arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl HeadLimiter {
-    /// The first of a connection, which may take `limit`.
+    /// Expects the first head of a connection within `limit`.
     pub(crate) fn first(limit: Duration) -> Self {
         Self {
             limit,
@@ -43,7 +42,7 @@ impl HeadLimiter {
         }
     }
 
-    /// The one after it.
+    /// Expects the next head, after a silence of any length.
     pub(crate) fn next(&self) -> Self {
         Self {
             may_be_silent: true,
@@ -51,10 +50,10 @@ impl HeadLimiter {
         }
     }
 
-    /// Takes note of what was read. The last of it may be the beginning of a body.
+    /// Counts bytes that were read; the last ones may begin a body.
     pub(crate) fn received(&mut self, bytes: &[u8]) {
         if self.bytes == 0 {
-            // The time counts from the first byte.
+            // The limit starts at the first byte.
             self.timer = None;
         }
         self.bytes += bytes.len();
@@ -62,12 +61,12 @@ impl HeadLimiter {
         self.begun = self.begun || bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n'));
     }
 
-    /// Whether it is past its size. Exact as long as more of it is asked for.
+    /// Returns true for a head past its max size; exact as long as more of it is read.
     pub(crate) fn is_too_large(&self) -> bool {
         self.bytes > MAX_HEAD_BYTES
     }
 
-    /// What it is where Pingora does not take it for one.
+    /// Returns the rejection of a head that Pingora could not parse.
     pub(crate) fn rejection(&self) -> Rejection {
         if self.is_too_large() || self.lines > MAX_HEAD_LINES {
             Rejection::RequestHeaderTooLarge
@@ -76,7 +75,7 @@ impl HeadLimiter {
         }
     }
 
-    /// Ready when the time is up, with what there is to say to a client that has begun to speak.
+    /// Returns ready at the timeout, with a rejection if the client has begun a request.
     pub(crate) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<Option<Rejection>> {
         if self.may_be_silent && self.bytes == 0 {
             return Poll::Pending;
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_who_has_begun_to_speak_is_told_that_the_time_is_up() {
+    async fn only_a_head_that_has_begun_gets_a_timeout_response() {
         assert_eq!(overdue(HeadLimiter::first(LIMIT)).await, None);
         assert_eq!(overdue(after(LIMIT, b"\r\n\r\n")).await, None);
         for begun in [&b"G"[..], b"\r\nG", b"GET / HTTP/1.1\r\n"] {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn between_two_requests_silence_is_allowed_and_half_a_head_is_not() {
+    async fn between_requests_silence_is_allowed_half_a_head_is_not() {
         let mut next = HeadLimiter::first(Duration::ZERO).next();
         assert!(!is_overdue_at_once(&mut next).await && next.timer.is_none());
         next.received(b"G");
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_time_counts_from_the_first_byte_and_no_later_one_prolongs_it() {
+    async fn the_timeout_starts_at_the_first_byte_alone() {
         let mut head = HeadLimiter::first(LONG);
         assert!(!is_overdue_at_once(&mut head).await && head.timer.is_some());
         head.received(b"G");
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pingora_refuses_is_too_large_or_malformed() {
+    fn heads_that_pingora_rejects_are_too_large_or_malformed() {
         for (bytes, rejection) in [
             (vec![0], Rejection::RequestMalformed),
             (b"A: 1\r\n".repeat(256), Rejection::RequestMalformed),

@@ -1,7 +1,7 @@
-//! How many clients may be connected, and how many requests under way, at once.
+//! Limits of open connections and of requests in flight.
 //!
-//! Each connection of a client takes a file descriptor, and each request may take one towards the
-//! service: over HTTP/2 one connection brings many requests.
+//! A client's connection takes a file descriptor, and so may each of its requests, towards the service:
+//! one HTTP/2 connection carries many requests.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,17 +11,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// More than one sidecar has to do with; each connection takes some 30 kB after its first request. A
-/// client that does not read takes up to 0.25 MiB for its connection and 0.75 MiB for each request on
-/// its way, 1.25 MiB from a service that speaks HTTP/2.
+/// An idle connection takes some 30 kB. A client that does not read takes up to 0.25 MiB for its
+/// connection and 0.75 MiB for each request in flight, 1.25 MiB if the service speaks HTTP/2.
 const MAX_BY_DEFAULT: usize = 16_384;
-/// Who has too many connections has them again and again.
+/// A limit that is reached once is reached often.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Counts what there may only be so many of, and remembers when it last complained.
+/// Bounded number of permits, with a rate-limited warning.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    /// What the log calls it.
+    /// Name in log lines.
     flag: &'static str,
     max: usize,
     free: Arc<Semaphore>,
@@ -29,11 +28,11 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// What the `flag` asks for, or what so many file descriptors are enough for: half of them are for
+    /// Creates `configured` permits, by default one for every two file descriptors: half of them are for
     /// clients, half for requests.
-    pub(crate) fn new(flag: &'static str, asked: Option<usize>, descriptors: usize) -> Self {
+    pub(crate) fn new(flag: &'static str, configured: Option<usize>, descriptors: usize) -> Self {
         let enough_for = descriptors / 2;
-        let max = asked.unwrap_or(enough_for.min(MAX_BY_DEFAULT));
+        let max = configured.unwrap_or(enough_for.min(MAX_BY_DEFAULT));
         if max > enough_for {
             tracing::warn!(
                 descriptors,
@@ -48,11 +47,11 @@ impl Limit {
         }
     }
 
-    /// A place, until it is dropped; `None` where all are taken.
+    /// Takes a permit; `None` if all are taken.
     pub(crate) fn take(&self, now: Instant) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok();
         if permit.is_none() && self.warning_is_due(now) {
-            tracing::warn!("{} {}: no place for more", self.flag, self.max);
+            tracing::warn!("{} {}: max reached", self.flag, self.max);
         }
         permit
     }
@@ -67,15 +66,15 @@ impl Limit {
     }
 }
 
-/// The requests on their way to the service. Those without a token have half of the places: whoever has
-/// none cannot take all, however slowly he sends or reads.
+/// Permits of requests in flight. Requests without a token get at most half of them: slow clients
+/// without a token cannot take all.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     all: Limit,
     without_token: Limit,
 }
 
-/// Among those that may be on their way.
+/// Permit of one request in flight, given back on drop.
 #[derive(Debug)]
 pub(crate) struct InFlightPermit {
     _of_all: OwnedSemaphorePermit,
@@ -95,8 +94,7 @@ impl InFlight {
         }
     }
 
-    /// Completes `work` that is no request to the service. It needs a place only if it has to wait; `None`
-    /// where there is none then.
+    /// Completes `work`, with a permit if it has to wait; `None` if all permits are taken then.
     pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         let mut permit = None;
@@ -115,7 +113,7 @@ impl InFlight {
         .await
     }
 
-    /// A place, until it is dropped; `None` where all are taken.
+    /// Takes a permit; `None` if all are taken.
     pub(crate) fn take(&self, has_token: bool, now: Instant) -> Option<InFlightPermit> {
         let without_token = if has_token {
             None
@@ -134,24 +132,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_no_token_gets_half_of_the_places_and_at_least_one() {
+    fn requests_without_a_token_get_half_of_the_permits() {
         let now = Instant::now();
         for (max, without_token) in [(1, 1), (2, 1), (5, 2), (8, 4)] {
             let in_flight = InFlight::new(Limit::new("--max", Some(max), usize::MAX));
-            let strangers: Vec<_> = (0..max)
+            let without: Vec<_> = (0..max)
                 .filter_map(|_| in_flight.take(false, now))
                 .collect();
-            assert_eq!(strangers.len(), without_token);
+            assert_eq!(without.len(), without_token);
             let users: Vec<_> = (0..max).filter_map(|_| in_flight.take(true, now)).collect();
             assert_eq!(users.len(), max - without_token);
             assert!(in_flight.take(false, now).is_none());
-            drop(strangers);
+            drop(without);
             assert!(in_flight.take(false, now).is_some());
         }
     }
 
     #[tokio::test]
-    async fn work_takes_a_place_only_while_it_waits() {
+    async fn work_takes_a_permit_only_while_it_waits() {
         let in_flight = InFlight::new(Limit::new("--max", Some(2), usize::MAX));
         let taken = in_flight.take(false, Instant::now());
         assert_eq!(in_flight.while_waiting(async { 1 }).await, Some(1));
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_counts_twice() {
+    fn a_client_takes_two_file_descriptors() {
         for (descriptors, connections) in [(32, 16), (928, 464), (usize::MAX, 16_384)] {
             assert_eq!(Limit::new("--max", None, descriptors).max, connections);
             assert_eq!(Limit::new("--max", Some(1), descriptors).max, 1);
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_again_when_it_is_dropped() {
+    fn a_dropped_permit_is_free_again() {
         let limit = Limit::new("--max", Some(1), 1024);
         let now = Instant::now();
         let permit = limit.take(now);
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn one_warning_a_minute_is_enough() {
+    fn a_warning_is_logged_once_a_minute() {
         let limit = Limit::new("--max", Some(1), 1024);
         let now = Instant::now();
         assert!(limit.warning_is_due(now));

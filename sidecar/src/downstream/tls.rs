@@ -1,7 +1,7 @@
-//! TLS towards clients: the handshake.
+//! TLS handshakes with clients.
 //!
-//! Pingora's own listener would shake hands before a connection has a place and without a deadline
-//! of ours, and could not exchange the authorities of the clients.
+//! Pingora's own listener would shake hands before a connection has a permit and without our timeout,
+//! and could not reload the authorities of client certificates.
 
 use std::fmt;
 use std::io;
@@ -24,38 +24,38 @@ use tokio_rustls::server::TlsStream;
 
 use crate::downstream::transport::Socket;
 
-/// What the flags about TLS say.
+/// TLS settings of the client port.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientTlsSettings {
     pub(crate) certificate: Arc<ServerCertificate>,
-    /// PEM with the authorities that have to vouch for a client.
+    /// PEM file with the authorities that must have issued the client's certificate.
     pub(crate) client_ca: Option<PathBuf>,
 }
 
-/// The authorities of clients, as they stand in their file.
+/// Authorities of client certificates, as in their file.
 type Authorities = Vec<CertificateDer<'static>>;
 
-/// Shakes hands with clients.
+/// Acceptor of TLS connections, with certificates that can be replaced.
 pub(crate) struct ClientTls {
-    /// Looks after its own files.
+    /// Reloads its own files.
     certificate: Arc<ServerCertificate>,
     current: ArcSwap<Current>,
 }
 
-/// What the next handshake goes by.
+/// Settings of the next handshake.
 struct Current {
     acceptor: TlsAcceptor,
     clients: Option<Authorities>,
 }
 
-/// What clients are to be held to, once it is taken over.
+/// Checked authorities that are not in use yet.
 pub(crate) struct NextClients(Current);
 
 impl ClientTls {
-    /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
+    /// Offers TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
-    /// [`Failure::Config`] for a file of authorities that holds none.
+    /// [`Failure::Config`] for a file without usable authorities.
     pub(crate) fn new(settings: &ClientTlsSettings) -> Result<Self, Failure> {
         let clients = authorities(settings.client_ca.as_deref())?;
         let current = Current::new(&settings.certificate, clients)?;
@@ -65,30 +65,32 @@ impl ClientTls {
         })
     }
 
-    /// Reads the authorities of clients again; `None` where they are those of before. Nothing has changed
-    /// when this returns.
+    /// Reads and checks the authorities of clients; `None` if they are unchanged.
     ///
     /// # Errors
     /// As [`ClientTls::new`].
-    pub(crate) fn judged(&self, client_ca: Option<&Path>) -> Result<Option<NextClients>, Failure> {
+    pub(crate) fn read_client_roots(
+        &self,
+        client_ca: Option<&Path>,
+    ) -> Result<Option<NextClients>, Failure> {
         let clients = authorities(client_ca)?;
         if clients == self.current.load().clients {
             return Ok(None);
         }
-        // With fresh keys for tickets: with an old ticket a client would resume what it is to prove anew.
+        // With new ticket keys: an old ticket would resume a session without a certificate check.
         let current = Current::new(&self.certificate, clients)?;
         Ok(Some(NextClients(current)))
     }
 
-    /// They count from the next handshake on. Whoever is connected stays so.
+    /// Uses `next` from the next handshake on; open connections stay.
     pub(crate) fn set_client_roots(&self, next: NextClients) {
         self.current.store(Arc::new(next.0));
     }
 
-    /// The connection after its handshake.
+    /// Completes the handshake within `limit`.
     ///
     /// # Errors
-    /// When the two do not agree, or not in time.
+    /// A failed handshake, or the timeout.
     pub(crate) async fn accept(
         &self,
         socket: Socket,
@@ -112,17 +114,17 @@ impl Current {
         certificate: &Arc<ServerCertificate>,
         clients: Option<Authorities>,
     ) -> Result<Self, Failure> {
-        let refused = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
+        let failed = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(refused)?;
+            .map_err(failed)?;
         let builder = match &clients {
             None => builder.with_no_client_auth(),
-            Some(clients) => builder.with_client_cert_verifier(vouched_for_by(clients)?),
+            Some(clients) => builder.with_client_cert_verifier(client_verifier(clients)?),
         };
         let mut config = builder.with_cert_resolver(Arc::clone(certificate) as _);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.ticketer = Ticketer::new().map_err(refused)?;
+        config.ticketer = Ticketer::new().map_err(failed)?;
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             clients,
@@ -130,34 +132,34 @@ impl Current {
     }
 }
 
-/// At least one, each of them one that a client can be held to.
+/// Reads the authorities: at least one, and all usable.
 fn authorities(file: Option<&Path>) -> Result<Option<Authorities>, Failure> {
     let Some(file) = file else {
         return Ok(None);
     };
-    let refused = |why: Failure| Failure::Config(format!("--client-ca {}: {why}", file.display()));
-    let pem = read_bounded(file).map_err(|why| refused(Failure::Config(why)))?;
+    let unusable = |why: Failure| Failure::Config(format!("--client-ca {}: {why}", file.display()));
+    let pem = read_bounded(file).map_err(|why| unusable(Failure::Config(why)))?;
     let authorities = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Authorities, _>>()
-        .map_err(|error| refused(Failure::Config(error.to_string())))?;
-    vouched_for_by(&authorities).map_err(refused)?;
+        .map_err(|error| unusable(Failure::Config(error.to_string())))?;
+    client_verifier(&authorities).map_err(unusable)?;
     Ok(Some(authorities))
 }
 
-fn vouched_for_by(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifier>, Failure> {
-    let refused = |why: &dyn fmt::Display| Failure::Config(why.to_string());
+fn client_verifier(authorities: &Authorities) -> Result<Arc<dyn ClientCertVerifier>, Failure> {
+    let unusable = |why: &dyn fmt::Display| Failure::Config(why.to_string());
     let mut roots = RootCertStore::empty();
     for authority in authorities {
         let added = roots.add(authority.clone());
-        added.map_err(|error| refused(&error))?;
+        added.map_err(|error| unusable(&error))?;
     }
     if roots.is_empty() {
-        return Err(refused(&"holds no certificate"));
+        return Err(unusable(&"holds no certificate"));
     }
     let provider = Arc::new(default_provider());
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
-        .map_err(|error| refused(&error))
+        .map_err(|error| unusable(&error))
 }
 
 #[cfg(test)]
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn other_authorities_are_judged_before_anybody_is_held_to_them() {
+    fn new_authorities_are_checked_before_they_are_used() {
         let home = tempfile::tempdir().unwrap();
         let [cert, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| home.path().join(name));
         let (certificate, private) = pair();
@@ -191,15 +193,18 @@ mod tests {
             client_ca: Some(ca.clone()),
         })
         .unwrap();
-        assert!(tls.judged(Some(&ca)).unwrap().is_none(), "the same");
+        assert!(
+            tls.read_client_roots(Some(&ca)).unwrap().is_none(),
+            "the same"
+        );
 
         let before = tls.current.load_full();
         write(&ca, pair().0).unwrap();
-        let next = tls.judged(Some(&ca)).unwrap().unwrap();
-        assert!(tls.judged(None).unwrap().is_some());
+        let next = tls.read_client_roots(Some(&ca)).unwrap().unwrap();
+        assert!(tls.read_client_roots(None).unwrap().is_some());
         write(&ca, "none").unwrap();
-        assert!(tls.judged(Some(&ca)).is_err());
-        assert!(Arc::ptr_eq(&before, &tls.current.load()), "judged only");
+        assert!(tls.read_client_roots(Some(&ca)).is_err());
+        assert!(Arc::ptr_eq(&before, &tls.current.load()), "not in use yet");
 
         tls.set_client_roots(next);
         assert!(tls.current.load().clients != before.clients);

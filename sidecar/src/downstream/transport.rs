@@ -1,5 +1,5 @@
-//! A client's connection below HTTP: its socket, with TLS or without. A client that takes nothing of
-//! what is written loses it, whatever is being written: Pingora bounds the bodies of answers alone.
+//! A client's connection below HTTP: its socket, with TLS or without. Every write has a timeout:
+//! Pingora limits the bodies of responses alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use tokio_util::either::Either;
 /// `tcp_states.h` of Linux.
 const TCP_ESTABLISHED: u8 = 1;
 
-/// Below TLS, whose own bytes are to be taken as well.
+/// Socket with a write timeout, below TLS, so that the timeout covers its records too.
 pub(crate) type Socket = WriteDeadline<Stream>;
 
-/// Limits how long a client may take nothing; for ever where there is no limit.
+/// Wraps `stream` with the write timeout `send_timeout`; without one a write may wait forever.
 pub(crate) fn socket(stream: Stream, send_timeout: Option<Duration>) -> Socket {
     WriteDeadline::new(stream, send_timeout.unwrap_or(Duration::MAX))
 }
 
-/// The stream that HTTP is spoken over.
+/// Byte stream below HTTP.
 #[derive(Debug)]
 pub(crate) struct ClientTransport {
-    /// Boxed, or each plain connection would have room for TLS too.
+    /// Boxed, so that a plain connection does not take the memory of TLS.
     pub(crate) io: Either<Socket, Box<TlsStream<Socket>>>,
-    /// Pingora does not look for the preface of HTTP/2 without TLS where there is one of these.
+    /// Set, it keeps Pingora from detecting HTTP/2 by its preface.
     pub(crate) tls: Option<Arc<SslDigest>>,
 }
 
@@ -51,7 +51,7 @@ impl ClientTransport {
         }
     }
 
-    /// The HTTP that was agreed on with TLS.
+    /// Returns the HTTP version that TLS negotiated.
     pub(crate) fn alpn(&self) -> Option<ALPN> {
         let Either::Right(stream) = &self.io else {
             return None;
@@ -63,7 +63,7 @@ impl ClientTransport {
         }
     }
 
-    /// The socket itself.
+    /// Returns the socket.
     pub(crate) fn socket(&self) -> &Stream {
         match &self.io {
             Either::Left(socket) => socket.get_ref(),
@@ -71,14 +71,14 @@ impl ClientTransport {
         }
     }
 
-    /// Finds a client that has closed its side or broken off even where unread bytes precede that.
+    /// Returns true once the client has closed or reset its side, even behind unread bytes.
     pub(crate) fn has_left(&self) -> bool {
         let digest = self.socket().get_socket_digest();
         let info = digest.and_then(|digest| digest.tcp_info());
         info.is_some_and(|info| info.tcpi_state != TCP_ESTABLISHED)
     }
 
-    /// Closes the connection, over TLS with a `close_notify`: nothing was cut off.
+    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off.
     pub(crate) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
     }

@@ -1,5 +1,5 @@
-//! What an HTTP/2 client has not read yet of its answer still belongs to its request: `h2` keeps it when the
-//! work on the request is over, and the place among those in flight is given back only with its last byte.
+//! Permits of HTTP/2 requests whose responses are not sent yet: `h2` queues response bytes past the end
+//! of a request, and the permit is given back with the last of them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::downstream::limits::InFlightPermit;
 use crate::downstream::stream::{EndedResponses, Generation};
 use crate::telemetry::metrics::Counted;
 
-/// The place of one request, shared with what is left to send of its answer.
+/// Permit of one request, shared with the unsent part of its response.
 #[derive(Debug)]
 pub(crate) struct SharedPermit {
     held: Arc<Held>,
@@ -17,18 +17,18 @@ pub(crate) struct SharedPermit {
     ended: Option<EndedResponses>,
 }
 
-/// Everything that an answer holds until it is sent.
+/// Resources that a response holds until it is sent.
 #[derive(Debug)]
 struct Held {
     _permit: InFlightPermit,
-    /// Goes with the place, so that the metric shows why there is none.
+    /// Dropped with the permit, so that the metric counts every permit that is taken.
     _counted: Option<Counted>,
-    /// Set when the work on the request is over.
+    /// Set at the end of the request.
     generation: OnceLock<Generation>,
 }
 
 impl SharedPermit {
-    /// `ended` are the other answers of the connection.
+    /// Shares `permit`; `ended` tracks the ended responses of the connection.
     pub(crate) fn new(
         permit: InFlightPermit,
         counted: Option<Counted>,
@@ -45,7 +45,7 @@ impl SharedPermit {
         }
     }
 
-    /// Keeps the place for as long as `data` is somewhere in memory.
+    /// Ties the permit to `data`, until the last copy of it is dropped.
     pub(crate) fn held_by(&self, data: Bytes) -> Bytes {
         Bytes::from_owner(Unsent {
             data,
@@ -54,7 +54,7 @@ impl SharedPermit {
     }
 }
 
-/// However the work on a request ends: it may be given up before its last phase.
+/// In `Drop`, because a deadline may end a request before its last phase.
 impl Drop for SharedPermit {
     fn drop(&mut self) {
         if let Some(ended) = &self.ended {

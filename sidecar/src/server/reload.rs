@@ -148,7 +148,7 @@ fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, F
     Config::new(&read)?;
     let now = overlaid(start, &read);
     let config = Config::new(&now)?;
-    let clients = client_tls.map(|tls| tls.judged(now.listening.client_ca.as_deref()));
+    let clients = client_tls.map(|tls| tls.read_client_roots(now.listening.client_ca.as_deref()));
     Ok(Judged {
         waiting: differences(&now, &read),
         now,

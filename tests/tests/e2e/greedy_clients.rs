@@ -108,8 +108,7 @@ fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
     }
     let warnings = || {
         let log = stack.sidecar.process().stderr();
-        log.matches("--max-connections 2: no place for more")
-            .count()
+        log.matches("--max-connections 2: max reached").count()
     };
     wait::until("a warning", || (warnings() > 0).then_some(()));
     drop(first);
