@@ -1,10 +1,9 @@
-//! A client's connection, as Pingora sees it.
+//! A client's connection, as Pingora reads and writes it.
 //!
-//! Pingora refuses by itself what it cannot parse: without envelope, reason code, log line and
-//! metric, and in its own name. Whatever it writes while no request is being handled is such a
-//! refusal, and is replaced here by ours. A head that is too slow or too large is refused here
-//! as well, and what Pingora would read more leniently than others is spoilt for it. HTTP/2, once it is
-//! recognised, passes as it is; Pingora's refusals are reported.
+//! Pingora's own 400 has no envelope, reason code, log line or metric. It is recognised because no
+//! request is being handled, and replaced. Heads that are too slow or too large are rejected here too,
+//! and bytes that Pingora would parse more leniently than other parsers are poisoned.
+//! HTTP/2 passes unchanged; the rejections of its library are reported.
 
 mod connection_info;
 mod ended_responses;
@@ -34,63 +33,63 @@ use self::pipelined::Early;
 use crate::downstream::head_limits::HeadLimiter;
 use crate::downstream::transport::ClientTransport;
 
-/// How Pingora's refusal begins.
-const OWN_REFUSAL: &[u8] = b"HTTP/1.1 400 ";
-/// How every HTTP/2 connection begins (RFC 9113 §3.4), and no HTTP/1.1 request.
+/// Beginning of Pingora's own rejection.
+const PINGORA_400: &[u8] = b"HTTP/1.1 400 ";
+/// Beginning of every HTTP/2 connection (RFC 9113 §3.4), and of no HTTP/1.1 request.
 const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Most heads of HTTP/1.1 fit, so that looking for the preface costs no system call.
+/// Large enough for most HTTP/1.1 heads, so that peeking costs no extra system call.
 const PEEK_BYTES: usize = 2048;
-/// Two of it are out of place wherever Pingora meets them outside of a body's data.
+/// A byte that Pingora rejects twice in a row anywhere outside of a body's data.
 const POISON_BYTE: u8 = b'\r';
-/// A client that is still sending reads our answer only when it is done; closing earlier would reset
-/// the connection under it.
+/// Wait for a client that is still sending: closing earlier would reset the connection before it reads
+/// the response.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Says what is sent to a client whose request never became one, and takes note of it.
+/// Rejects and reports requests that could not be parsed.
 pub(crate) trait RejectUnparsed: std::fmt::Debug + Send + Sync {
-    /// The whole answer, head and body.
+    /// Reports the rejection, and returns the whole response, head and body.
     fn reject(&self, rejection: Rejection, client: Option<IpAddr>) -> Bytes;
 
-    /// It has been answered already, in another way, or reset without an answer.
-    fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool);
+    /// Reports a rejection that another layer has sent already, as a response or as a reset.
+    fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, has_response: bool);
 }
 
-/// Wraps the transport.
+/// Transport of a client's connection, with the checks of this module.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     transport: ClientTransport,
-    unread: Arc<dyn RejectUnparsed>,
-    /// On from the first filter of a request to its last.
+    reject_unparsed: Arc<dyn RejectUnparsed>,
+    /// True from the first filter of a request to its last.
     handling: AtomicBool,
-    /// On when a request was handled since `head` was begun.
+    /// True once a request was handled since `head` began.
     handled: AtomicBool,
-    /// So many requests were handled, the one at hand included.
+    /// Number of requests handled, including the present one.
     requests_handled: AtomicU64,
     head: HeadLimiter,
-    /// What was read to recognise HTTP/2 and not handed on yet.
+    /// Bytes that were read to detect HTTP/2, and that Pingora has not read yet.
     peeked: Bytes,
-    /// Bytes that came while a whole request was being handled.
+    /// Bytes that arrived behind a whole request that is being handled.
     early: Early,
     is_http_2: bool,
-    /// How much of the preface is still to come where TLS has agreed on HTTP/2.
+    /// The part of the preface that is still to come after TLS negotiated HTTP/2.
     preface: &'static [u8],
-    /// On once a tunnel is open.
+    /// True once a tunnel is open.
     is_tunnel: AtomicBool,
     requests: Requests,
-    /// Pingora is not to read on.
+    /// True once every further byte is poisoned.
     is_poisoned: bool,
-    bare_refusals: BareRejections,
+    bare_rejections: BareRejections,
     window_deadline: WindowDeadline,
-    /// What is left to send of our refusal; `None` as long as there was no need for it.
-    refusal: Option<Bytes>,
+    /// The unsent part of our rejection; `None` until there is one.
+    rejection: Option<Bytes>,
 }
 
 impl ClientStream {
-    /// `head_timeout` is how long the head of a request may take to arrive, `send_timeout` how long
-    /// an HTTP/2 client may hold back responses by its windows.
+    /// Wraps `transport`. `head_timeout` limits the arrival of a head, `send_timeout` how long an HTTP/2
+    /// client may hold back responses by its windows.
     pub(crate) fn new(
         transport: ClientTransport,
-        unread: Arc<dyn RejectUnparsed>,
+        reject_unparsed: Arc<dyn RejectUnparsed>,
         head_timeout: Duration,
         send_timeout: Option<Duration>,
     ) -> Self {
@@ -99,7 +98,7 @@ impl ClientStream {
             is_http_2,
             preface: if is_http_2 { HTTP_2_PREFACE } else { &[] },
             transport,
-            unread,
+            reject_unparsed,
             peeked: Bytes::new(),
             early: Early::default(),
             handling: AtomicBool::new(false),
@@ -109,13 +108,13 @@ impl ClientStream {
             is_tunnel: AtomicBool::new(false),
             requests: Requests::default(),
             is_poisoned: false,
-            bare_refusals: BareRejections::default(),
+            bare_rejections: BareRejections::default(),
             window_deadline: WindowDeadline::new(send_timeout),
-            refusal: None,
+            rejection: None,
         }
     }
 
-    /// Tells whose answers are written from now on: a request's, or Pingora's own. Nobody tells on HTTP/2.
+    /// Marks the bytes written from now on as a request's response or as Pingora's own. For HTTP/1 alone.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
         if handling {
@@ -125,20 +124,20 @@ impl ClientStream {
         }
     }
 
-    /// Says that what the client sends from now on are no requests.
+    /// Ends the checks of requests: the client sends the bytes of a tunnel from now on.
     pub(crate) fn set_tunnel(&self) {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
-    /// Never on HTTP/2: there a write may begin anywhere within the body of an answer.
-    fn is_own_refusal(&self, written: &[u8]) -> bool {
+    /// Never true for HTTP/2, where a write may begin anywhere within the body of a response.
+    fn is_pingora_400(&self, written: &[u8]) -> bool {
         !self.is_http_2
             && !self.handling.load(Ordering::Relaxed)
-            && written.starts_with(OWN_REFUSAL)
+            && written.starts_with(PINGORA_400)
     }
 
-    /// Reads until it is clear whether the connection begins as one of HTTP/2. A single byte that does
-    /// not fit is enough: HTTP/1.0 has requests that are shorter than the preface.
+    /// Reads until the bytes are the HTTP/2 preface or differ from it, if only by the first byte: a request
+    /// of HTTP/1.0 may be shorter than the preface.
     async fn peek(&mut self) -> io::Result<()> {
         let mut peeked = Vec::new();
         while peeked.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(&peeked) {
@@ -184,7 +183,7 @@ impl ClientStream {
         if self.is_http_2 && self.window_deadline.poll_overdue(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if give_out(&mut self.peeked, buffer) {
+        if take_from(&mut self.peeked, buffer) {
             return Poll::Ready(Ok(()));
         }
         if self.is_http_2 && !self.preface.is_empty() {
@@ -200,7 +199,7 @@ impl ClientStream {
         self.early.poll_read(&mut self.transport, cx, buffer)
     }
 
-    /// Bounds the wait for the preface; Pingora closes a connection that begins in another way.
+    /// Limits the wait for the preface; Pingora closes a connection that begins in another way.
     fn poll_read_preface(
         &mut self,
         cx: &mut Context<'_>,
@@ -216,36 +215,35 @@ impl ClientStream {
             self.preface = rest;
         } else {
             self.preface = &[];
-            let client = client_of(&self.transport);
-            self.unread
+            let client = client_ip(&self.transport);
+            self.reject_unparsed
                 .on_rejected(Rejection::RequestMalformed, client, false);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Returns true once all of the request at hand was read: what follows belongs to the next one.
+    /// Returns true once all of the present request was read: further bytes belong to the next one.
     fn has_whole_request(&self) -> bool {
         let handled = self.requests_handled.load(Ordering::Relaxed);
         !self.is_tunnel.load(Ordering::Relaxed) && self.requests.whole() >= handled
     }
 
-    /// Spoils what Pingora must not take for a request, where it stands: it may still be busy with what came
-    /// before.
-    fn follow(&mut self, received: &mut [u8]) {
+    /// Overwrites the bytes that Pingora must not parse; it may still be handling the ones before.
+    fn poison_malformed(&mut self, received: &mut [u8]) {
         let well_formed_prefix = if self.is_poisoned {
             0
         } else {
             self.well_formed_prefix(received)
         };
         self.is_poisoned |= well_formed_prefix < received.len();
-        let spoilt = received.get_mut(well_formed_prefix..).unwrap_or_default();
-        spoilt.fill(POISON_BYTE);
+        let poisoned = received.get_mut(well_formed_prefix..).unwrap_or_default();
+        poisoned.fill(POISON_BYTE);
     }
 
-    /// How many of the bytes Pingora may read as they are.
+    /// Returns the number of bytes that Pingora may read unchanged.
     fn well_formed_prefix(&mut self, received: &[u8]) -> usize {
         match self.requests.follow(received) {
-            // A filter will refuse it, and can say more about it.
+            // A filter rejects it, and can report method and path.
             Err(Refused {
                 part: Part::Head,
                 rejection: Rejection::RequestFraming,
@@ -256,49 +254,50 @@ impl ClientStream {
         }
     }
 
-    /// Pingora gets to see a client that has left, and closes the connection; on the way out our
-    /// refusal is sent, if there is one. HTTP/2 is closed without.
+    /// Reads as the end of the stream, so that Pingora closes the connection; for HTTP/1 our rejection is
+    /// sent first.
     fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
-        if let Some(rejection) = rejection.filter(|_| self.refusal.is_none()) {
+        if let Some(rejection) = rejection.filter(|_| self.rejection.is_none()) {
             if self.is_http_2 {
-                let client = client_of(&self.transport);
-                self.unread.on_rejected(rejection, client, false);
+                let client = client_ip(&self.transport);
+                self.reject_unparsed.on_rejected(rejection, client, false);
             } else {
-                self.refusal = Some(self.reject(rejection));
+                self.rejection = Some(self.reject(rejection));
             }
         }
         Poll::Ready(Ok(()))
     }
 
     fn reject(&self, rejection: Rejection) -> Bytes {
-        self.unread.reject(rejection, client_of(&self.transport))
+        self.reject_unparsed
+            .reject(rejection, client_ip(&self.transport))
     }
 
-    fn report_refusals(&mut self, written: &[u8]) {
+    fn report_bare_rejections(&mut self, written: &[u8]) {
         let Self {
-            bare_refusals,
-            unread,
+            bare_rejections,
+            reject_unparsed,
             transport,
             ..
         } = self;
-        bare_refusals.in_written(written, |refusal| {
-            let was_answered = refusal == BareRejection::Answer;
-            let client = client_of(transport);
-            unread.on_rejected(Rejection::RequestMalformed, client, was_answered);
+        bare_rejections.scan(written, |rejection| {
+            let has_response = rejection == BareRejection::Response;
+            let client = client_ip(transport);
+            reject_unparsed.on_rejected(Rejection::RequestMalformed, client, has_response);
         });
     }
 
-    fn poll_send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(refusal) = self
-            .refusal
+    fn poll_send_rejection(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(response) = self
+            .rejection
             .as_mut()
-            .filter(|refusal| refusal.has_remaining())
+            .filter(|response| response.has_remaining())
         {
-            let written = ready!(Pin::new(&mut self.transport.io).poll_write(cx, refusal))?;
+            let written = ready!(Pin::new(&mut self.transport.io).poll_write(cx, response))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            refusal.advance(written);
+            response.advance(written);
         }
         Poll::Ready(Ok(()))
     }
@@ -310,29 +309,29 @@ impl AsyncWrite for ClientStream {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.is_own_refusal(data) {
-            self.refusal = Some(self.reject(self.head.rejection()));
+        if self.is_pingora_400(data) {
+            self.rejection = Some(self.reject(self.head.rejection()));
             return Poll::Ready(Ok(data.len()));
         }
-        ready!(self.poll_send_refusal(cx))?;
+        ready!(self.poll_send_rejection(cx))?;
         let written = Pin::new(&mut self.transport.io).poll_write(cx, data);
         self.window_deadline.written(written.is_pending());
         let written = ready!(written)?;
         if self.is_http_2 {
-            self.report_refusals(data.get(..written).unwrap_or_default());
+            self.report_bare_rejections(data.get(..written).unwrap_or_default());
         }
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_send_refusal(cx))?;
+        ready!(self.poll_send_rejection(cx))?;
         let flushed = Pin::new(&mut self.transport.io).poll_flush(cx);
         self.window_deadline.written(flushed.is_pending());
         flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_send_refusal(cx))?;
+        ready!(self.poll_send_rejection(cx))?;
         Pin::new(&mut self.transport.io).poll_shutdown(cx)
     }
 }
@@ -346,7 +345,7 @@ impl AsyncRead for ClientStream {
         let before = buffer.filled().len();
         ready!(self.poll_receive(cx, buffer))?;
         if !self.is_http_2 && !self.is_tunnel.load(Ordering::Relaxed) {
-            self.follow(buffer.filled_mut().get_mut(before..).unwrap_or_default());
+            self.poison_malformed(buffer.filled_mut().get_mut(before..).unwrap_or_default());
         }
         Poll::Ready(Ok(()))
     }
@@ -355,26 +354,26 @@ impl AsyncRead for ClientStream {
 #[async_trait]
 impl Shutdown for ClientStream {
     async fn shutdown(&mut self) {
-        let refused = self.refusal.is_some();
-        if refused {
+        let is_rejected = self.rejection.is_some();
+        if is_rejected {
             let _ = tokio::time::timeout(LINGER, self.flush()).await;
         }
         self.transport.close().await;
-        if refused {
-            // Until the client has closed its side too, or the time is up.
+        if is_rejected {
+            // Until the client has closed its side too, or the timeout.
             let _ = tokio::time::timeout(LINGER, discard(&mut self.transport.io)).await;
         }
     }
 }
 
-/// Moves what fits; false where there is nothing.
-fn give_out(kept: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
+/// Moves the bytes that fit; returns false if there are none.
+fn take_from(kept: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
     let length = kept.len().min(buffer.remaining());
     buffer.put_slice(&kept.split_to(length));
     length > 0
 }
 
-fn client_of(transport: &ClientTransport) -> Option<IpAddr> {
+fn client_ip(transport: &ClientTransport) -> Option<IpAddr> {
     let digest = transport.socket().get_socket_digest()?;
     digest.peer_addr()?.as_inet().map(SocketAddr::ip)
 }

@@ -1,4 +1,4 @@
-//! What Pingora asks of a connection besides its bytes: the transport's business.
+//! Traits of a Pingora connection beside reading and writing, forwarded to the transport.
 
 use std::io;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ impl GetTimingDigest for ClientStream {
     }
 }
 
-/// The one part of a digest with room for data of ours: Pingora gives it to each request of an
-/// HTTP/2 connection, whose stream no request reaches.
+/// Carries our data to each request of an HTTP/2 connection, which cannot reach its stream: the proxy
+/// digest is the only digest with room for it.
 impl GetProxyDigest for ClientStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         if !self.is_http_2 {
@@ -74,7 +74,7 @@ impl GetProxyDigest for ClientStream {
 }
 
 impl EndedResponses {
-    /// Returns those of the connection that a request came on; `None` on HTTP/1.
+    /// Returns the ended responses of the session's connection; `None` for HTTP/1.
     pub(crate) fn of(session: &Session) -> Option<Self> {
         let digest = session.digest()?.proxy_digest.as_ref()?;
         digest.user_data.as_ref()?.downcast_ref().cloned()

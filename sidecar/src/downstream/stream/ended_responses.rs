@@ -1,8 +1,8 @@
-//! Responses over HTTP/2 that are not sent whole although the work on their requests is over.
+//! HTTP/2 responses that are not fully sent after the end of their requests.
 //!
-//! Pingora queues only bytes for which the client has granted a window. What stays queued while
-//! nothing blocks the connection is held back by a client that has lowered its windows since
-//! (`SETTINGS_INITIAL_WINDOW_SIZE`, RFC 9113 §6.9.2); no timeout of Pingora covers that.
+//! Pingora queues only bytes for which the client has granted a window. If they stay queued on an
+//! unblocked connection, the client has lowered its windows since (`SETTINGS_INITIAL_WINDOW_SIZE`,
+//! RFC 9113 §6.9.2); no timeout of Pingora covers that.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ pub(crate) struct Generation {
 }
 
 impl EndedResponses {
-    /// Returns what a response that ends now has to hold.
+    /// Returns the token that a response holds from its end, now, until it is sent.
     pub(crate) fn generation(&self) -> Generation {
         Generation {
             _held: self.0.load_full(),
@@ -41,7 +41,7 @@ pub(super) struct WindowDeadline {
     ended: EndedResponses,
     current: Arc<()>,
     former: Weak<()>,
-    /// `None` where there is no limit.
+    /// `None` without a limit.
     part: Option<Duration>,
     parts: u32,
     is_blocked: bool,
@@ -68,7 +68,7 @@ impl WindowDeadline {
         &self.ended
     }
 
-    /// Takes note of the last write or flush: `is_blocked` if the socket did not take all of it.
+    /// Records the last write or flush: `is_blocked` if the socket did not take all of it.
     pub(super) const fn written(&mut self, is_blocked: bool) {
         self.is_blocked = is_blocked;
     }
@@ -89,7 +89,7 @@ impl WindowDeadline {
         Poll::Pending
     }
 
-    /// Not counting the two holders that are no responses: `current`, and its copy in `ended`.
+    /// Returns true if a response is held, without `current` and its copy in `ended`.
     fn holds_any(&self) -> bool {
         Arc::strong_count(&self.current) > 2 || self.former.strong_count() > 0
     }
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_is_overdue_after_the_timeout_and_before_twice_of_it() {
-        // However much of a generation has gone by when it ends.
+    async fn a_response_is_overdue_after_one_to_two_timeouts() {
+        // For any age of the generation.
         for before in [0, 1, 3, 7] {
             let mut deadline = WindowDeadline::new(Some(TIMEOUT));
             let earlier = deadline.ended().generation();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_response_that_stays_is_overdue_among_others_that_leave() {
+    async fn a_held_response_is_overdue_among_others_that_are_sent() {
         let mut deadline = WindowDeadline::new(Some(TIMEOUT));
         let stays = deadline.ended().generation();
         let started = Instant::now();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_in_which_the_connection_is_blocked_does_not_count() {
+    async fn time_of_a_blocked_connection_does_not_count() {
         let mut deadline = WindowDeadline::new(Some(TIMEOUT));
         let _held = deadline.ended().generation();
         deadline.written(true);

@@ -1,13 +1,10 @@
-//! Finds the refusals that Pingora and `h2` write to an HTTP/2 client by themselves: a request that names two
-//! hosts (if only in another case), none, or a user beside one, and one that breaks the framing of HTTP/2, never
-//! reach a filter. One bare answer, the 431 of `h2` (see `request::http2`), is not found: its status is in no
-//! static table. The first on a connection is a literal, each later one an index into what that connection has
-//! been sent before, which is also what trailers of one field look like: telling them apart would take decoding
-//! every head that is sent. If the request has a body its stream is reset besides, and that is found.
+//! Finds the rejections that Pingora and `h2` send to HTTP/2 clients before any filter: of requests with two
+//! hosts, no host or a user in the authority, and of broken HTTP/2 framing.
 //!
-//! They cannot be replaced as those of HTTP/1.1 are, for `h2` counts every byte of a body. But they can be
-//! told apart: a head of `:status: 400` and nothing else – whatever a filter or the service answers has a
-//! `Date`, which Pingora adds –, and a stream or the connection that ends with `PROTOCOL_ERROR`.
+//! They are a head of `:status: 400` alone (every other response has the `Date` that Pingora adds), and a stream
+//! or connection that ends with `PROTOCOL_ERROR`. They are counted, not replaced: `h2` counts the bytes of a body.
+//! The bare 431 of `h2` (see `request::http2`) is not found: its status is not in the static table, and its
+//! encoding looks like trailers of one field. If its request has a body, the reset of the stream is found.
 
 /// RFC 9113 §4.1.
 const FRAME_HEADER_BYTES: usize = 9;
@@ -19,19 +16,19 @@ const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 const END_STREAM_AND_END_HEADERS: u8 = 0x05;
 /// `:status: 400` in the static table (RFC 7541 §A), as an indexed field.
 const STATUS_400: u8 = 0x80 | 12;
-/// The two largest changes of the table's size that may stand before it (RFC 7541 §4.2), and the field.
+/// Two table size updates of max length (RFC 7541 §4.2), and the field.
 const MAX_BARE_BYTES: usize = 2 * 6 + 1;
 
-/// How a client is told.
+/// Form of a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BareRejection {
-    /// With a status of 400.
-    Answer,
-    /// With an end of the stream, or of the connection.
+    /// A bare status 400.
+    Response,
+    /// An end of the stream or of the connection.
     Reset,
 }
 
-/// Follows the frames that are written on one connection.
+/// Parser of the frames that are written on one connection.
 #[derive(Debug, Default)]
 pub(super) struct BareRejections {
     frame: Frame,
@@ -39,20 +36,20 @@ pub(super) struct BareRejections {
 
 #[derive(Debug)]
 enum Frame {
-    /// So much of the header has been written.
+    /// A header, and the number of bytes of it that were written.
     Header([u8; FRAME_HEADER_BYTES], usize),
-    /// The beginning of what may be one.
+    /// The beginning of a frame that may be a rejection.
     Begun {
         kind: u8,
         bytes: [u8; MAX_BARE_BYTES],
-        /// So many of them have been written.
+        /// Number of `bytes` written.
         have: usize,
-        /// So many are looked at.
+        /// Number of `bytes` to read.
         length: usize,
-        /// So many bytes of no interest follow.
+        /// Number of bytes to skip after them.
         rest: usize,
     },
-    /// So many bytes of no interest are left.
+    /// Number of bytes to skip.
     Other(usize),
 }
 
@@ -63,18 +60,18 @@ impl Default for Frame {
 }
 
 impl BareRejections {
-    /// Tells those that were completed by what was just `written`.
-    pub(super) fn in_written(&mut self, mut written: &[u8], mut tell: impl FnMut(BareRejection)) {
+    /// Calls `report` with each rejection that `written` completes.
+    pub(super) fn scan(&mut self, mut written: &[u8], mut report: impl FnMut(BareRejection)) {
         while !written.is_empty() {
             let (taken, found) = self.frame.take(written);
-            found.into_iter().for_each(&mut tell);
+            found.into_iter().for_each(&mut report);
             written = written.get(taken..).unwrap_or_default();
         }
     }
 }
 
 impl Frame {
-    /// How many of the bytes, at least one, belong to it, and the bare refusal that they complete.
+    /// Consumes at least one of the bytes; returns their number, and the rejection that they complete.
     fn take(&mut self, bytes: &[u8]) -> (usize, Option<BareRejection>) {
         let mut found = None;
         let (taken, next) = match self {
@@ -100,9 +97,9 @@ impl Frame {
                 if whole {
                     found = begun
                         .get(..*length)
-                        .and_then(|begun| refusal_in(*kind, begun));
+                        .and_then(|begun| rejection_in(*kind, begun));
                 }
-                (taken, whole.then(|| Self::passing(*rest)))
+                (taken, whole.then(|| Self::skipping(*rest)))
             }
         };
         if let Some(next) = next {
@@ -111,51 +108,51 @@ impl Frame {
         (taken, found)
     }
 
-    /// Bytes of no interest, and the next frame after them.
-    fn passing(length: usize) -> Self {
+    /// Skips `length` bytes, then expects the next frame.
+    fn skipping(length: usize) -> Self {
         match length {
             0 => Self::default(),
             _ => Self::Other(length),
         }
     }
 
-    /// What follows a frame's header.
+    /// Selects the state after a frame header.
     fn after([high, middle, low, kind, flags, ..]: [u8; FRAME_HEADER_BYTES]) -> Self {
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-        let of_interest = match kind {
+        let to_read = match kind {
             HEADERS if flags == END_STREAM_AND_END_HEADERS && length <= MAX_BARE_BYTES => length,
             RST_STREAM => length.min(4),
-            // The last stream, and the error; a text may follow.
+            // The last stream and the error code; debug data may follow.
             GOAWAY => length.min(8),
             _ => 0,
         };
-        if of_interest == 0 {
-            return Self::passing(length);
+        if to_read == 0 {
+            return Self::skipping(length);
         }
         Self::Begun {
             kind,
             bytes: [0; MAX_BARE_BYTES],
             have: 0,
-            length: of_interest,
-            rest: length - of_interest,
+            length: to_read,
+            rest: length - to_read,
         }
     }
 }
 
-/// Fills `buffer` from `have` on, up to `end`; how many bytes that took.
+/// Fills `buffer` from `have` up to `end`; returns the number of bytes taken.
 fn append(buffer: &mut [u8], have: &mut usize, end: usize, bytes: &[u8]) -> usize {
     let free = buffer.get_mut(*have..end).unwrap_or_default();
     let taken = free.len().min(bytes.len());
-    for (place, byte) in free.iter_mut().zip(bytes) {
-        *place = *byte;
+    for (slot, byte) in free.iter_mut().zip(bytes) {
+        *slot = *byte;
     }
     *have += taken;
     taken
 }
 
-fn refusal_in(kind: u8, begun: &[u8]) -> Option<BareRejection> {
+fn rejection_in(kind: u8, begun: &[u8]) -> Option<BareRejection> {
     if kind == HEADERS {
-        is_bare(begun).then_some(BareRejection::Answer)
+        is_bare(begun).then_some(BareRejection::Response)
     } else {
         begun
             .ends_with(&PROTOCOL_ERROR)
@@ -163,8 +160,8 @@ fn refusal_in(kind: u8, begun: &[u8]) -> Option<BareRejection> {
     }
 }
 
-/// `:status: 400` alone, perhaps after changes of the table's size: `001`, and what does not fit into five
-/// bits in bytes of which all but the last have their highest bit set.
+/// Returns true for `:status: 400` alone, after table size updates (RFC 7541 §6.3): the prefix `001`, and a
+/// size past five bits in further bytes, of which all but the last have their highest bit set.
 fn is_bare(block: &[u8]) -> bool {
     let mut rest = block;
     loop {
@@ -196,14 +193,14 @@ mod tests {
         [&[high, middle, low, kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// Those that were answered, and those that were reset.
-    fn counted(refusals: &mut BareRejections, written: &[u8]) -> (usize, usize) {
-        let (mut answered, mut reset) = (0, 0);
-        refusals.in_written(written, |found| match found {
-            BareRejection::Answer => answered += 1,
-            BareRejection::Reset => reset += 1,
+    /// Returns the numbers of bare responses and of resets.
+    fn counted(rejections: &mut BareRejections, written: &[u8]) -> (usize, usize) {
+        let (mut responses, mut resets) = (0, 0);
+        rejections.scan(written, |found| match found {
+            BareRejection::Response => responses += 1,
+            BareRejection::Reset => resets += 1,
         });
-        (answered, reset)
+        (responses, resets)
     }
 
     fn found(written: &[u8]) -> (usize, usize) {
@@ -211,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_or_a_connection_that_ends_with_a_protocol_error_is_one() {
+    fn streams_and_connections_ended_by_protocol_errors_are_found() {
         let ended = |last: &[u8], code: u8, text: &[u8]| [last, &[0, 0, 0, code], text].concat();
         for (kind, payload, reset) in [
             (3, ended(&[], 1, &[]), 1),
@@ -233,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_400_and_nothing_else_is_one() {
+    fn a_head_of_status_400_alone_is_found() {
         for (kind, flags, block, bare) in [
             (1, 5, &[0x8c][..], 1),
             (1, 5, &[0x20, 0x8c], 1),
@@ -241,7 +238,7 @@ mod tests {
             // A body follows, or more of the head.
             (1, 4, &[0x8c], 0),
             (1, 1, &[0x8c], 0),
-            // 404, 200, a field behind the status, none, a size without an end.
+            // 404, 200, a field behind the status, no field, a size without an end.
             (1, 5, &[0x8d], 0),
             (1, 5, &[0x88], 0),
             (1, 5, &[0x8c, 0xbe], 0),
@@ -261,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn each_is_found_however_the_frames_are_cut() {
+    fn rejections_are_found_in_writes_of_any_size() {
         let written = [
             frame(4, 0, &[0; 18]),
             frame(4, 1, &[]),
             frame(1, 5, &[0x3f, 0xe1, 0x1f, 0x8c]),
-            // What looks like one within a body is none.
+            // The same bytes within a body do not count.
             frame(0, 1, &frame(1, 5, &[0x8c])),
             frame(1, 5, &[0x8c]),
             frame(0, 0, &vec![0x8c; 70_000]),
@@ -278,9 +275,9 @@ mod tests {
         .concat();
         assert_eq!(found(&written), (3, 2));
         for piece in [1, 2, 3, 7, 10, 1000] {
-            let mut refusals = BareRejections::default();
+            let mut rejections = BareRejections::default();
             let pieces = written.chunks(piece);
-            let found = pieces.map(|piece| counted(&mut refusals, piece));
+            let found = pieces.map(|piece| counted(&mut rejections, piece));
             let sum = found.fold((0, 0), |sum, found| (sum.0 + found.0, sum.1 + found.1));
             assert_eq!(sum, (3, 2), "{piece}");
         }

@@ -1,6 +1,6 @@
-//! What a client sends before it has its answer: its next request, or an empty line after a body.
-//! Pingora would stop reading at the first such byte, and not notice any more that the client
-//! leaves. So one buffer of it is kept here until the next request is read.
+//! Bytes that a client sends before its response: the next request, or an empty line after a body.
+//! Pingora would stop reading at the first of them, and miss that the client closes the connection.
+//! So one buffer of them is kept here until the next request is read.
 
 use std::io;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::{PEEK_BYTES, give_out};
+use super::{PEEK_BYTES, take_from};
 use crate::downstream::transport::ClientTransport;
 
-/// A close behind unread bytes wakes no reader.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Poll for a close behind unread bytes, which wakes no reader.
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Early {
@@ -24,21 +24,21 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Reads what is kept, then from the transport.
+    /// Reads the kept bytes, then from the transport.
     pub(super) fn poll_read(
         &mut self,
         transport: &mut ClientTransport,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if give_out(&mut self.bytes, buffer) {
+        if take_from(&mut self.bytes, buffer) {
             self.timer = None;
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut transport.io).poll_read(cx, buffer)
     }
 
-    /// Waits until the client has left.
+    /// Waits until the client has closed its side.
     pub(super) fn poll_left(
         &mut self,
         transport: &mut ClientTransport,
@@ -56,7 +56,7 @@ impl Early {
         loop {
             let timer = self
                 .timer
-                .get_or_insert_with(|| Box::pin(sleep(LOOK_AGAIN)));
+                .get_or_insert_with(|| Box::pin(sleep(CLOSE_POLL_INTERVAL)));
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
             if transport.has_left() {

@@ -12,7 +12,7 @@ struct Ours;
 
 impl RejectUnparsed for Ours {
     fn reject(&self, rejection: Rejection, _: Option<IpAddr>) -> Bytes {
-        format!("our refusal: {rejection}").into()
+        format!("our rejection: {rejection}").into()
     }
 
     fn on_rejected(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
@@ -38,18 +38,18 @@ async fn received(mut client: DuplexStream) -> String {
 const PINGORAS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nServer: Pingora\r\n\r\n";
 
 #[tokio::test]
-async fn a_refusal_outside_of_any_request_is_replaced() {
-    // A transport that takes three bytes at a time must not lose the rest.
+async fn a_400_outside_of_any_request_is_replaced() {
+    // With a transport that takes three bytes at a time.
     let (mut stream, client) = connection(3);
     let reader = tokio::spawn(received(client));
     stream.write_all(PINGORAS).await.unwrap();
     stream.flush().await.unwrap();
     drop(stream);
-    assert_eq!(reader.await.unwrap(), "our refusal: request_malformed");
+    assert_eq!(reader.await.unwrap(), "our rejection: request_malformed");
 }
 
 #[tokio::test]
-async fn what_a_request_is_answered_passes_even_if_it_looks_the_same() {
+async fn a_400_as_the_response_of_a_request_passes() {
     let (mut stream, client) = connection(1024);
     stream.set_handling(true);
     stream.write_all(PINGORAS).await.unwrap();
@@ -58,7 +58,7 @@ async fn what_a_request_is_answered_passes_even_if_it_looks_the_same() {
 }
 
 #[tokio::test]
-async fn http_2_passes_whatever_a_write_begins_with() {
+async fn http2_passes_even_if_a_write_begins_like_a_400() {
     let (mut stream, mut client) = connection(1024);
     client.write_all(HTTP_2_PREFACE).await.unwrap();
     assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
@@ -69,19 +69,19 @@ async fn http_2_passes_whatever_a_write_begins_with() {
 }
 
 #[tokio::test]
-async fn the_connection_lingers_until_the_client_has_read_its_refusal() {
+async fn the_connection_lingers_until_the_rejection_is_read() {
     let (mut stream, mut client) = connection(1024);
     stream.write_all(PINGORAS).await.unwrap();
     let closing = tokio::spawn(async move { Shutdown::shutdown(&mut stream).await });
     client.write_all(&[0; 100_000]).await.unwrap();
     assert!(!closing.is_finished());
     AsyncWriteExt::shutdown(&mut client).await.unwrap();
-    assert_eq!(received(client).await, "our refusal: request_malformed");
+    assert_eq!(received(client).await, "our rejection: request_malformed");
     closing.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_head_that_takes_too_long_looks_like_a_client_that_left_and_is_told_why() {
+async fn a_slow_head_ends_the_stream_with_a_response() {
     let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
     client.write_all(b"GET / HT").await.unwrap();
     let mut read = [0; 16];
@@ -89,25 +89,25 @@ async fn a_head_that_takes_too_long_looks_like_a_client_that_left_and_is_told_wh
     assert_eq!(stream.read(&mut read).await.unwrap(), 0);
     stream.flush().await.unwrap();
     drop(stream);
-    assert_eq!(received(client).await, "our refusal: request_timeout");
+    assert_eq!(received(client).await, "our rejection: request_timeout");
 }
 
 #[tokio::test]
-async fn a_request_that_is_being_handled_may_take_its_time_and_so_may_the_next_one() {
+async fn the_head_timeout_covers_neither_handling_nor_silence() {
     let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
     let mut read = [0; 16];
     client.write_all(b"GET / HT").await.unwrap();
     assert_eq!(stream.read(&mut read).await.unwrap(), 8);
     for handling in [true, false] {
         stream.set_handling(handling);
-        let patience = Duration::from_millis(50);
-        let waiting = tokio::time::timeout(patience, stream.read(&mut read)).await;
+        let limit = Duration::from_millis(50);
+        let waiting = tokio::time::timeout(limit, stream.read(&mut read)).await;
         assert!(waiting.is_err(), "handling: {handling}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_is_recognised_by_its_first_bytes_and_loses_none_of_them() {
+async fn peeking_detects_the_protocol_and_loses_no_byte() {
     for (pieces, is_http_2) in [
         (&["GET / HTTP/1.0\r\n\r\n"][..], false),
         (&["P", "OST / HTTP/1.1\r\n"], false),
@@ -136,17 +136,17 @@ async fn a_connection_is_recognised_by_its_first_bytes_and_loses_none_of_them() 
 }
 
 #[tokio::test]
-async fn half_a_preface_is_a_head_that_takes_too_long() {
+async fn half_a_preface_times_out_like_a_head() {
     let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
     client.write_all(b"PRI * ").await.unwrap();
     assert!(stream.try_peek(&mut [0; 24]).await.unwrap());
     stream.flush().await.unwrap();
     drop(stream);
-    assert_eq!(received(client).await, "our refusal: request_timeout");
+    assert_eq!(received(client).await, "our rejection: request_timeout");
 }
 
 #[tokio::test]
-async fn of_a_head_that_is_too_large_no_more_is_read() {
+async fn reading_stops_at_a_head_that_is_too_large() {
     let (mut stream, mut client) = connection(2 * MAX_HEAD_BYTES);
     client
         .write_all(&vec![b'a'; 2 * MAX_HEAD_BYTES])
@@ -155,19 +155,18 @@ async fn of_a_head_that_is_too_large_no_more_is_read() {
     let mut read = vec![0; MAX_HEAD_BYTES + 1];
     stream.read_exact(&mut read).await.unwrap();
     assert_eq!(stream.read(&mut read).await.unwrap(), 0);
-    // The client goes on writing while it is told.
-    let answer = tokio::spawn(async move {
+    let sending = tokio::spawn(async move {
         stream.flush().await.unwrap();
         drop(stream);
     });
     assert_eq!(
         received(client).await,
-        "our refusal: request_header_too_large"
+        "our rejection: request_header_too_large"
     );
-    answer.await.unwrap();
+    sending.await.unwrap();
 }
 
-/// What Pingora gets to see of bytes that arrive in pieces of `size`.
+/// Returns the bytes that Pingora reads if `sent` arrives in pieces of `size`.
 async fn seen(sent: &[u8], size: usize, prepare: impl FnOnce(&ClientStream)) -> Vec<u8> {
     let (mut stream, mut client) = connection(MAX_HEAD_BYTES);
     prepare(&stream);
@@ -196,7 +195,7 @@ const LENIENT: [(&str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn what_pingora_would_read_leniently_is_spoilt_and_what_came_before_is_not() {
+async fn bytes_from_a_lenient_parse_on_are_poisoned() {
     for before in ["", "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"] {
         for (begin, lenient) in LENIENT {
             let sent = format!("{before}{begin}{lenient}GET / HTTP/1.1\r\n\r\n");
@@ -209,7 +208,7 @@ async fn what_pingora_would_read_leniently_is_spoilt_and_what_came_before_is_not
                     "{sent:?}"
                 );
                 let end = before.len() + begin.len() + lenient.len();
-                // Of a request line, what came before its second blank may be seen, and never the head's end.
+                // A request line may pass up to its second blank, never the end of the head.
                 assert!(
                     seen.get(end - 1..)
                         .unwrap()
@@ -224,7 +223,7 @@ async fn what_pingora_would_read_leniently_is_spoilt_and_what_came_before_is_not
 }
 
 #[tokio::test]
-async fn what_a_filter_judges_and_what_a_tunnel_carries_passes_as_it_is() {
+async fn heads_for_a_filter_and_tunnels_pass_unchanged() {
     let twice = "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
     for size in 1..=twice.len() {
         assert_eq!(seen(twice.as_bytes(), size, |_| {}).await, twice.as_bytes());
@@ -246,7 +245,7 @@ async fn is_silent(stream: &mut ClientStream) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_early_waits_until_the_request_is_done() {
+async fn a_pipelined_request_waits_for_the_end_of_the_first() {
     const FIRST: &[u8] = b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n";
     let (mut stream, mut client) = connection(1024);
     let mut first = [0; FIRST.len()];
@@ -264,11 +263,15 @@ async fn what_comes_early_waits_until_the_request_is_done() {
 
     stream.set_handling(true);
     drop(client);
-    assert_eq!(stream.read(&mut next).await.unwrap(), 0, "it has left");
+    assert_eq!(
+        stream.read(&mut next).await.unwrap(),
+        0,
+        "closed by the client"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_before_a_tunnel_is_open_goes_through_it() {
+async fn early_bytes_of_a_tunnel_go_through_it() {
     let (mut stream, mut client) = connection(1024);
     let request = b"GET / HTTP/1.1\r\n\r\n";
     client.write_all(request).await.unwrap();
