@@ -1,4 +1,4 @@
-//! Requests on their way: the phases of each, the end of each, and the responses of our own.
+//! The proxy: Pingora's phases, connections, deadlines, and the sidecar's own responses.
 
 pub(crate) mod connections;
 pub(crate) mod phases;

@@ -1,4 +1,4 @@
-//! Every connection of a client: counts it, wraps its transport, then leaves it to the proxy.
+//! Accepts connections of clients: counts each, wraps its transport, then passes it to the proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::Upstream;
 
-/// What the listening socket hands its connections to.
+/// Handler of accepted connections.
 pub(crate) struct ClientConnections {
     requests: Arc<TimedRequests>,
     tls: Option<Arc<ClientTls>>,
-    unread: Arc<dyn RejectUnparsed>,
+    reject_unparsed: Arc<dyn RejectUnparsed>,
     limit: Limit,
     head_timeout: Duration,
     send_timeout: Option<Duration>,
@@ -51,14 +51,14 @@ impl ClientConnections {
                 request_logger: request_logger.clone(),
             }),
             tls,
-            unread: Arc::new(UnparsedRejections(request_logger)),
+            reject_unparsed: Arc::new(UnparsedRejections(request_logger)),
             limit,
             head_timeout,
             send_timeout,
         }
     }
 
-    /// The transport to speak HTTP over; `None` where the handshake failed.
+    /// Returns the transport for HTTP; `None` after a failed TLS handshake.
     async fn secured(&self, socket: Socket) -> Option<ClientTransport> {
         let Some(tls) = &self.tls else {
             return Some(ClientTransport::plain(socket));
@@ -87,20 +87,20 @@ impl ServerApp for ClientConnections {
         let transport = self.secured(socket).await?;
         let stream = ClientStream::new(
             transport,
-            Arc::clone(&self.unread),
+            Arc::clone(&self.reject_unparsed),
             self.head_timeout,
             self.send_timeout,
         );
         self.requests.process_new(Box::new(stream), shutdown).await
     }
 
-    /// Closes the connections that wait for their next request.
+    /// Closes idle connections.
     async fn cleanup(&self) {
         self.requests.cleanup().await;
     }
 }
 
-/// The answer to what never became a request, reported like any other refusal.
+/// Responses to requests that could not be parsed, reported like any other rejection.
 #[derive(Debug)]
 struct UnparsedRejections(RequestLogger);
 
@@ -110,10 +110,10 @@ impl RejectUnparsed for UnparsedRejections {
         response::raw_http1_response(rejection)
     }
 
-    fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, was_answered: bool) {
+    fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, has_response: bool) {
         let record = || RequestRecord {
             client,
-            status: was_answered.then(|| rejection.status().as_u16()),
+            status: has_response.then(|| rejection.status().as_u16()),
             ..RequestRecord::default()
         };
         self.0.request_ended(Outcome::Rejected(rejection), record);

@@ -1,5 +1,5 @@
-//! The phases of one request. Each delegates: what to do with the request is decided in
-//! [`crate::auth::authorize`], what to say about it in [`crate::proxy::response`].
+//! Pingora's phases of one request. Each delegates: [`crate::auth::authorize`] decides about the request,
+//! [`crate::proxy::response`] writes our own responses.
 
 mod deadlines;
 
@@ -43,7 +43,7 @@ use crate::upstream::errors;
 use crate::upstream::response;
 use crate::upstream::{Sent, Tries, Upstream};
 
-/// Stands in front of the service. Shared by all requests; nothing in it is locked.
+/// The proxy in front of the service. Shared by all requests, without a lock.
 #[derive(Debug)]
 pub(crate) struct AuthProxy {
     pub(crate) rules: Arc<CurrentRules>,
@@ -59,24 +59,24 @@ pub(crate) struct AuthProxy {
     pub(crate) draining: Draining,
 }
 
-/// What one request carries from phase to phase.
+/// State of one request, passed from phase to phase.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
-    /// Those of the moment when it began: a reload changes nothing for it.
+    /// The rules at the begin of the request: a reload does not change them.
     rules: Arc<Rules>,
-    /// Set once the request is admitted: no other request reaches the service.
+    /// Set once the request is authorized: no other request reaches the service.
     forward: Option<Forward>,
-    /// Among those that may be on their way to the service.
+    /// Set once the request may be forwarded.
     permit: Option<SharedPermit>,
     outcome: Outcome,
     tries: Tries,
-    /// The address at which something failed last.
+    /// The upstream address of the last failure.
     failed_at: Option<ServiceAddress>,
     ids: RequestIds,
     began: Instant,
-    /// When it was admitted.
+    /// The time of the decision.
     decided: Instant,
-    /// Goes with the place once there is one.
+    /// Moves into the permit once there is one.
     counted: Option<Counted>,
 }
 
@@ -101,26 +101,26 @@ impl AuthProxy {
         })
     }
 
-    /// A refusal that says when keys are asked for next, where there is none to verify with.
-    fn refused_for_now(&self, rejection: Rejection, now: Instant) -> (Outcome, LocalResponse) {
-        let (outcome, answer) = refused(rejection);
+    /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
+    fn reject(&self, rejection: Rejection, now: Instant) -> (Outcome, LocalResponse) {
+        let (outcome, response) = rejected(rejection);
         match rejection {
             Rejection::AuthKeysUnavailable | Rejection::AuthKeysStale => {
                 let seconds = self.keys.attempts().seconds_until_next(now);
-                (outcome, answer.retry_after(seconds))
+                (outcome, response.retry_after(seconds))
             }
-            _ => (outcome, answer),
+            _ => (outcome, response),
         }
     }
 
-    /// Who asked, as far as it is known.
+    /// Returns the client's IP, through trusted proxies.
     fn client_ip(&self, session: &Session) -> Option<IpAddr> {
         let peer = client_of(session).address?;
         let proxies = &self.request_logger.trusted_proxies;
         Some(proxies.client(peer, &session.req_header().headers))
     }
 
-    /// What all answers of our own say beside their content.
+    /// Returns the headers of all our own responses: CORS and the request id.
     fn common_response_headers(
         session: &Session,
         ctx: &RequestContext,
@@ -131,8 +131,8 @@ impl AuthProxy {
         fields
     }
 
-    /// Does what is not on its way to the service. On HTTP/2 it takes a place if it has to wait: one
-    /// connection could hold a hundred heads in memory otherwise. `None` where there is no place.
+    /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it waits, because
+    /// one connection could hold a hundred heads in memory; `None` if no permit is free.
     async fn while_waiting<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
         if is_http2 {
             self.in_flight.while_waiting(work).await
@@ -141,7 +141,7 @@ impl AuthProxy {
         }
     }
 
-    /// Where the service was looked for in vain; as it is configured where its name has no address.
+    /// Returns the address at which the upstream failed, or the configured one if it has no address.
     fn failed_upstream_addr(&self, ctx: &RequestContext) -> Option<String> {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
         let Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
@@ -159,33 +159,32 @@ impl AuthProxy {
         }
     }
 
-    /// Bounds how long the connection may stay open between requests.
+    /// Limits how long the connection may stay open between requests.
     fn limit_connection(&self, session: &mut Session) {
         if self.draining.is_on() {
             session.set_keepalive(None);
         } else if session.get_keepalive().is_some() {
-            // Off for `Connection: close` and for HTTP/1.0, and stays so.
+            // `Connection: close` and HTTP/1.0 have no keep-alive.
             session.set_keepalive(Some(CLIENT_IDLE.as_secs()));
         }
     }
 }
 
-/// `None` on HTTP/2.
+/// Returns the stream below the session; `None` for HTTP/2.
 fn client_stream(session: &Session) -> Option<&ClientStream> {
     let stream = session.as_downstream().stream()?;
     (**stream).as_any().downcast_ref()
 }
 
-/// From here to the end of the request, what is written is the request's answer.
+/// Marks what is written as the response of a request, until its end.
 fn set_handling(session: &Session, handling: bool) {
     if let Some(stream) = client_stream(session) {
         stream.set_handling(handling);
     }
 }
 
-/// A client may send its next request before it has the answer (RFC 9112 §9.3.2), or an empty line
-/// after a body. Without this, Pingora takes such bytes for an error of the request at hand, which
-/// the service may have carried out by then.
+/// Allows bytes behind the present request: the next one (RFC 9112 §9.3.2), or an empty line after a body.
+/// Pingora would fail the present request otherwise, which the service may have carried out by then.
 fn allow_pipelining(session: &mut Session) {
     if let ServerSession::H1(connection) = session.as_downstream_mut() {
         connection.set_pipelining_enabled(true);
@@ -202,20 +201,20 @@ fn client_of(session: &Session) -> Client {
     }
 }
 
-fn refused(rejection: Rejection) -> (Outcome, LocalResponse) {
+fn rejected(rejection: Rejection) -> (Outcome, LocalResponse) {
     (
         Outcome::Rejected(rejection),
         LocalResponse::rejection(rejection),
     )
 }
 
-/// Nothing that was not admitted gets as far as this.
+/// Returns the error of a phase that only an authorized request may reach.
 fn not_authorized() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
 }
 
-/// Whether the final answer has begun, or a tunnel is open: nothing of ours may follow then.
-fn is_answered(session: &Session) -> bool {
+/// Returns true once the final response has begun or a tunnel is open: no response of ours may follow.
+fn has_response(session: &Session) -> bool {
     session.response_written().is_some_and(|head| {
         !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS
     })
@@ -241,7 +240,7 @@ impl ProxyHttp for AuthProxy {
         }
     }
 
-    /// Without the default compression module, which costs an allocation per request.
+    /// Adds no module: the default one, compression, allocates for each request.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(
@@ -252,14 +251,14 @@ impl ProxyHttp for AuthProxy {
         set_handling(session, true);
         allow_pipelining(session);
         if session.is_http2() {
-            // For each stream, beside what bounds each connection.
+            // For each stream, beside the write timeout of the connection.
             session.set_write_timeout(self.send_timeout);
         }
         self.limit_connection(session);
         ctx.ids = self.correlation.ids(&session.req_header().headers);
         let mut decision = self.authorize(session, &ctx.rules.auth_policy);
         if decision == Err(Rejection::TokenKeyUnknown) {
-            // The auth server may know a key that is not known here yet.
+            // The auth server may have a newer key.
             let fetch = self.keys.early_fetch().wait(Instant::now());
             decision = match self.while_waiting(session.is_http2(), fetch).await {
                 Some(()) => self.authorize(session, &ctx.rules.auth_policy),
@@ -269,7 +268,7 @@ impl ProxyHttp for AuthProxy {
         ctx.decided = Instant::now();
         self.metrics
             .decided(ctx.decided.saturating_duration_since(ctx.began));
-        let (outcome, answer) = match decision {
+        let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => {
                 match self.in_flight.take(forward.has_token(), ctx.decided) {
                     Some(permit) => {
@@ -277,17 +276,17 @@ impl ProxyHttp for AuthProxy {
                         ctx.forward(forward, permit, EndedResponses::of(session));
                         return Ok(false);
                     }
-                    None => refused(Rejection::ServerBusy),
+                    None => rejected(Rejection::ServerBusy),
                 }
             }
             Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
-            Err(rejection) => self.refused_for_now(rejection, ctx.decided),
+            Err(rejection) => self.reject(rejection, ctx.decided),
         };
         ctx.outcome = outcome;
-        let answer = answer.with(Self::common_response_headers(session, ctx));
+        let response = response.with(Self::common_response_headers(session, ctx));
         let is_http2 = session.is_http2();
-        let sent = self.while_waiting(is_http2, answer.send(session)).await;
+        let sent = self.while_waiting(is_http2, response.send(session)).await;
         if !matches!(sent, Some(Ok(()))) {
             session.set_keepalive(None);
         }
@@ -335,7 +334,7 @@ impl ProxyHttp for AuthProxy {
         let sent = Sent {
             method: &session.req_header().method,
             reused,
-            repeatable: !session.as_ref().retry_buffer_truncated() && !is_answered(session),
+            repeatable: !session.as_ref().retry_buffer_truncated() && !has_response(session),
         };
         let again = ctx.tries.after_sending(&error, sent, Instant::now());
         error.set_retry(again);
@@ -368,7 +367,7 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         if let Some(RequestKind::EventStream | RequestKind::Grpc) = ctx.kind() {
-            // The service cannot answer what has not come.
+            // The service may wait for the whole body before it responds.
             stream_deadline::extend_response_deadline(self.upstream.read_timeout());
         }
         if session.is_http2() && ctx.kind() != Some(RequestKind::Grpc) {
@@ -387,7 +386,7 @@ impl ProxyHttp for AuthProxy {
         if response.status == StatusCode::SWITCHING_PROTOCOLS
             && ctx.kind() != Some(RequestKind::WebSocket)
         {
-            // No tunnel that nobody asked for.
+            // The client did not request a tunnel.
             return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
         }
         response::unify_length(response)?;
@@ -463,11 +462,11 @@ impl ProxyHttp for AuthProxy {
         let rejection = errors::rejection_of(error);
         ctx.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);
         session.set_keepalive(None);
-        if let Some(rejection) = rejection.filter(|_| !is_answered(session)) {
-            // A client that is gone by now has nothing to be told.
-            let answer = LocalResponse::rejection(rejection)
+        if let Some(rejection) = rejection.filter(|_| !has_response(session)) {
+            // An error means that the client is gone.
+            let response = LocalResponse::rejection(rejection)
                 .with(Self::common_response_headers(session, ctx));
-            let _ = answer.send(session).await;
+            let _ = response.send(session).await;
         }
         FailToProxy {
             error_code: rejection.map_or(0, |rejection| rejection.status().as_u16()),
@@ -500,12 +499,12 @@ impl ProxyHttp for AuthProxy {
         set_handling(session, false);
     }
 
-    /// The access log has said it already, and in fewer words.
+    /// Suppresses Pingora's own error log: the access log has the error.
     fn suppress_error_log(&self, _: &Session, _: &RequestContext, _: &Error) -> bool {
         true
     }
 
-    /// Pingora's own would show the query.
+    /// Returns a summary without the query, unlike Pingora's own.
     fn request_summary(&self, session: &Session, _ctx: &RequestContext) -> String {
         let request = session.req_header();
         format!("{} {}", request.method, LoggedPath(request.raw_path()))

@@ -1,4 +1,4 @@
-//! The answers that the sidecar gives itself: the current user, and every refusal, in the envelope.
+//! The sidecar's own responses: the current user and every rejection, in the envelope.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
-/// How long a client that is still sending may go on: it reads the answer only when it is done, and
-/// closing earlier would reset the connection under it.
+/// Wait for a client that is still sending: closing earlier would reset the connection before it reads the
+/// response.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a 405 offers instead (RFC 9110 §15.5.6): of the user-details endpoint, and of the service,
-/// whose own methods are not known here.
+/// `Allow` of a 405 (RFC 9110 §15.5.6): for the user-details endpoint, and for the service, whose own
+/// methods are unknown.
 const USER_DETAILS_METHODS: &str = "GET, HEAD";
 const SERVICE_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// One answer, ready to be sent.
+/// Response of the sidecar itself.
 #[derive(Debug)]
 pub(crate) struct LocalResponse {
     status: StatusCode,
@@ -27,12 +27,12 @@ pub(crate) struct LocalResponse {
     rejection: Option<Rejection>,
     /// Seconds until the cause may be gone.
     retry_after: Option<u64>,
-    /// What else its head says: CORS, the request's id.
+    /// Further headers: CORS, the request id.
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl LocalResponse {
-    /// A successful one with `body`, an envelope.
+    /// Creates a successful response with `body`, an envelope.
     pub(crate) fn success(body: Vec<u8>) -> Self {
         Self {
             status: StatusCode::OK,
@@ -43,7 +43,7 @@ impl LocalResponse {
         }
     }
 
-    /// To a browser that asks whether it may ask for the current user (Fetch standard §3.2.2).
+    /// Creates the response to a CORS preflight for the current user (Fetch standard §3.2.2).
     pub(crate) fn preflight() -> Self {
         Self {
             status: StatusCode::NO_CONTENT,
@@ -54,7 +54,7 @@ impl LocalResponse {
         }
     }
 
-    /// Adds fields to its head.
+    /// Adds headers.
     pub(crate) fn with(
         mut self,
         fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
@@ -63,6 +63,7 @@ impl LocalResponse {
         self
     }
 
+    /// Creates the response of a rejection.
     pub(crate) fn rejection(rejection: Rejection) -> Self {
         Self {
             status: rejection.status(),
@@ -73,7 +74,7 @@ impl LocalResponse {
         }
     }
 
-    /// Says that the cause may be gone after so many seconds.
+    /// Sets `Retry-After`.
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
         Self {
             retry_after: Some(seconds),
@@ -83,7 +84,7 @@ impl LocalResponse {
 
     fn head(&self, method: &Method) -> pingora::Result<ResponseHeader> {
         let mut head = ResponseHeader::build(self.status, Some(8))?;
-        // RFC 9110 §8.6: a 204 has neither.
+        // RFC 9110 §8.6: a 204 has no body.
         if self.status != StatusCode::NO_CONTENT {
             head.insert_header(header::CONTENT_TYPE, "application/json")?;
             head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
@@ -102,12 +103,12 @@ impl LocalResponse {
             head.insert_header("Retry-After", seconds)?;
         }
         if rejection == Rejection::MethodNotAllowed {
-            head.insert_header("Allow", instead_of(method))?;
+            head.insert_header("Allow", allowed_methods(method))?;
         }
         Ok(head)
     }
 
-    /// Sends it and takes in the rest of the request, so that the client gets to read it.
+    /// Sends the response and discards the rest of the request, so that the client can read it.
     pub(crate) async fn send(self, session: &mut Session) -> pingora::Result<()> {
         let head = self.head(&session.req_header().method)?;
         let has_body = !self.body.is_empty() && session.req_header().method != Method::HEAD;
@@ -115,7 +116,7 @@ impl LocalResponse {
         if self.must_close() || (unread && expects_continue(session)) {
             session.set_keepalive(None);
         }
-        // Otherwise Pingora closes at once when a request body is not read yet.
+        // The default closes the connection at once if a request body is not read yet.
         session.set_close_on_response_before_downstream_finish(false);
         session
             .write_response_header(Box::new(head), !has_body)
@@ -125,14 +126,14 @@ impl LocalResponse {
                 .write_response_body(Some(Bytes::from(self.body)), true)
                 .await?;
         }
-        // HTTP/2 tells the client by itself that the rest is not wanted (RFC 9113 §8.1).
+        // HTTP/2 resets the stream to stop the client (RFC 9113 §8.1).
         if unread && !session.is_http2() {
             drain(session).await;
         }
         Ok(())
     }
 
-    /// Where the framing is in doubt, so is where the next request begins.
+    /// Returns true if the begin of the next request is uncertain.
     fn must_close(&self) -> bool {
         matches!(
             self.rejection,
@@ -141,8 +142,7 @@ impl LocalResponse {
     }
 }
 
-/// The whole answer to what never became a request: there is none to read anything from, and no
-/// session to write through.
+/// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed: it has no session.
 pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
     let response = LocalResponse::rejection(rejection);
     let head = format!(
@@ -154,14 +154,15 @@ pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
     [head.into_bytes(), response.body].concat().into()
 }
 
-fn instead_of(method: &Method) -> &'static str {
+fn allowed_methods(method: &Method) -> &'static str {
     match *method {
         Method::TRACE | Method::CONNECT => SERVICE_METHODS,
         _ => USER_DETAILS_METHODS,
     }
 }
 
-/// Such a client may leave the body out now: what it sends next would be taken for the body.
+/// Returns true for a client that may omit the body after this response, so that its next request would be
+/// read as the body.
 fn expects_continue(session: &Session) -> bool {
     session.req_header().headers.contains_key(header::EXPECT)
 }
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_the_same_in_status_header_and_envelope() {
+    fn status_header_and_envelope_of_a_rejection_agree() {
         let response = LocalResponse::rejection(Rejection::TokenExpired);
         assert_eq!(
             response.head(&Method::GET).unwrap().status,
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_rows_that_need_them_carry_extra_fields() {
+    fn only_the_rejections_that_need_them_have_extra_headers() {
         assert_eq!(
             field(Rejection::AuthKeysUnavailable, "retry-after").as_deref(),
             Some("5")
@@ -213,21 +214,21 @@ mod tests {
             field(Rejection::MethodNotAllowed, "allow").as_deref(),
             Some("GET, HEAD")
         );
-        assert_eq!(instead_of(&Method::TRACE), SERVICE_METHODS);
+        assert_eq!(allowed_methods(&Method::TRACE), SERVICE_METHODS);
         for name in ["www-authenticate", "retry-after", "allow"] {
             assert_eq!(field(Rejection::PathNotCanonical, name), None, "{name}");
         }
     }
 
     #[test]
-    fn a_refusal_may_know_better_when_to_come_back() {
+    fn retry_after_can_be_overridden() {
         let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable).retry_after(61);
         let head = response.head(&Method::GET).unwrap();
         assert_eq!(head.headers[header::RETRY_AFTER], "61");
     }
 
     #[test]
-    fn what_is_no_request_gets_an_envelope_too() {
+    fn a_raw_response_has_an_envelope_too() {
         let response =
             String::from_utf8(raw_http1_response(Rejection::RequestMalformed).to_vec()).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_may_be_stored_or_names_the_server() {
+    fn no_response_may_be_stored_or_names_the_server() {
         for rejection in Rejection::ALL {
             let cache_control = field(*rejection, "cache-control");
             assert_eq!(cache_control.as_deref(), Some("no-store"));

@@ -1,8 +1,8 @@
-//! Deadlines a stream when the token that opened it does: a WebSocket, server-sent events, a gRPC call.
-//! No other body is cut, however long it takes, as long as it comes.
+//! Deadlines of a request. A stream (WebSocket, server-sent events, gRPC) ends when its token expires; any
+//! other body may take any time as long as its parts keep coming.
 //!
-//! Pingora has no hook that fires on time, so the whole work on a request is given up: HTTP/1.1
-//! connections are closed on both sides, of an HTTP/2 connection that stream alone is reset.
+//! Pingora has no timer hook, so an expired deadline drops the whole work on a request: HTTP/1.1 connections
+//! are closed on both sides, of an HTTP/2 connection only the stream is reset.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -19,22 +19,22 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::telemetry::access_log::LoggedPath;
 
 tokio::task_local! {
-    /// The ends of the request that is being worked on; none for most.
+    /// Deadlines of the present request; most have none set.
     static DEADLINES: Deadlines;
 }
 
-/// When the work on a request has to end.
+/// Deadlines of one request.
 #[derive(Debug, Default)]
 struct Deadlines {
     token: Cell<Option<Instant>>,
-    /// The next part of its body has to come by then; moved on by each that does.
+    /// For the next part of the request body; each part extends it.
     body: Cell<Option<Instant>>,
-    /// Its answer has to begin by then; moved on by each part of its body that comes.
+    /// For the begin of the response; each part of the request body extends it.
     response: Cell<Option<Instant>>,
     request: OnceCell<Request>,
 }
 
-/// What the line about the end says of the request: by then it is dropped.
+/// Copy of the request for its log record: an expired request is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -44,7 +44,7 @@ pub(crate) struct Request {
     pub(crate) trace_id: Option<TraceId>,
 }
 
-/// A query may hold a token.
+/// Without the query, which may hold a token.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = LoggedPath(&self.target);
@@ -55,7 +55,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Why it ended.
+/// The deadline that expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpiredDeadline {
     Token,
@@ -76,25 +76,24 @@ impl Deadlines {
     }
 }
 
-/// Has the stream at hand end in `left`, whatever it is doing then. What `request` it is, is asked only if
-/// there is an end.
+/// Ends the present stream after `left`. `request` is called only if a deadline is set.
 pub(crate) fn expire_stream_after(left: Duration, request: impl FnOnce() -> Request) {
     set(|deadlines| &deadlines.token, Some(left), request);
 }
 
-/// Has the request at hand end if no more of its body comes `within` this time; `None` when all of it
-/// has come. For HTTP/2: over HTTP/1.1 Pingora has a time-out, which can be answered.
+/// Ends the present request if the next part of its body does not come `within` this time; `None` after
+/// the last part. For HTTP/2 alone: Pingora's own timeout for HTTP/1.1 allows a response.
 pub(crate) fn expect_body(within: Option<Duration>, request: impl FnOnce() -> Request) {
     set(|deadlines| &deadlines.body, within, request);
 }
 
-/// Has the request at hand end if its answer does not begin `within` this time. For what may become a stream: for
-/// others Pingora has a time-out, which can be answered.
+/// Ends the present request if its response does not begin `within` this time. For possible streams alone:
+/// Pingora's own timeout for other requests allows a response.
 pub(crate) fn expect_response(within: Option<Duration>, request: impl FnOnce() -> Request) {
     set(|deadlines| &deadlines.response, within, request);
 }
 
-/// A part of the body came: an answer that is expected has `within` this time from now on.
+/// Extends a response deadline that is set to `within` from now.
 pub(crate) fn extend_response_deadline(within: Option<Duration>) {
     let _ = DEADLINES.try_with(|deadlines| {
         if deadlines.response.get().is_some() {
@@ -103,17 +102,17 @@ pub(crate) fn extend_response_deadline(within: Option<Duration>) {
     });
 }
 
-/// What was expected has begun.
+/// Clears the response deadline: the response has begun.
 pub(crate) fn clear_response_deadline() {
     let _ = DEADLINES.try_with(|deadlines| deadlines.response.set(None));
 }
 
-/// What might have become a stream is none.
+/// Clears the token deadline: the response is not a stream.
 pub(crate) fn clear_token_deadline() {
     let _ = DEADLINES.try_with(|deadlines| deadlines.token.set(None));
 }
 
-/// Far ahead is as good as never, and must not overflow.
+/// Returns the deadline; `None` if it is too far in the future to represent.
 fn deadline(within: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(within?)
 }
@@ -124,7 +123,7 @@ fn set(
     request: impl FnOnce() -> Request,
 ) {
     let at = deadline(within);
-    // Outside of any request there is nothing to end.
+    // An error means that no request is being handled.
     let _ = DEADLINES.try_with(|deadlines| {
         end(deadlines).set(at);
         if at.is_some() {
@@ -133,14 +132,14 @@ fn set(
     });
 }
 
-/// Work that was given up.
+/// Work that a deadline ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TimedOut {
     pub(super) expired: ExpiredDeadline,
     pub(super) request: Option<Request>,
 }
 
-/// The work on one request, or why its time was over before it was.
+/// Completes the work on one request unless one of its deadlines expires first.
 pub(super) async fn within_deadlines<T>(work: impl Future<Output = T>) -> Result<T, TimedOut> {
     DEADLINES
         .scope(Deadlines::default(), async {
@@ -187,15 +186,15 @@ mod tests {
         }
     }
 
-    fn never_asked() -> Request {
-        unreachable!("it has no end, or is known already")
+    fn never_called() -> Request {
+        unreachable!("no deadline, or the request is known")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_given_up_is_still_known() {
+    async fn expired_work_still_has_its_request() {
         let work = async {
             expire_stream_after(Duration::from_secs(1), || request("/first"));
-            expect_body(Some(Duration::from_secs(2)), never_asked);
+            expect_body(Some(Duration::from_secs(2)), never_called);
             std::future::pending::<()>().await;
         };
         let timed_out = TimedOut {
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_done_in_time_gives_its_result() {
+    async fn work_within_its_deadlines_gives_its_result() {
         let work = async {
             expire_stream_after(Duration::from_secs(2), || request("/"));
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_not_is_dropped() {
+    async fn expired_work_is_dropped() {
         let dropped = Arc::new(());
         let held = Arc::clone(&dropped);
         let work = async move {
@@ -233,21 +232,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_without_an_end_takes_as_long_as_it_takes_and_nobody_asks_what_it_is() {
+    async fn work_without_deadlines_takes_any_time() {
         let work = async {
-            expect_body(None, never_asked);
-            expire_stream_after(Duration::MAX, never_asked);
+            expect_body(None, never_called);
+            expire_stream_after(Duration::MAX, never_called);
             tokio::time::sleep(Duration::from_secs(1_000_000)).await;
         };
         assert_eq!(within_deadlines(work).await, Ok(()));
         // Outside of any request.
-        expire_stream_after(Duration::from_secs(1), never_asked);
+        expire_stream_after(Duration::from_secs(1), never_called);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_expected_has_to_go_on_until_it_turns_out_a_stream() {
+    async fn the_response_deadline_ends_with_the_begin_of_a_stream() {
         const SECOND: Duration = Duration::from_secs(1);
-        let answer = |pause: Duration| async move {
+        let response = |pause: Duration| async move {
             expect_response(Some(2 * SECOND), || request("/events"));
             tokio::time::sleep(SECOND).await;
             extend_response_deadline(Some(2 * SECOND));
@@ -256,13 +255,13 @@ mod tests {
             extend_response_deadline(Some(SECOND));
             tokio::time::sleep(100 * SECOND).await;
         };
-        assert_eq!(within_deadlines(answer(SECOND)).await, Ok(()));
-        let silent = within_deadlines(answer(3 * SECOND)).await;
+        assert_eq!(within_deadlines(response(SECOND)).await, Ok(()));
+        let silent = within_deadlines(response(3 * SECOND)).await;
         assert_eq!(expired(silent), Some(ExpiredDeadline::Response));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_stream_outlives_the_token() {
+    async fn a_response_that_is_no_stream_outlives_the_token() {
         let work = async {
             expire_stream_after(Duration::from_secs(1), || request("/"));
             clear_token_deadline();
@@ -272,20 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn no_query_is_shown() {
+    fn debug_output_has_no_query() {
         let shown = format!("{:?}", request("/a?access_token=secret"));
         assert!(shown.contains("/a") && !shown.contains("secret"), "{shown}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_may_take_long_as_long_as_it_comes() {
+    async fn a_body_may_take_long_if_its_parts_keep_coming() {
         const SECOND: Duration = Duration::from_secs(1);
         let upload = |parts: u32, pause: Duration| async move {
             for _ in 0..parts {
                 expect_body(Some(2 * SECOND), || request("/upload"));
                 tokio::time::sleep(pause).await;
             }
-            expect_body(None, never_asked);
+            expect_body(None, never_called);
             tokio::time::sleep(10 * SECOND).await;
         };
         assert_eq!(within_deadlines(upload(10, SECOND)).await, Ok(()));

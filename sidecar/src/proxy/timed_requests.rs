@@ -1,4 +1,4 @@
-//! Requests that end at their deadline, whatever the proxy is doing with them.
+//! Requests with deadlines, which end them in any phase.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::Upstream;
 
-/// Stands before the proxy and watches the time of each request.
+/// The proxy, with deadlines around each request.
 pub(crate) struct TimedRequests {
     pub(crate) proxy: Arc<HttpProxy<AuthProxy>>,
     pub(crate) upstream: Arc<Upstream>,
@@ -25,7 +25,7 @@ pub(crate) struct TimedRequests {
 }
 
 impl TimedRequests {
-    /// The proxy's own last phase is not reached.
+    /// Reports a request that a deadline ended: the proxy's own last phase is not reached.
     fn ended(&self, TimedOut { expired, request }: TimedOut) {
         let (outcome, cause) = match expired {
             ExpiredDeadline::Token => {
@@ -34,11 +34,11 @@ impl TimedRequests {
             }
             ExpiredDeadline::Body => (
                 Outcome::Rejected(Rejection::RequestTimeout),
-                "the body did not come",
+                "the request body timed out",
             ),
             ExpiredDeadline::Response => (
                 Outcome::Rejected(Rejection::UpstreamTimeout),
-                "the answer did not come",
+                "the response timed out",
             ),
         };
         let request = request.as_ref();

@@ -1,5 +1,5 @@
-//! How long the parts of a request may take. What the request says of itself exempts it from nothing: only
-//! an answer that opens a stream does, and then the token's end is armed.
+//! Timeouts of the parts of a request. Only a response that opens a stream exempts from one, never the
+//! request itself, and then the token deadline is set.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 
 impl AuthProxy {
-    /// Bounds how long the service may be silent where the connection to it does not.
+    /// Limits the wait for a response where the upstream connection has no read timeout.
     fn expect_response(&self, session: &Session, ids: &RequestIds) {
         stream_deadline::expect_response(self.upstream.read_timeout(), || {
             self.request_record(session, ids)
         });
     }
 
-    /// Has a stream end when its token does.
+    /// Ends a stream when its token expires.
     fn end_with_token(&self, session: &Session, forward: &Forward, ids: &RequestIds) {
         let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
             return;
@@ -33,16 +33,16 @@ impl AuthProxy {
         });
     }
 
-    /// Prepares a connection for what was just admitted.
+    /// Sets the timeouts of an authorized request.
     pub(super) fn prepare(&self, session: &mut Session, forward: &Forward, ids: &RequestIds) {
         session.set_read_timeout(self.request_body_timeout);
-        // The next part of a call is waited for as long as its answer is.
+        // The parts of a gRPC call have the timeout of its response.
         if session.is_http2() && forward.body && forward.kind != RequestKind::Grpc {
             stream_deadline::expect_body(self.request_body_timeout, || {
                 self.request_record(session, ids)
             });
         }
-        // RFC 9110 §15.2: HTTP/1.0 knows no interim answers.
+        // RFC 9110 §15.2: HTTP/1.0 has no interim responses.
         let is_http_1_0 = session.req_header().version == Version::HTTP_10;
         session.set_ignore_info_resp(is_http_1_0);
         match forward.kind {
@@ -54,25 +54,28 @@ impl AuthProxy {
         }
     }
 
-    /// Now it is known what becomes of the request.
+    /// Adjusts the deadlines to the kind of the response.
     pub(super) fn on_response_header(
         &self,
         session: &mut Session,
-        answer: &ResponseHeader,
+        response: &ResponseHeader,
         forward: &mut Forward,
         ids: &RequestIds,
     ) {
-        if forward.kind.becomes_stream(answer.status, &answer.headers) {
+        if forward
+            .kind
+            .becomes_stream(response.status, &response.headers)
+        {
             self.end_with_token(session, forward, ids);
             stream_deadline::clear_response_deadline();
-        } else if !answer.status.is_informational() && forward.kind != RequestKind::Plain {
+        } else if !response.status.is_informational() && forward.kind != RequestKind::Plain {
             stream_deadline::clear_token_deadline();
             self.extend_response_deadline(false);
             self.hold_to_plain(session, forward, ids);
         }
     }
 
-    /// Holds what is left of the request to the time of any other: its answer opened no stream, or has ended.
+    /// Gives the rest of the request the timeouts of a plain one: its response is no stream, or has ended.
     pub(super) fn hold_to_plain(
         &self,
         session: &mut Session,
@@ -87,17 +90,17 @@ impl AuthProxy {
         }
     }
 
-    /// Moves on the end of an answer that might have become a stream and is none: Pingora's time-out for its
-    /// parts is off. The client may take its time with the part that came, too.
-    pub(super) fn extend_response_deadline(&self, to_its_end: bool) {
+    /// Extends the deadline of a response that could have been a stream: Pingora's timeout for its parts is
+    /// off. The client has its write timeout for each part too.
+    pub(super) fn extend_response_deadline(&self, is_end: bool) {
         let within = self.upstream.read_timeout().zip(self.send_timeout);
-        let within = within.filter(|_| !to_its_end);
+        let within = within.filter(|_| !is_end);
         stream_deadline::extend_response_deadline(
             within.map(|(read, send)| read.saturating_add(send)),
         );
     }
 
-    /// For the line about a request that is given up.
+    /// Copies the request for the record of an expired deadline.
     pub(super) fn request_record(
         &self,
         session: &Session,
