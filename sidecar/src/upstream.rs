@@ -1,7 +1,7 @@
-//! The service behind: where it is, and how to connect to it.
+//! The upstream: the address of the service, and connections to it.
 //!
-//! Every request's peer is cloned from a prototype: building one means parsing and resolving an
-//! address. The prototypes are replaced when the name resolves to something else.
+//! The peer of each request is cloned from a prototype, because building one parses and resolves an address.
+//! The prototypes are replaced when the name resolves to other addresses.
 
 mod address;
 mod dns_refresh;
@@ -29,30 +29,28 @@ pub(crate) use dns_refresh::UpstreamNames;
 pub(crate) use retry::{MAX_TRIES, Sent, Tries};
 pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 
-/// Below the 5 s after which Node closes an idle connection: of the common servers it is the
-/// quickest, and a POST on a connection that is just being closed fails.
+/// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being closed
+/// fails.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// As many as most HTTP/2 servers allow; a service that allows fewer says so and is obeyed.
+/// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;
-/// What the service may send of one HTTP/2 answer before the client has taken it. Pingora's 8 MiB for each
-/// stream and for all of them would let one client that does not read stop everybody else. Less would make more
-/// calls stand still in which both sides send without reading.
+/// Window of one HTTP/2 response. Pingora's 8 MiB, for each stream and for all of them together, would let one
+/// client that does not read block all others; less would block more calls in which both sides only send.
 const STREAM_WINDOW: u32 = 512 * 1024;
-/// Sets a WebSocket's connections apart: they must not be HTTP/2, and Pingora's pool does not look
-/// at that.
+/// Pool group of WebSocket connections: they must not be HTTP/2, which Pingora's pool does not check.
 const WEBSOCKET_GROUP: u64 = 1;
-/// Of connections that may not be used for each other's requests, for each generation of TLS.
+/// Number of pool groups for each generation of TLS.
 const GROUPS: u64 = 2;
 
-/// How long the service may take.
+/// Timeouts of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UpstreamTimeouts {
     pub(crate) connect: Duration,
-    /// For the answer's head and for each read of its body; `None` waits for ever.
+    /// For the head of a response and each read of its body; `None` waits forever.
     pub(crate) read: Option<Duration>,
 }
 
-/// What the flags say about the service.
+/// Settings of the upstream.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamSettings {
     pub(crate) address: UpstreamAddress,
@@ -61,32 +59,32 @@ pub(crate) struct UpstreamSettings {
     pub(crate) tls: Option<UpstreamTls>,
 }
 
-/// How TLS is spoken with the service at the moment.
+/// Present TLS settings.
 #[derive(Debug)]
 struct CurrentTls {
     tls: Option<UpstreamTls>,
-    /// Sets apart the connections that were opened with it.
+    /// Separates the pooled connections that were opened with these settings.
     generation: u64,
 }
 
-/// Hands out peers. Shared by all requests.
+/// Source of peers. Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     settings: UpstreamSettings,
-    /// Locked while prototypes are replaced, so that the last ones are made of the last TLS.
+    /// Locked while prototypes are replaced, so that the last ones use the last settings.
     tls: Mutex<CurrentTls>,
-    /// One entry for each address; none as long as the name does not resolve.
+    /// One entry for each address; empty until the name resolves.
     peers: ArcSwap<Vec<Prototypes>>,
-    /// Which of them is in use.
+    /// Index of the entry in use.
     preferred: AtomicUsize,
-    /// Told when an address does not answer: the name may lead elsewhere by now.
+    /// Notified when an address is unreachable: the name may have other addresses now.
     lost: Notify,
 }
 
 #[derive(Debug)]
 struct Prototypes {
     plain: HttpPeer,
-    /// For what may be silent for long.
+    /// Without a read timeout.
     stream: HttpPeer,
     websocket: HttpPeer,
 }
@@ -96,7 +94,7 @@ impl Upstream {
     /// service may be started after its sidecar.
     ///
     /// # Errors
-    /// A socket path that is longer than the system takes.
+    /// A socket path that is too long for the system.
     pub(crate) fn new(mut settings: UpstreamSettings) -> Result<Self, String> {
         let tls = CurrentTls {
             tls: settings.tls.take(),
@@ -107,7 +105,7 @@ impl Upstream {
                 let peer = path
                     .to_str()
                     .and_then(|path| HttpPeer::new_uds(path, false, String::new()).ok())
-                    .ok_or("the path cannot be that of a socket")?;
+                    .ok_or("the path is too long for a socket")?;
                 vec![settings.prototypes(peer, &tls)]
             }
             Endpoint::Tcp { host, port } => {
@@ -127,12 +125,12 @@ impl Upstream {
         })
     }
 
-    /// Where it is, as it is configured: without user and query, which it may not have.
+    /// Returns the configured address; it has no user and no query.
     pub(crate) const fn address(&self) -> &UpstreamAddress {
         &self.settings.address
     }
 
-    /// A peer for one request; `None` while the name does not resolve.
+    /// Returns a peer for one request; `None` while the name does not resolve.
     pub(crate) fn peer(&self, kind: RequestKind) -> Option<Box<HttpPeer>> {
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed) % peers.len().max(1);
@@ -145,18 +143,17 @@ impl Upstream {
         Some(Box::new(prototype.clone()))
     }
 
-    /// How long the service may be silent where what it says is no stream.
+    /// Returns the read timeout of responses that are no streams.
     pub(crate) const fn read_timeout(&self) -> Option<Duration> {
         self.settings.timeouts.read
     }
 
-    /// Takes note that `peer` could not be reached: the next address is tried, and the name is
-    /// resolved anew.
+    /// Selects the next address after `peer` was unreachable, and has the name resolved again.
     pub(crate) fn unreachable(&self, peer: &HttpPeer) {
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed);
         let current = peers.get(index % peers.len().max(1));
-        // Of several requests that fail at once, one moves on.
+        // Of several requests that fail at once, only one selects the next address.
         if current.is_some_and(|current| current.plain.address() == peer.address()) {
             let next = index.wrapping_add(1);
             let _ =
@@ -166,14 +163,14 @@ impl Upstream {
         self.lost.notify_one();
     }
 
-    /// What the name resolves to, as far as is known.
+    /// Returns the present addresses.
     fn addresses(&self) -> Vec<SocketAddr> {
         let peers = self.peers.load();
         let inet = |peer: &Prototypes| peer.plain.address().as_inet().copied();
         peers.iter().filter_map(inet).collect()
     }
 
-    /// Takes over what the name resolves to now.
+    /// Replaces the addresses.
     fn set_addresses(&self, addresses: &[SocketAddr]) {
         let tls = self.tls();
         let prototypes = self.settings.all_prototypes(addresses, &tls);
@@ -181,8 +178,8 @@ impl Upstream {
         self.preferred.store(0, Ordering::Relaxed);
     }
 
-    /// New connections are opened with `tls`; the requests that are under way keep theirs, and no other
-    /// request gets one of those. `true` where that changes anything.
+    /// Opens new connections with `tls`; requests in flight keep their connections, which are not reused.
+    /// Returns true if `tls` is a change.
     pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> bool {
         let mut current = self.tls();
         if current.tls == tls {
@@ -222,7 +219,7 @@ impl UpstreamSettings {
         options.max_h2_streams = MAX_STREAMS as usize;
         options.h2_stream_window_size = Some(STREAM_WINDOW);
         options.h2_connection_window_size = Some(MAX_STREAMS * STREAM_WINDOW);
-        // The default today; what may become a tunnel must not change with an update.
+        // Explicit, although the default: an update must not change which requests may open a tunnel.
         options.http_upstream_request_policy.h1_upgrade = H1UpgradePolicy::WebSocketOnly;
         match self.address.protocol {
             Protocol::Http => options.set_http_version(1, 1),
@@ -232,7 +229,7 @@ impl UpstreamSettings {
         if let Some(tls) = &tls.tls {
             tls.apply_to(&mut plain);
         }
-        // Pingora's pool looks neither at the certificates nor at whether HTTP/2 was allowed.
+        // Pingora's pool checks neither the certificates nor the allowed HTTP versions.
         plain.group_key = GROUPS * tls.generation;
         let mut stream = plain.clone();
         stream.options.read_timeout = None;
@@ -268,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_path_that_the_system_cannot_take_is_refused() {
+    fn a_socket_path_that_is_too_long_is_rejected() {
         assert!(upstream(&format!("unix:/{}", "a".repeat(200))).is_err());
     }
 
     #[test]
-    fn what_may_be_silent_has_no_read_timeout() {
+    fn streams_have_no_read_timeout() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
         for (kind, read) in [
             (RequestKind::Plain, TIMEOUTS.read),
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_never_shares_a_connection_that_may_be_http_2() {
+    fn websockets_share_no_connection_that_may_be_http2() {
         let upstream = upstream("https://127.0.0.1:1").unwrap();
         let plain = upstream.peer(RequestKind::Plain).unwrap();
         let stream = upstream.peer(RequestKind::Grpc).unwrap();
@@ -299,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_resolve_gives_no_peer_until_it_does() {
+    fn there_is_no_peer_until_the_name_resolves() {
         let upstream = upstream("http://postern.invalid:1").unwrap();
         assert!(upstream.peer(RequestKind::Plain).is_none());
         upstream.set_addresses(&["127.0.0.1:1".parse().unwrap()]);
@@ -307,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_does_not_answer_makes_room_for_the_next_one() {
+    fn an_unreachable_address_selects_the_next_one() {
         let upstream = upstream("http://127.0.0.1:1").unwrap();
         upstream.set_addresses(&["127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()]);
         let address = || upstream.peer(RequestKind::Plain).unwrap();
@@ -315,7 +312,7 @@ mod tests {
         upstream.unreachable(&first);
         let second = address();
         assert_ne!(first.address(), second.address());
-        // Who had the first one too comes late.
+        // A second failure of the first one changes nothing.
         upstream.unreachable(&first);
         assert_eq!(address().address(), second.address());
         upstream.unreachable(&second);

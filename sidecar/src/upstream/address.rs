@@ -1,4 +1,4 @@
-//! Where the service listens and what it speaks, as `--upstream` says it.
+//! The address and the protocol of the service, parsed from `--upstream`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,14 +10,14 @@ use runtime::host_port::{NoPort, port_of};
 
 use crate::upstream::loop_check::{is_of_this_host, leads_to};
 
-/// The whole of `--upstream`.
+/// Parsed value of `--upstream`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UpstreamAddress {
     pub(crate) protocol: Protocol,
     pub(crate) endpoint: Endpoint,
 }
 
-/// What the service speaks.
+/// Protocol of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/1.1.
@@ -28,23 +28,23 @@ pub(crate) enum Protocol {
     Https,
 }
 
-/// Where it is found.
+/// Endpoint of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// A name or an address; names are resolved again and again.
+    /// A name or an address; a name is resolved periodically.
     Tcp { host: String, port: u16 },
     /// The file of a Unix socket.
     Unix(PathBuf),
 }
 
-/// Why `--upstream` cannot be used.
+/// Error of a value of `--upstream`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UpstreamAddressError {
     #[error("expected http://, https:// or h2c://HOST:PORT, or unix:/PATH")]
     Malformed,
     #[error("{0}:// is not supported; expected http://, https://, h2c:// or unix:")]
     Scheme(String),
-    #[error("has a path or a query; leave it out: the service gets those of the client")]
+    #[error("has a path or a query; leave it out: the service gets the client's")]
     Path,
     #[error("expected an absolute path after unix:")]
     SocketPath,
@@ -68,7 +68,7 @@ impl FromStr for UpstreamAddress {
         };
         let protocol = Protocol::of_scheme(scheme)
             .ok_or_else(|| UpstreamAddressError::Scheme(scheme.to_owned()))?;
-        // The sidecar forwards the client's path as it is: one here would have no effect.
+        // The client's path is forwarded unchanged: one here would have no effect.
         if uri.path() != "/" || uri.query().is_some() {
             return Err(UpstreamAddressError::Path);
         }
@@ -109,18 +109,18 @@ impl Protocol {
 }
 
 impl UpstreamAddress {
-    /// Whether a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
+    /// Returns true if a WebSocket can be opened: HTTP/2 without TLS has no upgrade.
     pub(crate) fn carries_websockets(&self) -> bool {
         !self.speaks_http_2()
     }
 
-    /// Whether every request goes out as one of HTTP/2.
+    /// Returns true if every request is sent over HTTP/2.
     pub(crate) fn speaks_http_2(&self) -> bool {
         self.protocol == Protocol::H2c
     }
 
-    /// Whether who connects to it reaches a socket that listens on `listen`. Only a name whose port
-    /// is the same is resolved for that.
+    /// Returns true if a connection to the address reaches a socket that listens on `listen`. A name is
+    /// resolved only if the ports are equal.
     pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {
         match &self.endpoint {
             Endpoint::Tcp { host, port } if *port == listen.port() => (host.as_str(), *port)
@@ -131,7 +131,7 @@ impl UpstreamAddress {
     }
 }
 
-/// An abstract socket (leading NUL) is no path, and Pingora panics on it.
+/// Parses a socket path; Pingora panics on an abstract socket (leading NUL).
 fn socket(protocol: Protocol, path: &str) -> Result<UpstreamAddress, UpstreamAddressError> {
     if !path.starts_with('/') || path.contains('\0') {
         return Err(UpstreamAddressError::SocketPath);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn an_address_is_a_port_or_a_socket() {
-        for (text, shown) in [
+        for (text, displayed) in [
             ("http://127.0.0.1:3000", "http://127.0.0.1:3000"),
             ("http://localhost/", "http://localhost:80"),
             ("http://[::1]:3000", "http://[::1]:3000"),
@@ -172,12 +172,15 @@ mod tests {
             ("unix:/run/app.sock", "unix:/run/app.sock"),
             ("h2c+unix:/run/app.sock", "h2c+unix:/run/app.sock"),
         ] {
-            assert_eq!(text.parse::<UpstreamAddress>().unwrap().to_string(), shown);
+            assert_eq!(
+                text.parse::<UpstreamAddress>().unwrap().to_string(),
+                displayed
+            );
         }
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn errors_name_the_unusable_part() {
         for (text, error) in [
             ("", UpstreamAddressError::Malformed),
             ("127.0.0.1:3000", UpstreamAddressError::Malformed),

@@ -1,5 +1,4 @@
-//! Resolves the service's name again and again: a service that is started anew may have another
-//! address.
+//! Resolves the service's name periodically: after a restart it may have another address.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,12 +12,12 @@ use super::{Endpoint, Upstream};
 use crate::background::Work;
 use crate::discovery::resolver::LOOKUP_TIMEOUT;
 
-/// What Envoy and others take: short enough to follow a restart, long enough for a resolver's cache.
+/// The interval of Envoy: short enough to follow a restart, long enough for a resolver's cache.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// At most so often, whoever asks for it.
+/// Min pause between two lookups, even after failures.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Keeps an [`Upstream`] up to date.
+/// Background task that updates the addresses of an [`Upstream`].
 #[derive(Debug)]
 pub(crate) struct UpstreamNames {
     upstream: Arc<Upstream>,
@@ -27,7 +26,7 @@ pub(crate) struct UpstreamNames {
 }
 
 impl UpstreamNames {
-    /// `None` where there is no name to resolve.
+    /// Returns the task; `None` if the upstream has no name to resolve.
     pub(crate) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
         match &upstream.settings.address.endpoint {
             Endpoint::Tcp { host, port } if host.parse::<std::net::IpAddr>().is_err() => {
@@ -41,7 +40,7 @@ impl UpstreamNames {
         }
     }
 
-    async fn look(&self) -> io::Result<Vec<SocketAddr>> {
+    async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup)
             .await
@@ -49,12 +48,11 @@ impl UpstreamNames {
         in_order(found)
     }
 
-    /// Takes `found` over where it is something else. What does not resolve any more is kept: the
-    /// resolver may be away while the service is not.
-    fn take_over(&self, known: &mut Vec<SocketAddr>, found: io::Result<Vec<SocketAddr>>) {
+    /// Applies changed addresses. After an error the known ones stay: only the resolver may be down.
+    fn update(&self, known: &mut Vec<SocketAddr>, found: io::Result<Vec<SocketAddr>>) {
         match found {
             Ok(found) if found != *known => {
-                tracing::info!(host = self.host, addresses = ?found, "the service's name resolves anew");
+                tracing::info!(host = self.host, addresses = ?found, "the service's name has other addresses");
                 self.upstream.set_addresses(&found);
                 *known = found;
             }
@@ -71,20 +69,20 @@ impl Work for UpstreamNames {
     async fn run(&self) -> Result<Infallible, String> {
         let mut known = self.upstream.addresses();
         loop {
-            self.take_over(&mut known, self.look().await);
+            self.update(&mut known, self.resolve().await);
             tokio::time::sleep(MIN_INTERVAL).await;
             let _ = tokio::time::timeout(INTERVAL, self.upstream.lost.notified()).await;
         }
     }
 }
 
-/// All addresses of a name, in the order in which they are to be tried.
+/// Resolves a name to its addresses, in the order in which they are tried.
 pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     in_order((host, port).to_socket_addrs()?)
 }
 
-/// IPv4 first: most services bind `127.0.0.1`, and `localhost` is both. Sorted, because resolvers
-/// answer in any order.
+/// Sorts the addresses, because resolvers do not; IPv4 first, because most services bind `127.0.0.1` and
+/// `localhost` is both.
 fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = addresses.collect();
     addresses.sort_unstable();
@@ -131,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_resolve_any_more_keeps_its_addresses() {
+    fn a_failed_lookup_keeps_the_addresses() {
         let upstream = upstream("http://postern.invalid:1");
         let names = UpstreamNames::of(&upstream).unwrap();
         let mut known = Vec::new();
-        names.take_over(&mut known, Ok(vec!["127.0.0.1:1".parse().unwrap()]));
-        names.take_over(&mut known, Err(io::ErrorKind::NotFound.into()));
+        names.update(&mut known, Ok(vec!["127.0.0.1:1".parse().unwrap()]));
+        names.update(&mut known, Err(io::ErrorKind::NotFound.into()));
         assert!(upstream.peer(RequestKind::Plain).is_some());
     }
 }

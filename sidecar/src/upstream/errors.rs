@@ -1,9 +1,9 @@
-//! What Pingora's errors mean: whose fault it was, what the client is told, what the log says.
+//! Maps Pingora's errors to rejections and to causes for the log.
 
 use contract::rejection::Rejection;
 use pingora::{Error, ErrorSource, ErrorType};
 
-/// How a failed request is answered; `None` where the client is gone.
+/// Returns the rejection of a failed request; `None` if the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     use ErrorType::{
         ConnectTimedout, ConnectionClosed, H2Error, InvalidH2, InvalidHTTPHeader, ReadError,
@@ -28,8 +28,8 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     }
 }
 
-/// Whether the HTTP/2 library reset the request's stream because the client broke the framing after the head.
-/// That was counted and told of when it was written (see [`crate::downstream::stream`]).
+/// Returns true if `h2` reset the stream because the client broke the framing after the head. That was counted
+/// and logged when the reset was written (see [`crate::downstream::stream`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream
@@ -40,7 +40,7 @@ pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
         })
 }
 
-/// What happened, for the log. Not the whole of Pingora's text: that quotes what was received.
+/// Returns the cause for the log, without Pingora's context, which may quote received bytes.
 pub(crate) fn log_cause(error: &Error) -> String {
     let kind = error.etype().as_str();
     match error.root_cause().downcast_ref::<std::io::Error>() {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_apart_by_whose_they_are() {
+    fn the_source_of_an_error_selects_the_rejection() {
         use ErrorType::{ConnectRefused, InvalidHTTPHeader, ReadError, ReadTimedout};
         for (error, rejection) in [
             (
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_line_holds_the_cause_and_nothing_that_was_received() {
+    fn a_cause_quotes_no_received_bytes() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = Error::because(ErrorType::ConnectRefused, "buf: Cookie: secret", refused);
         assert_eq!(log_cause(&error), "ConnectRefused: connection refused");

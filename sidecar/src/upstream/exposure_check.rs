@@ -1,8 +1,7 @@
-//! Looks whether the service can be reached without the sidecar: on the address of the pod, where it
-//! should not listen.
+//! Probes the service on the pod's address, where clients would reach it without the sidecar.
 //!
-//! A look from inside cannot prove that nobody else gets through. It finds the one mistake that is made
-//! again and again: a service that binds every address.
+//! A probe from inside the pod cannot prove that no client gets through. It finds the most common mistake: a
+//! service that binds every address.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -19,16 +18,16 @@ use crate::upstream::{Endpoint, UpstreamAddress};
 const INTERVAL: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks once a minute.
+/// Probe that runs once a minute.
 #[derive(Debug)]
 pub(crate) struct ExposureProbe {
     pub(crate) target: SocketAddr,
     pub(crate) metrics: Metrics,
-    /// Where being reachable is a reason not to be ready.
+    /// Set if an exposed service is not ready.
     pub(crate) ready: Option<Condition>,
 }
 
-/// Where the service would answer on the pod's address; `None` for a socket file.
+/// Returns the pod's address with the service's port; `None` for a socket file.
 pub(crate) fn target(upstream: &UpstreamAddress, pod: IpAddr) -> Option<SocketAddr> {
     match upstream.endpoint {
         Endpoint::Tcp { port, .. } => Some((pod, port).into()),
@@ -36,8 +35,8 @@ pub(crate) fn target(upstream: &UpstreamAddress, pod: IpAddr) -> Option<SocketAd
     }
 }
 
-/// Returns true where something accepts connections at `target`.
-pub(crate) async fn answers(target: SocketAddr) -> bool {
+/// Returns true if `target` accepts a connection.
+pub(crate) async fn probe(target: SocketAddr) -> bool {
     let connecting = TcpStream::connect(target);
     tokio::time::timeout(CONNECT_TIMEOUT, connecting)
         .await
@@ -45,23 +44,23 @@ pub(crate) async fn answers(target: SocketAddr) -> bool {
 }
 
 impl ExposureProbe {
-    /// Tells what is new about `answers`; `before` is what was told last.
-    fn tell(&self, before: Option<bool>, answers: bool) {
-        self.metrics.bypass_possible(answers);
-        if before == Some(answers) {
+    /// Reports the result of a probe if it differs from the one `before`.
+    fn report(&self, before: Option<bool>, is_exposed: bool) {
+        self.metrics.bypass_possible(is_exposed);
+        if before == Some(is_exposed) {
             return;
         }
-        if answers {
+        if is_exposed {
             tracing::warn!(
                 address = %self.target,
-                "the service answers on the pod's address: whoever reaches it there needs no token. \
+                "the service accepts connections on the pod's address, where clients need no token. \
                  Have it listen on 127.0.0.1 or on a Unix socket"
             );
         } else {
-            tracing::info!(address = %self.target, "the service does not answer on the pod's address");
+            tracing::info!(address = %self.target, "the service accepts no connections on the pod's address");
         }
         if let Some(ready) = &self.ready {
-            if answers {
+            if is_exposed {
                 ready.unmet("the service can be reached without the sidecar");
             } else {
                 ready.met();
@@ -75,9 +74,9 @@ impl Work for ExposureProbe {
     async fn run(&self) -> Result<Infallible, String> {
         let mut before = None;
         loop {
-            let answers = answers(self.target).await;
-            self.tell(before, answers);
-            before = Some(answers);
+            let is_exposed = probe(self.target).await;
+            self.report(before, is_exposed);
+            before = Some(is_exposed);
             tokio::time::sleep(INTERVAL).await;
         }
     }
@@ -92,7 +91,7 @@ mod tests {
     use crate::telemetry::metrics::TokenCacheCounters;
 
     #[test]
-    fn what_is_tried_is_the_services_port_on_the_pods_address() {
+    fn the_target_is_the_services_port_on_the_pods_address() {
         let pod = "10.0.0.7".parse().unwrap();
         for (upstream, expected) in [
             ("http://127.0.0.1:3000", Some("10.0.0.7:3000")),
@@ -105,21 +104,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_that_answers_there_is_found_and_costs_readiness_where_that_is_asked_for() {
+    async fn an_exposed_service_is_found_and_may_end_readiness() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let health = Health::new();
         health.set_started();
         let check = ExposureProbe {
             target: listener.local_addr().unwrap(),
             metrics: Metrics::new(TokenCacheCounters::default()).0,
-            ready: Some(health.condition("bypass", "not looked yet")),
+            ready: Some(health.condition("bypass", "not probed yet")),
         };
-        assert!(answers(check.target).await);
-        check.tell(None, true);
+        assert!(probe(check.target).await);
+        check.report(None, true);
         assert!(!health.is_ready());
         drop(listener);
-        assert!(!answers(check.target).await);
-        check.tell(Some(true), false);
+        assert!(!probe(check.target).await);
+        check.report(Some(true), false);
         assert!(health.is_ready());
     }
 }

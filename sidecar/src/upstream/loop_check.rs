@@ -1,10 +1,10 @@
-//! Whether an address leads back to ourselves: a sidecar that is its own upstream forwards a request
-//! to itself until nothing is left to forward it with.
+//! Detects a proxy loop: a sidecar that is its own upstream forwards a request to itself until its limits are
+//! reached.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-/// Whether who connects to `target` reaches a socket that listens on `listen`. `is_ours` tells the
-/// addresses of this host.
+/// Returns true if a connection to `target` reaches a socket that listens on `listen`. `is_ours` recognises
+/// the addresses of this host.
 pub(crate) fn leads_to(
     target: SocketAddr,
     listen: SocketAddr,
@@ -15,9 +15,9 @@ pub(crate) fn leads_to(
     }
     let (target, listen) = (target.ip().to_canonical(), listen.ip().to_canonical());
     if listen.is_unspecified() {
-        // On Linux `[::]` takes IPv4 as well.
-        let hears = listen.is_ipv6() || target.is_ipv4();
-        return hears && (target.is_unspecified() || is_ours(target));
+        // On Linux `[::]` accepts IPv4 too.
+        let accepts = listen.is_ipv6() || target.is_ipv4();
+        return accepts && (target.is_unspecified() || is_ours(target));
     }
     // Connecting to the unspecified address means this host.
     let loopback = if target.is_ipv4() {
@@ -28,7 +28,7 @@ pub(crate) fn leads_to(
     target == listen || (target.is_unspecified() && listen == loopback)
 }
 
-/// Whether `address` is one of this host: only then can a socket be bound to it.
+/// Returns true for an address of this host: only to such a one can a socket be bound.
 pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
     TcpListener::bind((address, 0)).is_ok()
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_of_an_own_address_is_seen_through() {
+    fn every_form_of_an_own_address_is_recognised() {
         for (target, listen, leads) in [
             ("127.0.0.1:1", "127.0.0.1:1", true),
             ("127.0.0.1:1", "127.0.0.1:2", false),
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn this_host_knows_its_addresses() {
         assert!(is_of_this_host([127, 0, 0, 1].into()));
-        // TEST-NET-1 is nobody's (RFC 5737).
+        // TEST-NET-1 is unassigned (RFC 5737).
         assert!(!is_of_this_host([192, 0, 2, 1].into()));
     }
 }

@@ -1,4 +1,4 @@
-//! The head of a request as the service gets it: the last hand on it before it leaves.
+//! The head of a request as the service gets it, the last step before it is sent.
 
 use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
@@ -10,10 +10,10 @@ use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 
-/// For requests of HTTP/1.0 that name none, while HTTP/1.1 asks for it. Any client may write it.
-const HOST_OF_THE_SERVICE: &str = "localhost";
+/// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as well.
+const DEFAULT_HOST: &str = "localhost";
 
-/// What the configuration says about it.
+/// Configured changes to the head of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UpstreamRequestPolicy {
     pub(crate) forward_authorization: bool,
@@ -22,15 +22,14 @@ pub(crate) struct UpstreamRequestPolicy {
 }
 
 impl UpstreamRequestPolicy {
-    /// Makes `request`, which came from `client` with the version `received`, what the service is to
-    /// see.
+    /// Rewrites `request`, received from `client` with version `received`, for the service.
     pub(crate) fn rewrite_request(
         self,
         request: &mut RequestHeader,
         received: Version,
         forward: &Forward,
         ids: &RequestIds,
-        rules: &AuthPolicy,
+        policy: &AuthPolicy,
         client: Client,
     ) -> pingora::Result<()> {
         if let Some(target) = &forward.target {
@@ -42,15 +41,14 @@ impl UpstreamRequestPolicy {
         }
         let to_http_2 = request.version == Version::HTTP_2;
         if received == Version::HTTP_10 && !request.headers.contains_key(header::HOST) {
-            request.insert_header("Host", HOST_OF_THE_SERVICE)?;
+            request.insert_header("Host", DEFAULT_HOST)?;
         }
         if received == Version::HTTP_2 && !to_http_2 {
             join_cookies(request)?;
         }
         if forward.body && !self.reuse_after_body && !to_http_2 {
-            // Many a service leaves a body it has no use for on the connection, and would take it
-            // for the next request: one that the client wrote, user header and all. Pingora does
-            // not pool a connection that it asked to have closed.
+            // Some services leave an unused body on the connection and parse it as the next request, with
+            // a user header of the client's choice. Pingora does not pool a connection with `close`.
             request.insert_header(header::CONNECTION, "close")?;
         }
         if !self.forward_authorization {
@@ -59,16 +57,16 @@ impl UpstreamRequestPolicy {
         for (name, value) in ids.to_send() {
             request.insert_header(name, value)?;
         }
-        let sources = rules.interceptor.sources();
+        let sources = policy.interceptor.sources();
         strip_token::remove_from(request, sources, self.forward_authorization)?;
-        // Before the headers about the user, which may be X-Forwarded-User: overwriting would remove it.
+        // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.forwarded.apply(request, client)?;
         let identity = forward.verified.as_ref().map(|verified| &verified.identity);
-        rules.user_header.apply(request, identity)
+        policy.user_header.apply(request, identity)
     }
 }
 
-/// HTTP/2 clients send a cookie field for each cookie; HTTP/1.1 knows one (RFC 9113 §8.2.3).
+/// Joins the cookie fields of HTTP/2 into the one of HTTP/1.1 (RFC 9113 §8.2.3).
 fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
     let cookies: Vec<&[u8]> = request
         .headers

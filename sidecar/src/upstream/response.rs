@@ -1,5 +1,4 @@
-//! The few corrections that the service's answer needs to be right for another connection than the
-//! one it came over. Everything else stays as it is.
+//! Corrections of a response head for the client's connection. Everything else stays unchanged.
 
 use http::{HeaderName, StatusCode, Version, header};
 use pingora::http::ResponseHeader;
@@ -9,12 +8,12 @@ use crate::request::header_list::connection_headers;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// Removes what belongs to the connection to the service (RFC 9110 §7.6.1), and what the client's
-/// version does not know.
+/// Removes the fields of the connection to the service (RFC 9110 §7.6.1), and those that the client's HTTP
+/// version lacks.
 pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
-    // The handshake of a tunnel is about both connections at once.
+    // The handshake of a tunnel applies to both connections.
     if head.status != StatusCode::SWITCHING_PROTOCOLS {
-        // Those that frame the body are Pingora's to decide.
+        // Pingora sets the fields that frame the body.
         let frames = |name: &HeaderName| {
             *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING
         };
@@ -32,11 +31,11 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
     }
 }
 
-/// Makes `Content-Length: 2, 2` one value (RFC 9110 §8.6), as which Pingora reads it.
+/// Replaces `Content-Length: 2, 2` by one value (RFC 9110 §8.6), as Pingora reads it.
 ///
 /// # Errors
-/// [`ErrorType::InvalidHTTPHeader`] where it is no length, or several: who reads on might find another answer's
-/// beginning.
+/// [`ErrorType::InvalidHTTPHeader`] for an invalid length or several: the next bytes could be the begin of
+/// another response.
 pub(crate) fn unify_length(head: &mut ResponseHeader) -> pingora::Result<()> {
     let Some(value) = head.headers.get(header::CONTENT_LENGTH) else {
         return Ok(());
@@ -79,7 +78,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_belongs_to_the_other_connection_is_removed() {
+    fn fields_of_the_other_connection_are_removed() {
         let expected = ["server", "connection", "transfer-encoding"];
         let mut left = left(200, Version::HTTP_11, &FIELDS);
         left.sort_unstable_by_key(|name| expected.iter().position(|other| other == name));
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_one_value_or_none() {
+    fn equal_lengths_become_one_and_others_are_rejected() {
         for (value, unified) in [
             ("2", Some("2")),
             ("2, 2", Some("2")),
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_left_alone() {
+    fn a_handshake_is_not_changed() {
         assert_eq!(left(101, Version::HTTP_11, &FIELDS).len(), 6);
     }
 

@@ -1,66 +1,65 @@
-//! When a request that failed on its way to the service is tried again.
+//! Retries of requests that failed before the service responded.
 //!
-//! A service that is being restarted refuses connections for a moment: clients need not notice. What
-//! may have been carried out is never carried out twice.
+//! A service that restarts rejects connections for a moment, which clients need not notice. A request that the
+//! service may have carried out is not sent twice.
 
 use std::time::{Duration, Instant};
 
 use http::Method;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
-/// For how long after its first failure a request is tried again.
+/// Time after the first failure in which a request is retried.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The pauses between tries double from the first to the last; all together fill the window.
+/// Pauses between tries double from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
-/// More tries than fit into the window: Pingora's own bound must not be the one that counts.
+/// More tries than fit into the window, so that Pingora's own limit never applies.
 pub(crate) const MAX_TRIES: usize = 64;
 
-/// The failures of one request so far.
+/// Failures of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     first_failure: Option<Instant>,
     failures: u32,
-    /// Whether it was sent again after a fresh connection had taken it.
+    /// True once it was sent again after a failure on a new connection.
     resent: bool,
 }
 
-/// How far a request had come when it failed.
+/// State of a request at its failure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent<'a> {
     pub(crate) method: &'a Method,
-    /// Over a connection that had carried another request before: the service may have closed it
-    /// without having seen this one.
+    /// True for a reused connection: the service may have closed it before it read this request.
     pub(crate) reused: bool,
-    /// Whether its body, as far as it was read, can be sent again.
+    /// True if the body that was read can be sent again.
     pub(crate) repeatable: bool,
 }
 
 impl Tries {
-    /// Whether to try again when no connection came about: nothing was sent then.
+    /// Returns true to retry after a failed connect: nothing was sent.
     pub(crate) fn after_connecting(&mut self, error: &Error, now: Instant) -> bool {
         may_pass_soon(error) && self.fits(now)
     }
 
-    /// Whether to try again when the connection failed before the service's answer began.
+    /// Returns true to retry after a failure before the begin of the response.
     pub(crate) fn after_sending(&mut self, error: &Error, sent: Sent<'_>, now: Instant) -> bool {
         if !sent.repeatable {
             return false;
         }
-        let allowed = if was_refused_unseen(error) {
+        let allowed = if was_not_processed(error) {
             true
-        } else if !broke_without_an_answer(error) {
+        } else if !broke_before_response(error) {
             false
         } else if sent.reused {
             sent.method.is_idempotent()
         } else {
-            // A request that ends its service must not do so for a whole second.
+            // Once only: a request that crashes the service must not do so for the whole window.
             sent.method.is_safe() && !std::mem::replace(&mut self.resent, true)
         };
         allowed && self.fits(now)
     }
 
-    /// How long to wait before the next try; nothing before the first.
+    /// Returns the pause before the next try; `None` before the first.
     pub(crate) fn pause(&self) -> Option<Duration> {
         let doublings = self.failures.checked_sub(1)?;
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings.min(8));
@@ -74,8 +73,8 @@ impl Tries {
     }
 }
 
-/// What a service that is just being started looks like. A handshake that fails, or a connection
-/// that is not answered at all, has taken its time already and will not be better.
+/// Returns true for errors of a service that is starting. After a failed TLS handshake or a connect timeout a
+/// retry would not help.
 fn may_pass_soon(error: &Error) -> bool {
     matches!(
         error.etype(),
@@ -88,13 +87,13 @@ fn may_pass_soon(error: &Error) -> bool {
     )
 }
 
-/// HTTP/2 says so (RFC 9113 §8.7): the stream was not processed.
-fn was_refused_unseen(error: &Error) -> bool {
+/// Returns true if HTTP/2 reports that the stream was not processed (RFC 9113 §8.7).
+fn was_not_processed(error: &Error) -> bool {
     matches!(error.etype(), ErrorType::H2Error | ErrorType::H2Downgrade)
         && matches!(error.retry, RetryType::Decided(true))
 }
 
-fn broke_without_an_answer(error: &Error) -> bool {
+fn broke_before_response(error: &Error) -> bool {
     let broke = matches!(
         error.etype(),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_is_tried_for_a_second_with_growing_pauses() {
+    fn a_failed_connect_is_retried_with_growing_pauses() {
         let error = Error::new_up(ErrorType::ConnectRefused);
         let mut tries = Tries::default();
         let mut now = Instant::now();
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_be_better_is_not_tried_again() {
+    fn timeouts_and_tls_errors_are_not_retried() {
         for kind in [
             ErrorType::ConnectTimedout,
             ErrorType::TLSHandshakeFailure,
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_get_without_an_answer_is_sent_again_and_over_a_fresh_connection_only_once() {
+    fn a_get_is_resent_but_on_new_connections_only_once() {
         let error = Error::new_up(ErrorType::ConnectionClosed);
         let now = Instant::now();
         let mut tries = Tries::default();
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_carried_out_is_not_sent_twice() {
+    fn a_request_that_may_have_been_processed_is_not_resent() {
         let now = Instant::now();
         for kind in [ErrorType::ConnectionClosed, ErrorType::WriteError] {
             let error = Error::new_up(kind);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_http_2_says_was_not_processed_is_sent_again_whatever_its_method() {
+    fn an_unprocessed_http2_stream_is_resent_for_any_method() {
         let mut error = Error::new_up(ErrorType::H2Error);
         let again = |error: &Error| {
             Tries::default().after_sending(error, sent(&Method::POST, false), Instant::now())

@@ -1,7 +1,7 @@
-//! TLS towards the service: whom to trust, whom to be.
+//! TLS towards the service: trusted authorities and the client certificate.
 //!
-//! Everything is checked first, by what reads the files: Pingora panics on a certificate that it cannot
-//! parse, and verifies nothing where the server name is empty.
+//! All files are checked when they are read: Pingora panics on a malformed certificate, and verifies nothing if
+//! the server name is empty.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ const CA: &str = "--upstream-ca";
 const CERTIFICATE: &str = "--upstream-client-cert";
 const KEY: &str = "--upstream-client-key";
 
-/// The files and the name that the flags give.
+/// Configured files and server name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// Whom the service's certificate has to be for. Never empty.
+    /// Name in the service's certificate, never empty.
     pub(crate) server_name: String,
-    /// PEM with the authorities to trust; `None` for the system's.
+    /// PEM file of the trusted authorities; `None` for those of the system.
     pub(crate) ca: Option<PathBuf>,
     /// PEM files of a certificate chain and its private key.
     pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// What was read from them.
+/// Content of [`TlsFiles`].
 #[derive(Clone)]
 pub(crate) struct UpstreamTls {
     server_name: String,
@@ -38,7 +38,7 @@ pub(crate) struct UpstreamTls {
     client: Option<Identity>,
 }
 
-/// What the service is shown if it asks.
+/// Client certificate for the service.
 #[derive(Clone)]
 struct Identity {
     pair: Arc<CertKey>,
@@ -47,7 +47,7 @@ struct Identity {
     not_after: i64,
 }
 
-/// By name and certificates: a private key belongs to its certificate.
+/// Compares names and certificates; equal certificates have equal private keys.
 impl PartialEq for UpstreamTls {
     fn eq(&self, other: &Self) -> bool {
         self.server_name == other.server_name
@@ -56,12 +56,12 @@ impl PartialEq for UpstreamTls {
     }
 }
 
-fn all_of<'c>(certificates: impl Iterator<Item = &'c WrappedX509>) -> Vec<&'c [u8]> {
+fn raw_certificates<'c>(certificates: impl Iterator<Item = &'c WrappedX509>) -> Vec<&'c [u8]> {
     let raw = |certificate: &'c WrappedX509| certificate.borrow_raw_cert().as_slice();
     certificates.map(raw).collect()
 }
 
-/// Which file, or name, cannot be used, and why.
+/// Error of a file or of the server name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsFilesError {
     #[error("'{0}' is not the name of a server")]
@@ -71,7 +71,7 @@ pub(crate) enum TlsFilesError {
 }
 
 impl TlsFilesError {
-    /// `why` names the file.
+    /// Creates the error of a file; `why` names the file.
     fn file(flag: &'static str, why: impl fmt::Display) -> Self {
         let why = why.to_string();
         Self::File { flag, why }
@@ -82,8 +82,8 @@ impl UpstreamTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`TlsFilesError`] for a file that cannot be read, holds no certificate, or a key that does not
-    /// belong to its certificate or that others can read.
+    /// [`TlsFilesError`] for an unreadable file, a file without a certificate, or a key that does not match its
+    /// certificate or is readable by others.
     pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsFilesError> {
         if ServerName::try_from(files.server_name.as_str()).is_err() {
             return Err(TlsFilesError::ServerName(files.server_name.clone()));
@@ -99,27 +99,29 @@ impl UpstreamTls {
         })
     }
 
-    /// What is said of a certificate of ours that has ended by `now`, in seconds since 1970.
+    /// Returns the warning of a client certificate that has expired at `now`, in seconds since 1970.
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
         let client = self.client.as_ref()?;
         expired(CERTIFICATE, &client.file, client.not_after, now)
     }
 
     fn authorities(&self) -> Option<Vec<&[u8]>> {
-        Some(all_of(self.ca.as_deref()?.iter()))
+        Some(raw_certificates(self.ca.as_deref()?.iter()))
     }
 
     fn chain(&self) -> Option<Vec<&[u8]>> {
         let client = &self.client.as_ref()?.pair;
         let intermediates = client.intermediates().into_iter();
-        Some(all_of(std::iter::once(client.leaf()).chain(intermediates)))
+        Some(raw_certificates(
+            std::iter::once(client.leaf()).chain(intermediates),
+        ))
     }
 
-    /// Has `peer` speak TLS, with everything verified.
+    /// Configures `peer` for TLS with full verification.
     pub(crate) fn apply_to(&self, peer: &mut HttpPeer) {
         peer.sni.clone_from(&self.server_name);
         peer.options.ca.clone_from(&self.ca);
-        peer.client_cert_key = self.client.as_ref().map(|shown| Arc::clone(&shown.pair));
+        peer.client_cert_key = self.client.as_ref().map(|client| Arc::clone(&client.pair));
         peer.options.verify_cert = true;
         peer.options.verify_hostname = true;
     }

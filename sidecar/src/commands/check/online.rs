@@ -115,7 +115,7 @@ impl Findings {
     async fn bypass(&mut self, target: SocketAddr, is_refused: bool) {
         let line =
             format!("the service answers on the pod's address {target}, where it needs no token");
-        match (exposure_check::answers(target).await, is_refused) {
+        match (exposure_check::probe(target).await, is_refused) {
             (false, _) => {
                 let line = format!("pod address {target}: the service does not answer there");
                 self.lines.push(line);
