@@ -1,4 +1,4 @@
-//! Metrics, access log and request ids, and the outcome of a request that they speak of.
+//! Metrics, access log, request ids, and the outcome of a request.
 
 pub(crate) mod access_log;
 pub(crate) mod metrics;

@@ -79,7 +79,7 @@ impl ServerApp for ClientConnections {
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let Some(_permit) = self.limit.take(Instant::now()) else {
-            self.requests.request_logger.metrics.connection_refused();
+            self.requests.request_logger.metrics.connection_rejected();
             return None;
         };
         let _open = self.requests.request_logger.metrics.connection_opened();

@@ -391,7 +391,7 @@ impl ProxyHttp for AuthProxy {
         }
         response::unify_length(response)?;
         if !response.status.is_informational() {
-            self.metrics.service_answered(ctx.decided.elapsed());
+            self.metrics.service_responded(ctx.decided.elapsed());
         }
         Ok(())
     }
@@ -492,7 +492,7 @@ impl ProxyHttp for AuthProxy {
         };
         if error.is_some_and(errors::was_reset_for_framing) {
             self.request_logger
-                .request_ended_by_refusal(ctx.outcome, record);
+                .request_ended_by_reported_rejection(ctx.outcome, record);
         } else {
             self.request_logger.request_ended(ctx.outcome, record);
         }

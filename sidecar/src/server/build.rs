@@ -104,7 +104,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
         server.add_service(watched("certificate look", follower, &background));
     }
     if let Some((target, refused)) = config.bypass {
-        let condition = || shared.health.condition("bypass", "not looked yet");
+        let condition = || shared.health.condition("bypass", "not probed yet");
         let check = ExposureProbe {
             target,
             metrics: shared.metrics.clone(),
@@ -144,7 +144,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
         metrics: metrics.clone(),
         access_log: config.access_log,
         trusted_proxies: Arc::new(config.trusted_proxies.clone()),
-        refusals: Arc::default(),
+        rejections: Arc::default(),
     };
     let shared = Shared {
         rules: Arc::new(CurrentRules::new(config.rules.clone())),
@@ -165,7 +165,7 @@ fn status(shared: &Shared) -> Status {
         health: shared.health.clone(),
         hour: LastHour::new(shared.metrics.clone(), SystemTime::now()),
         metrics: shared.metrics.clone(),
-        refusals: Arc::clone(&shared.request_logger.refusals),
+        refusals: Arc::clone(&shared.request_logger.rejections),
         started: Instant::now(),
     }
 }

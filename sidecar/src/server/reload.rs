@@ -89,7 +89,7 @@ impl Reload {
                 }
                 *effective = now;
                 self.metrics.config_reloaded(true);
-                self.metrics.config_waits(!waiting.is_empty());
+                self.metrics.set_restart_needed(!waiting.is_empty());
             }
             Err(error) => {
                 tracing::error!(%error, "the configuration cannot be used: the one of before stays");

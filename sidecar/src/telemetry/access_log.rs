@@ -1,4 +1,4 @@
-//! What may be told about one request when it is over, in the log and on the status page.
+//! Record of a finished request, for the access log and the status page.
 
 use std::net::IpAddr;
 
@@ -9,37 +9,37 @@ use runtime::access_log::{Entry, short};
 
 use crate::telemetry::outcome::Outcome;
 
-/// What is said about one request.
+/// Record of one finished request.
 #[derive(Default)]
 pub(crate) struct RequestRecord<'a> {
-    /// Method and target, where a request could be read at all.
+    /// Method and target; `None` for a request that could not be parsed.
     pub(crate) request: Option<(&'a Method, &'a [u8])>,
-    /// Who asked, through the proxies that are trusted.
+    /// Client IP, through trusted proxies.
     pub(crate) client: Option<IpAddr>,
-    /// Of the answer, if there was one.
+    /// Status of the response, if one was sent.
     pub(crate) status: Option<u16>,
-    /// The address at which the service was at fault.
+    /// Upstream address, if the service failed.
     pub(crate) upstream: Option<String>,
-    /// What made the service, or the way to it, fail.
+    /// Cause of a failure of the service or of the connection to it.
     pub(crate) cause: Option<String>,
-    /// Where request ids are asked for.
+    /// Present with `--request-id`.
     pub(crate) request_id: Option<RequestId>,
-    /// Where the request belongs to a trace.
+    /// Present if the request belongs to a trace.
     pub(crate) trace_id: Option<TraceId>,
 }
 
 impl<'a> RequestRecord<'a> {
-    /// The method, cut: a client may make one up.
+    /// Returns the method, cut to a max length: a client may invent one.
     pub(crate) fn method(&self) -> Option<&'a str> {
         self.request.map(|(method, _)| short(method.as_str()))
     }
 
-    /// The path as it may be shown.
+    /// Returns the path as it may be logged, without the query.
     pub(crate) fn path(&self) -> Option<LoggedPath<'a>> {
         self.request.map(|(_, target)| LoggedPath(target))
     }
 
-    /// Writes it to the log.
+    /// Writes the record to the access log.
     pub(crate) fn write(&self, outcome: Outcome) {
         let entry = Entry {
             outcome: outcome.as_str(),

@@ -1,4 +1,4 @@
-//! Every metric of the sidecar: names, help texts, labels. None has a path or a user as label.
+//! Metrics of the sidecar: names, help texts, labels. No label has a path or a user.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ struct UpstreamErrorLabels {
     reason: &'static str,
 }
 
-/// From a token that was seen before to one that waits for a key.
+/// From a cached token to one that waits for a key.
 const OWN_BOUNDS: [Duration; 12] = [
     Duration::from_micros(10),
     Duration::from_micros(25),
@@ -48,7 +48,7 @@ const OWN_BOUNDS: [Duration; 12] = [
     Duration::from_millis(500),
     Duration::from_millis(2500),
 ];
-/// From a service on the same machine that has the answer at hand to the usual time-out.
+/// From a fast service on the same machine to the usual timeout.
 const UPSTREAM_BOUNDS: [Duration; 14] = [
     Duration::from_micros(500),
     Duration::from_millis(1),
@@ -66,7 +66,7 @@ const UPSTREAM_BOUNDS: [Duration; 14] = [
     Duration::from_secs(60),
 ];
 
-/// What a refresh of the verification key came to.
+/// Result of a refresh of the verification key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefreshResult {
     Unchanged,
@@ -74,14 +74,14 @@ pub(crate) enum RefreshResult {
     Failed,
 }
 
-/// The refusals for which the service is to blame.
+/// Rejections caused by the service.
 const UPSTREAM_ERRORS: [Rejection; 3] = [
     Rejection::UpstreamUnavailable,
     Rejection::UpstreamMalformed,
     Rejection::UpstreamTimeout,
 ];
 
-/// Look-ups of the token cache; they count on from one set of keys to the next.
+/// Lookups of the token cache, continued from one key set to the next.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenCacheCounters {
     pub(crate) hits: Counter,
@@ -89,23 +89,23 @@ pub(crate) struct TokenCacheCounters {
     pub(crate) evictions: Counter,
 }
 
-/// The counters that the program itself moves.
+/// Metrics that the program updates.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
-    /// The outcomes without a reason, taken out of their family: looking them up takes a lock.
+    /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
     verified: Counter,
     passed: Counter,
-    answered: Counter,
+    responded: Counter,
     aborted: Counter,
-    /// All reasons together.
-    refused: Counter,
+    /// All rejections together.
+    rejected: Counter,
     own: DurationHistogram,
     upstream: DurationHistogram,
     upstream_errors: Family<UpstreamErrorLabels, Counter>,
     in_flight: Gauge,
     connections: Gauge,
-    connections_refused: Counter,
+    connections_rejected: Counter,
     streams_ended: Counter,
     bypass_possible: Gauge,
     key_refreshes: Family<ResultLabels, Counter>,
@@ -113,27 +113,27 @@ pub(crate) struct Metrics {
     config_reloads: Family<ResultLabels, Counter>,
     config_usable: Gauge,
     config_restart_needed: Gauge,
-    /// Registered for a port with TLS only.
+    /// Registered only for a port with TLS.
     pub(crate) tls: CertificateMetrics,
 }
 
 impl Metrics {
-    /// Registers all metrics but those of the keys, which are theirs to register.
+    /// Registers all metrics except those of `keys`, which registers its own.
     pub(crate) fn new(token_cache: TokenCacheCounters) -> (Self, Registry) {
         let requests = Family::<RequestLabels, Counter>::default();
         let metrics = Self {
             verified: requests.get_or_create_owned(&labels(Outcome::Verified)),
             passed: requests.get_or_create_owned(&labels(Outcome::Passed)),
-            answered: requests.get_or_create_owned(&labels(Outcome::Responded)),
+            responded: requests.get_or_create_owned(&labels(Outcome::Responded)),
             aborted: requests.get_or_create_owned(&labels(Outcome::Aborted)),
-            refused: Counter::default(),
+            rejected: Counter::default(),
             own: DurationHistogram::new(&OWN_BOUNDS),
             upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
             upstream_errors: Family::default(),
             requests,
             in_flight: Gauge::default(),
             connections: Gauge::default(),
-            connections_refused: Counter::default(),
+            connections_rejected: Counter::default(),
             streams_ended: Counter::default(),
             bypass_possible: Gauge::default(),
             key_refreshes: Family::default(),
@@ -151,7 +151,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
             "requests",
-            "Requests by outcome, refusals by reason code",
+            "Requests by outcome, rejections by reason code",
             self.requests.clone(),
         );
         registry.register(
@@ -166,11 +166,11 @@ impl Metrics {
         );
         registry.register(
             "upstream_seconds",
-            "Time from that decision to the head of the service's answer",
+            "Time from that decision to the head of the service's response",
             self.upstream.clone(),
         );
         for rejection in UPSTREAM_ERRORS {
-            // There from the start: a rate needs a first value.
+            // Present from the start: a rate needs a first value.
             let reason = rejection.reason();
             drop(
                 self.upstream_errors
@@ -179,7 +179,7 @@ impl Metrics {
         }
         registry.register(
             "upstream_errors",
-            "Requests that the service did not answer, by reason code",
+            "Requests without a response of the service, by reason code",
             self.upstream_errors.clone(),
         );
         registry.register(
@@ -190,11 +190,11 @@ impl Metrics {
         registry.register(
             "connections_refused",
             "Connections closed at once because there were too many",
-            self.connections_refused.clone(),
+            self.connections_rejected.clone(),
         );
         registry.register(
             "bypass_possible",
-            "Whether the service answered on the pod's address at the last look (--pod-ip)",
+            "1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)",
             self.bypass_possible.clone(),
         );
         registry.register(
@@ -216,7 +216,7 @@ impl Metrics {
         register_token_cache(&mut registry, token_cache);
         registry.register(
             "log_lines_dropped",
-            "Log lines that were dropped because nobody read them",
+            "Log lines that were dropped because their reader was too slow",
             telemetry::lost_lines(),
         );
         registry.register(
@@ -231,7 +231,7 @@ impl Metrics {
         match outcome {
             Outcome::Verified => self.verified.inc(),
             Outcome::Passed => self.passed.inc(),
-            Outcome::Responded => self.answered.inc(),
+            Outcome::Responded => self.responded.inc(),
             Outcome::Aborted => self.aborted.inc(),
             Outcome::Rejected(rejection) => {
                 self.requests.get_or_create(&labels(outcome)).inc();
@@ -240,44 +240,44 @@ impl Metrics {
                     let labels = UpstreamErrorLabels { reason };
                     self.upstream_errors.get_or_create(&labels).inc();
                 }
-                self.refused.inc()
+                self.rejected.inc()
             }
         };
     }
 
-    /// All requests since the start.
+    /// Returns the number of requests since the start.
     pub(crate) fn totals(&self) -> Totals {
         Totals {
             verified: self.verified.get(),
             passed: self.passed.get(),
-            answered: self.answered.get(),
-            refused: self.refused.get(),
+            answered: self.responded.get(),
+            refused: self.rejected.get(),
             aborted: self.aborted.get(),
         }
     }
 
-    /// It took so long to decide about a request.
+    /// Records the time from the head of a request to its decision.
     pub(crate) fn decided(&self, after: Duration) {
         self.own.observe(after);
     }
 
-    /// It took the service so long to begin its answer.
-    pub(crate) fn service_answered(&self, after: Duration) {
+    /// Records the time from the decision to the head of the service's response.
+    pub(crate) fn service_responded(&self, after: Duration) {
         self.upstream.observe(after);
     }
 
-    /// Counts a request as being served until the guard is dropped.
+    /// Counts a request in flight until the guard is dropped.
     pub(crate) fn request_began(&self) -> Counted {
         Counted::among(&self.in_flight)
     }
 
-    /// Counts a connection as being open until the guard is dropped.
+    /// Counts an open connection until the guard is dropped.
     pub(crate) fn connection_opened(&self) -> Counted {
         Counted::among(&self.connections)
     }
 
-    pub(crate) fn connection_refused(&self) {
-        self.connections_refused.inc();
+    pub(crate) fn connection_rejected(&self) {
+        self.connections_rejected.inc();
     }
 
     pub(crate) fn bypass_possible(&self, possible: bool) {
@@ -303,35 +303,35 @@ impl Metrics {
             .inc();
     }
 
-    /// There from the start: the configuration of the start could be used.
+    /// Registers the reloads, with the start counted as usable.
     fn register_reloads(&self, registry: &mut Registry) {
         for result in ["applied", "refused"] {
             drop(self.config_reloads.get_or_create(&ResultLabels { result }));
         }
         registry.register(
             "config_reloads",
-            "Reloads of the configuration by result: applied, refused",
+            "Reloads of the configuration by result",
             self.config_reloads.clone(),
         );
         self.config_usable.set(1);
         registry.register(
             "config_usable",
-            "Whether the configuration could be used when it was last read",
+            "1 if the configuration was usable at the last read",
             self.config_usable.clone(),
         );
         registry.register(
             "config_restart_needed",
-            "Whether settings that were read wait for the next start",
+            "1 while settings that were read need a restart",
             self.config_restart_needed.clone(),
         );
     }
 
-    /// Sets whether settings that were read wait for the next start.
-    pub(crate) fn config_waits(&self, waits: bool) {
-        self.config_restart_needed.set(i64::from(waits));
+    /// Records that settings need a restart, or that none does.
+    pub(crate) fn set_restart_needed(&self, needed: bool) {
+        self.config_restart_needed.set(i64::from(needed));
     }
 
-    /// Returns true while settings that were read wait for the next start.
+    /// Returns true while settings need a restart.
     pub(crate) fn needs_restart(&self) -> bool {
         self.config_restart_needed.get() != 0
     }
@@ -355,7 +355,7 @@ impl Metrics {
 fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
     registry.register(
         "token_cache_hits",
-        "Tokens that had been verified before with the keys of the moment",
+        "Tokens that were verified before with the present keys",
         counters.hits,
     );
     registry.register(
@@ -365,7 +365,7 @@ fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
     );
     registry.register(
         "token_cache_evictions",
-        "Verified tokens that made room for others",
+        "Verified tokens that were removed for others",
         counters.evictions,
     );
 }
@@ -377,8 +377,8 @@ fn labels(outcome: Outcome) -> RequestLabels {
     }
 }
 
-/// One request or connection in its gauge. In `Drop`, because a connection that breaks drops its
-/// request without another word.
+/// One request or connection in its gauge, removed on drop: a broken connection drops its request without
+/// a last phase.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 

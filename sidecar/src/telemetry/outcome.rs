@@ -1,26 +1,25 @@
-//! How a request ended: what the access log and the metrics tell apart.
+//! Outcome of a request, in the access log and in metrics.
 
 use contract::rejection::Rejection;
 use serde::Serialize;
 
-/// One of these per request.
+/// Outcome of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Forwarded with a verified user.
     Verified,
-    /// Forwarded from a pass-listed path.
+    /// Forwarded without a user, on a public path.
     Passed,
-    /// Answered here with the current user.
+    /// Responded to by the sidecar, with the current user.
     Responded,
-    /// Refused here, before the service saw it, or failed because the service did, be it in the
-    /// middle of its answer.
+    /// Rejected before it was forwarded, or failed because the service failed, even within its response.
     Rejected(Rejection),
-    /// The client went away before its answer was complete.
+    /// Ended by the client before the response was complete.
     Aborted,
 }
 
 impl Outcome {
-    /// The word in log lines and metric labels.
+    /// Returns the word in log lines and metric labels.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Verified => "verified",
@@ -31,7 +30,7 @@ impl Outcome {
         }
     }
 
-    /// The reason code of a refusal.
+    /// Returns the reason code of a rejection.
     pub(crate) const fn reason(self) -> Option<&'static str> {
         match self {
             Self::Rejected(rejection) => Some(rejection.reason()),
@@ -40,7 +39,7 @@ impl Outcome {
     }
 }
 
-/// How many requests ended in which way.
+/// Numbers of requests by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Totals {
     pub(crate) verified: u64,
@@ -51,7 +50,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// What came on top of `before`.
+    /// Returns the requests since `before`.
     pub(crate) const fn since(self, before: Self) -> Self {
         Self {
             verified: self.verified.saturating_sub(before.verified),

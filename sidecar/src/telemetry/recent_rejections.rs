@@ -1,5 +1,4 @@
-//! The last refusals, for the status page. Bounded in number and in size; locked for as long as it
-//! takes to put one in.
+//! The last rejections, for the status page: bounded in number and size.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,18 +11,18 @@ use crate::telemetry::access_log::RequestRecord;
 
 const CAPACITY: usize = 50;
 
-/// The newest ones.
+/// The newest rejections.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRejections(Mutex<VecDeque<RejectedRequest>>);
 
-/// What may be shown of a refused request: as in its log line, neither query nor header nor token.
+/// Record of a rejected request: like its log line without query, headers and token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RejectedRequest {
     pub(crate) at: SystemTime,
     pub(crate) rejection: Rejection,
-    /// Of the answer; absent where the client was gone or had part of an answer already.
+    /// Status of the response; `None` if the client was gone or already had part of a response.
     pub(crate) status: Option<u16>,
-    /// Absent, like the path, where there was no request to read.
+    /// `None`, like the path, for a request that could not be parsed.
     pub(crate) method: Option<String>,
     pub(crate) path: Option<String>,
     pub(crate) client: Option<IpAddr>,
@@ -40,7 +39,7 @@ impl RecentRejections {
         record: &RequestRecord<'_>,
         at: SystemTime,
     ) {
-        let refused = RejectedRequest {
+        let rejected = RejectedRequest {
             at,
             rejection,
             status: record.status,
@@ -56,10 +55,10 @@ impl RecentRejections {
         if newest.len() == CAPACITY {
             newest.pop_back();
         }
-        newest.push_front(refused);
+        newest.push_front(rejected);
     }
 
-    /// Newest first.
+    /// Returns the rejections, newest first.
     pub(crate) fn newest(&self) -> Vec<RejectedRequest> {
         let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         newest.iter().cloned().collect()
@@ -73,8 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_fifty_are_kept_without_query_and_cut() {
-        let refusals = RecentRejections::default();
+    fn the_newest_fifty_are_kept_cut_and_without_query() {
+        let rejections = RecentRejections::default();
         let target = format!("/{}?secret", "x".repeat(300));
         for count in 0..60 {
             let record = RequestRecord {
@@ -82,13 +81,16 @@ mod tests {
                 status: Some(400 + count),
                 ..RequestRecord::default()
             };
-            refusals.remember(Rejection::TokenExpired, &record, SystemTime::UNIX_EPOCH);
+            rejections.remember(Rejection::TokenExpired, &record, SystemTime::UNIX_EPOCH);
         }
-        let newest = refusals.newest();
+        let newest = rejections.newest();
         assert_eq!(newest.len(), 50);
-        assert_eq!(newest.first().and_then(|refused| refused.status), Some(459));
-        for refused in newest {
-            let path = refused.path.unwrap_or_default();
+        assert_eq!(
+            newest.first().and_then(|rejected| rejected.status),
+            Some(459)
+        );
+        for rejected in newest {
+            let path = rejected.path.unwrap_or_default();
             assert_eq!(path.chars().count(), 129, "{path}");
             assert!(!path.contains("secret"));
         }

@@ -1,24 +1,24 @@
-//! The ids by which the lines about one request are found: its id and its trace, as far as they
-//! are asked for. Without being asked this costs nothing, and a `traceparent` passes untouched.
+//! The request id and the trace id, which connect the log lines of one request. Both are optional; a
+//! received `traceparent` is never changed.
 
 use aws_lc_rs::rand;
 use contract::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What is asked for.
+/// Configuration of request ids and traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CorrelationPolicy {
-    /// Each request gets an id, unless it brings one.
+    /// Create an id for each request without one.
     pub(crate) request_ids: bool,
-    /// A trace begins here, unless the request belongs to one.
+    /// Start a trace for each request without one.
     pub(crate) start_traces: bool,
 }
 
-/// The ids of one request.
+/// Ids of one request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
-    /// Of a trace that begins here.
+    /// Set if the trace starts here.
     traceparent: Option<HeaderValue>,
 }
 
@@ -28,7 +28,7 @@ impl CorrelationPolicy {
             .request_ids
             .then(|| RequestId::received(headers).unwrap_or_else(|| RequestId::new(random())));
         let traceparent = (self.start_traces && TraceId::received(headers).is_none())
-            // Its lower half is random enough for the span.
+            // Half of the random bytes suffice for the span.
             .then(|| new_traceparent(random(), random() as u64));
         RequestIds {
             request_id,
@@ -42,7 +42,7 @@ impl RequestIds {
         self.request_id.as_ref()
     }
 
-    /// Of the trace that began here, or that the request with these headers came with.
+    /// Returns the id of the trace that started here, or of the one in `headers`.
     pub(crate) fn trace_id(&self, headers: &HeaderMap) -> Option<TraceId> {
         match &self.traceparent {
             Some(traceparent) => {
@@ -52,13 +52,13 @@ impl RequestIds {
         }
     }
 
-    /// What the answer repeats.
+    /// Returns the header of the response.
     pub(crate) fn echo(&self) -> Option<(HeaderName, HeaderValue)> {
         let id = self.request_id.as_ref()?;
         Some((REQUEST_ID, id.value().clone()))
     }
 
-    /// What the service is to see.
+    /// Returns the headers for the service.
     pub(crate) fn to_send(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let traceparent = self.traceparent.clone();
         let traceparent = traceparent.map(|traceparent| (TRACEPARENT, traceparent));
@@ -66,7 +66,7 @@ impl RequestIds {
     }
 }
 
-/// Unique, not secret: should the source fail, a zero does no harm.
+/// Returns random bytes that are unique, not secret: zeros after a failure are harmless.
 fn random() -> u128 {
     let mut bytes = [0; 16];
     let _ = rand::fill(&mut bytes);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_marked_unasked() {
+    fn ids_are_created_only_if_configured() {
         let ids = CorrelationPolicy::default().ids(&headers(REQUEST_ID, "mine"));
         assert_eq!(ids, RequestIds::default());
         assert_eq!(ids.to_send().count(), 0);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_taken_over_or_made_and_echoed_either_way() {
+    fn an_id_is_kept_or_created_and_always_echoed() {
         let correlation = CorrelationPolicy {
             request_ids: true,
             ..CorrelationPolicy::default()
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_begins_only_where_there_is_none() {
+    fn a_trace_starts_only_for_a_request_without_one() {
         let correlation = CorrelationPolicy {
             start_traces: true,
             ..CorrelationPolicy::default()
@@ -115,9 +115,9 @@ mod tests {
             correlation.ids(&headers(TRACEPARENT, trace)),
             RequestIds::default()
         );
-        let none = HeaderMap::new();
-        let started = correlation.ids(&none);
-        assert!(started.trace_id(&none).is_some());
+        let empty = HeaderMap::new();
+        let started = correlation.ids(&empty);
+        assert!(started.trace_id(&empty).is_some());
         assert_eq!(started.to_send().count(), 1);
         assert_eq!(started.echo(), None);
     }

@@ -1,5 +1,4 @@
-//! What is told about a request when it is over: it is counted, logged where that is asked for, and
-//! – a refusal – remembered for the status page.
+//! Request completion: metrics, access log, recent rejections.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,44 +10,44 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::recent_rejections::RecentRejections;
 
-/// Shared by all requests; clones report to the same places.
+/// Reporter of finished requests; clones share its metrics and its recent rejections.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
     pub(crate) access_log: AccessLog,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
-    pub(crate) refusals: Arc<RecentRejections>,
+    pub(crate) rejections: Arc<RecentRejections>,
 }
 
 impl RequestLogger {
-    /// `line` is called only for what is logged or remembered.
+    /// Reports a request; `record` is called only if it is logged or rejected.
     pub(crate) fn request_ended<'a>(
         &self,
         outcome: Outcome,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
         self.metrics.request_ended(outcome);
-        let refused = match outcome {
+        let rejected = match outcome {
             Outcome::Rejected(rejection) => Some(rejection),
             _ => None,
         };
-        let logged = self.access_log.wants(refused.is_some());
-        if refused.is_none() && !logged {
+        let logged = self.access_log.wants(rejected.is_some());
+        if rejected.is_none() && !logged {
             return;
         }
         let record = record();
         if logged {
             record.write(outcome);
         }
-        if let Some(rejection) = refused {
-            self.refusals
+        if let Some(rejection) = rejected {
+            self.rejections
                 .remember(rejection, &record, SystemTime::now());
         }
     }
 
-    /// It was counted already, and told of as the refusal that ended it: only where every request has a line
-    /// it gets the one with its path.
-    pub(crate) fn request_ended_by_refusal<'a>(
+    /// Logs a request whose rejection was counted and logged already, without its path. Its own record is
+    /// logged only if every request is.
+    pub(crate) fn request_ended_by_reported_rejection<'a>(
         &self,
         outcome: Outcome,
         record: impl FnOnce() -> RequestRecord<'a>,

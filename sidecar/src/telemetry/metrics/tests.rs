@@ -20,7 +20,7 @@ fn requests_are_counted_by_outcome_and_reason() {
         metrics.request_ended(outcome);
     }
     metrics.decided(Duration::from_micros(30));
-    metrics.service_answered(Duration::from_millis(3));
+    metrics.service_responded(Duration::from_millis(3));
     let totals = Totals {
         verified: 2,
         passed: 1,
@@ -57,7 +57,7 @@ fn a_request_is_in_flight_until_its_guard_is_dropped() {
 }
 
 #[test]
-fn without_tls_none_is_said_to_be_broken() {
+fn tls_metrics_exist_only_on_a_port_with_tls() {
     let (metrics, mut registry) = Metrics::new(TokenCacheCounters::default());
     assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
     metrics.tls.register(&mut registry);
