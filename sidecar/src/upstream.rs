@@ -31,7 +31,7 @@ pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 
 /// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being closed
 /// fails.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;
 /// Window of one HTTP/2 response. Pingora's 8 MiB, for each stream and for all of them together, would let one

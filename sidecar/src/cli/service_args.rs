@@ -30,6 +30,11 @@ pub(crate) struct ServiceArgs {
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamArgs {
+    /// Carries plain HTTP/1.1 requests to an http:// or unix: service without Pingora's proxy: less work for
+    /// each, and the same checks, limits and time-outs
+    #[arg(long, env = "POSTERN_FAST_PATH", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) fast_path: bool,
+
     /// PEM file of the authorities that may vouch for an https:// service. Default: the system's
     #[arg(long, env = "POSTERN_UPSTREAM_CA", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

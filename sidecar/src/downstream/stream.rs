@@ -68,6 +68,9 @@ pub(crate) struct ClientStream {
     head: HeadLimiter,
     /// Bytes that were read to detect HTTP/2, and that Pingora has not read yet.
     peeked: Bytes,
+    has_peeked: bool,
+    /// Bytes that the fast path read and left to Pingora; they are checked already.
+    replay: Bytes,
     /// Bytes that arrived behind a whole request that is being handled.
     early: Early,
     is_http_2: bool,
@@ -100,6 +103,8 @@ impl ClientStream {
             transport,
             reject_unparsed,
             peeked: Bytes::new(),
+            has_peeked: false,
+            replay: Bytes::new(),
             early: Early::default(),
             handling: AtomicBool::new(false),
             handled: AtomicBool::new(false),
@@ -129,6 +134,19 @@ impl ClientStream {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
+    /// Returns true where the client speaks HTTP/2, once that is clear.
+    pub(crate) async fn begins_http_2(&mut self) -> io::Result<bool> {
+        if self.transport.tls.is_none() {
+            self.peek().await?;
+        }
+        Ok(self.is_http_2)
+    }
+
+    /// Has `bytes`, which were read before, read once more.
+    pub(crate) fn replay(&mut self, bytes: Bytes) {
+        self.replay = bytes;
+    }
+
     /// Never true for HTTP/2, where a write may begin anywhere within the body of a response.
     fn is_pingora_400(&self, written: &[u8]) -> bool {
         !self.is_http_2
@@ -139,6 +157,9 @@ impl ClientStream {
     /// Reads until the bytes are the HTTP/2 preface or differ from it, if only by the first byte: a request
     /// of HTTP/1.0 may be shorter than the preface.
     async fn peek(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_peeked, true) {
+            return Ok(());
+        }
         let mut peeked = Vec::new();
         while peeked.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(&peeked) {
             let mut buffer = [0; PEEK_BYTES];
@@ -342,6 +363,9 @@ impl AsyncRead for ClientStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if take_from(&mut self.replay, buffer) {
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         ready!(self.poll_receive(cx, buffer))?;
         if !self.is_http_2 && !self.is_tunnel.load(Ordering::Relaxed) {
@@ -373,7 +397,7 @@ fn take_from(kept: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
     length > 0
 }
 
-fn client_ip(transport: &ClientTransport) -> Option<IpAddr> {
+pub(crate) fn client_ip(transport: &ClientTransport) -> Option<IpAddr> {
     let digest = transport.socket().get_socket_digest()?;
     digest.peer_addr()?.as_inet().map(SocketAddr::ip)
 }

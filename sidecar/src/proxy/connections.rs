@@ -13,9 +13,11 @@ use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 
 use crate::downstream::limits::Limit;
-use crate::downstream::stream::{ClientStream, RejectUnparsed};
+use crate::downstream::stream::{ClientStream, RejectUnparsed, client_ip};
 use crate::downstream::tls::ClientTls;
 use crate::downstream::transport::{self, ClientTransport, Socket};
+use crate::headers::forwarded::Client;
+use crate::proxy::fast_path::{FastPath, Left};
 use crate::proxy::phases::AuthProxy;
 use crate::proxy::response;
 use crate::proxy::timed_requests::TimedRequests;
@@ -32,6 +34,7 @@ pub(crate) struct ClientConnections {
     limit: Limit,
     head_timeout: Duration,
     send_timeout: Option<Duration>,
+    fast_path: Option<FastPath>,
 }
 
 impl ClientConnections {
@@ -43,6 +46,7 @@ impl ClientConnections {
         send_timeout: Option<Duration>,
         upstream: Arc<Upstream>,
         request_logger: RequestLogger,
+        fast_path: Option<FastPath>,
     ) -> Self {
         Self {
             requests: Arc::new(TimedRequests {
@@ -55,6 +59,7 @@ impl ClientConnections {
             limit,
             head_timeout,
             send_timeout,
+            fast_path,
         }
     }
 
@@ -85,17 +90,34 @@ impl ServerApp for ClientConnections {
         let _open = self.requests.request_logger.metrics.connection_opened();
         let socket = transport::socket(stream, self.send_timeout);
         let transport = self.secured(socket).await?;
-        let stream = ClientStream::new(
+        let client = Client {
+            address: client_ip(&transport),
+            tls: transport.tls.is_some(),
+        };
+        let mut stream = ClientStream::new(
             transport,
             Arc::clone(&self.reject_unparsed),
             self.head_timeout,
             self.send_timeout,
         );
+        if let Some(fast_path) = &self.fast_path {
+            match fast_path.serve(&mut stream, client).await {
+                Left::Closed => return None,
+                Left::ToPingora(departure, unused) => {
+                    let metrics = &self.requests.request_logger.metrics;
+                    metrics.fast_path_left(departure.as_str(), 1);
+                    stream.replay(unused);
+                }
+            }
+        }
         self.requests.process_new(Box::new(stream), shutdown).await
     }
 
     /// Closes idle connections.
     async fn cleanup(&self) {
+        if let Some(fast_path) = &self.fast_path {
+            fast_path.close_idle();
+        }
         self.requests.cleanup().await;
     }
 }

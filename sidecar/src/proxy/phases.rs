@@ -44,7 +44,7 @@ use crate::upstream::response;
 use crate::upstream::{Sent, Tries, Upstream};
 
 /// The proxy in front of the service. Shared by all requests, without a lock.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AuthProxy {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
@@ -52,7 +52,7 @@ pub(crate) struct AuthProxy {
     pub(crate) request_logger: RequestLogger,
     pub(crate) request_body_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) end_streams: bool,
     pub(crate) metrics: Metrics,
     pub(crate) correlation: CorrelationPolicy,
@@ -92,7 +92,27 @@ impl RequestContext {
     }
 }
 
+/// What is done with a request once it was decided about.
+pub(super) enum Action {
+    Forward(Forward, InFlightPermit),
+    Respond(Outcome, LocalResponse),
+}
+
 impl AuthProxy {
+    /// Turns the decision about a request into what is done with it.
+    pub(super) fn act_on(&self, decision: Result<Decision, Rejection>, now: Instant) -> Action {
+        let (outcome, response) = match decision {
+            Ok(Decision::Forward(forward)) => match self.in_flight.take(forward.has_token(), now) {
+                Some(permit) => return Action::Forward(forward, permit),
+                None => rejected(Rejection::ServerBusy),
+            },
+            Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
+            Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
+            Err(rejection) => self.reject(rejection, now),
+        };
+        Action::Respond(outcome, response)
+    }
+
     fn authorize(&self, session: &Session, rules: &AuthPolicy) -> Result<Decision, Rejection> {
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
@@ -121,13 +141,14 @@ impl AuthProxy {
     }
 
     /// Returns the headers of all our own responses: CORS and the request id.
-    fn common_response_headers(
-        session: &Session,
-        ctx: &RequestContext,
+    pub(super) fn common_response_headers(
+        rules: &Rules,
+        ids: &RequestIds,
+        received: &HeaderMap,
     ) -> Vec<(HeaderName, HeaderValue)> {
-        let origins = ctx.rules.auth_policy.interceptor.allowed_origins();
-        let mut fields = origins.answer_fields(&session.req_header().headers);
-        fields.extend(ctx.ids.echo());
+        let origins = rules.auth_policy.interceptor.allowed_origins();
+        let mut fields = origins.answer_fields(received);
+        fields.extend(ids.echo());
         fields
     }
 
@@ -142,14 +163,16 @@ impl AuthProxy {
     }
 
     /// Returns the address at which the upstream failed, or the configured one if it has no address.
-    fn failed_upstream_addr(&self, ctx: &RequestContext) -> Option<String> {
+    pub(super) fn failed_upstream_addr(
+        &self,
+        outcome: Outcome,
+        failed_at: Option<&ServiceAddress>,
+    ) -> Option<String> {
         use Rejection::{UpstreamMalformed, UpstreamTimeout, UpstreamUnavailable};
-        let Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) =
-            ctx.outcome
+        let Outcome::Rejected(UpstreamMalformed | UpstreamTimeout | UpstreamUnavailable) = outcome
         else {
             return None;
         };
-        let failed_at = ctx.failed_at.as_ref();
         Some(failed_at.map_or_else(|| self.upstream.address().to_string(), ToString::to_string))
     }
 
@@ -268,23 +291,20 @@ impl ProxyHttp for AuthProxy {
         ctx.decided = Instant::now();
         self.metrics
             .decided(ctx.decided.saturating_duration_since(ctx.began));
-        let (outcome, response) = match decision {
-            Ok(Decision::Forward(forward)) => {
-                match self.in_flight.take(forward.has_token(), ctx.decided) {
-                    Some(permit) => {
-                        self.prepare(session, &forward, &ctx.ids);
-                        ctx.forward(forward, permit, EndedResponses::of(session));
-                        return Ok(false);
-                    }
-                    None => rejected(Rejection::ServerBusy),
-                }
+        let (outcome, response) = match self.act_on(decision, ctx.decided) {
+            Action::Forward(forward, permit) => {
+                self.prepare(session, &forward, &ctx.ids);
+                ctx.forward(forward, permit, EndedResponses::of(session));
+                return Ok(false);
             }
-            Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
-            Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
-            Err(rejection) => self.reject(rejection, ctx.decided),
+            Action::Respond(outcome, response) => (outcome, response),
         };
         ctx.outcome = outcome;
-        let response = response.with(Self::common_response_headers(session, ctx));
+        let response = response.with(Self::common_response_headers(
+            &ctx.rules,
+            &ctx.ids,
+            &session.req_header().headers,
+        ));
         let is_http2 = session.is_http2();
         let sent = self.while_waiting(is_http2, response.send(session)).await;
         if !matches!(sent, Some(Ok(()))) {
@@ -464,8 +484,11 @@ impl ProxyHttp for AuthProxy {
         session.set_keepalive(None);
         if let Some(rejection) = rejection.filter(|_| !has_response(session)) {
             // An error means that the client is gone.
-            let response = LocalResponse::rejection(rejection)
-                .with(Self::common_response_headers(session, ctx));
+            let response = LocalResponse::rejection(rejection).with(Self::common_response_headers(
+                &ctx.rules,
+                &ctx.ids,
+                &session.req_header().headers,
+            ));
             let _ = response.send(session).await;
         }
         FailToProxy {
@@ -485,7 +508,7 @@ impl ProxyHttp for AuthProxy {
             request: Some((&request.method, request.raw_path())),
             client: self.client_ip(session),
             status: session.response_written().map(|head| head.status.as_u16()),
-            upstream: self.failed_upstream_addr(ctx),
+            upstream: self.failed_upstream_addr(ctx.outcome, ctx.failed_at.as_ref()),
             cause: error.map(errors::log_cause),
             request_id: ctx.ids.request_id().cloned(),
             trace_id: ctx.ids.trace_id(&request.headers),

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use contract::api::envelope::Envelope;
 use contract::http::cors::Endpoint;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
+use pingora::protocols::http::date::get_cached_date;
 use pingora::proxy::Session;
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it reads the
 /// response.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `Allow` of a 405 (RFC 9110 §15.5.6): for the user-details endpoint, and for the service, whose own
 /// methods are unknown.
@@ -82,6 +83,10 @@ impl LocalResponse {
         }
     }
 
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
     fn head(&self, method: &Method) -> pingora::Result<ResponseHeader> {
         let mut head = ResponseHeader::build(self.status, Some(8))?;
         // RFC 9110 §8.6: a 204 has no body.
@@ -133,8 +138,26 @@ impl LocalResponse {
         Ok(())
     }
 
+    /// Returns its bytes for a request of HTTP/1.1 with `method`.
+    pub(crate) fn to_http_1(&self, method: &Method, keep_alive: bool) -> Bytes {
+        let mut bytes = BytesMut::new();
+        let Ok(mut head) = self.head(method) else {
+            return raw_http1_response(Rejection::Internal);
+        };
+        let connection = if keep_alive { "keep-alive" } else { "close" };
+        let _ = head.insert_header(header::DATE, get_cached_date());
+        let _ = head.insert_header(header::CONNECTION, connection);
+        bytes.put_slice(format!("HTTP/1.1 {}\r\n", self.status).as_bytes());
+        head.header_to_h1_wire(&mut bytes);
+        bytes.put_slice(b"\r\n");
+        if *method != Method::HEAD {
+            bytes.put_slice(&self.body);
+        }
+        bytes.freeze()
+    }
+
     /// Returns true if the begin of the next request is uncertain.
-    fn must_close(&self) -> bool {
+    pub(crate) fn must_close(&self) -> bool {
         matches!(
             self.rejection,
             Some(Rejection::RequestFraming | Rejection::RequestTimeout)

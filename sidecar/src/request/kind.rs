@@ -72,6 +72,12 @@ fn essence(member: &[u8]) -> &[u8] {
         .trim_ascii()
 }
 
+/// Returns true of a `Content-Type` that names server-sent events.
+pub(crate) fn is_event_stream_type(value: &[u8]) -> bool {
+    let mut members = value.split(|&byte| byte == b',');
+    members.any(|member| is_event_stream(essence(member)))
+}
+
 fn is_event_stream(essence: &[u8]) -> bool {
     essence.eq_ignore_ascii_case(b"text/event-stream")
 }

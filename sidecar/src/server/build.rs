@@ -34,6 +34,7 @@ use crate::keys::key_metrics::KeyMetrics;
 use crate::keys::refresh::Refresher;
 use crate::keys::source::KeySource;
 use crate::proxy::connections::ClientConnections;
+use crate::proxy::fast_path::FastPath;
 use crate::proxy::phases::AuthProxy;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{Announcement, BoundService};
@@ -43,7 +44,7 @@ use crate::server::shutdown::{Fault, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::exposure_check::ExposureProbe;
-use crate::upstream::{MAX_TRIES, Upstream, UpstreamNames};
+use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Protocol, Upstream, UpstreamNames};
 
 /// What the parts of the program share.
 struct Shared {
@@ -267,7 +268,9 @@ fn client_connections(
     ));
     let head_timeout = config.request_header_timeout;
     let send_timeout = config.send_timeout;
+    let is_fast = config.fast_path && config.upstream.address.protocol == Protocol::Http;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
+    let fast_path = is_fast.then(|| FastPath::new(proxy.clone(), IDLE_TIMEOUT));
     let proxy = http_proxy_app(conf, proxy);
     let request_logger = shared.request_logger.clone();
     ClientConnections::new(
@@ -278,6 +281,7 @@ fn client_connections(
         send_timeout,
         upstream,
         request_logger,
+        fast_path,
     )
 }
 
@@ -303,7 +307,7 @@ fn auth_proxy(
         correlation: config.correlation,
         request_body_timeout: config.request_body_timeout,
         send_timeout: config.send_timeout,
-        in_flight,
+        in_flight: Arc::new(in_flight),
         end_streams: config.end_streams,
         metrics: shared.metrics.clone(),
         draining: shared.draining.clone(),

@@ -33,6 +33,11 @@ struct UpstreamErrorLabels {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DepartureLabels {
+    reason: &'static str,
+}
+
 /// From a cached token to one that waits for a key.
 const OWN_BOUNDS: [Duration; 12] = [
     Duration::from_micros(10),
@@ -103,6 +108,8 @@ pub(crate) struct Metrics {
     own: DurationHistogram,
     upstream: DurationHistogram,
     upstream_errors: Family<UpstreamErrorLabels, Counter>,
+    fast_path: Counter,
+    fast_path_departures: Family<DepartureLabels, Counter>,
     in_flight: Gauge,
     connections: Gauge,
     connections_rejected: Counter,
@@ -131,6 +138,8 @@ impl Metrics {
             upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
             upstream_errors: Family::default(),
             requests,
+            fast_path: Counter::default(),
+            fast_path_departures: Family::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             connections_rejected: Counter::default(),
@@ -153,6 +162,16 @@ impl Metrics {
             "requests",
             "Requests by outcome, rejections by reason code",
             self.requests.clone(),
+        );
+        registry.register(
+            "fast_path_requests",
+            "Requests that were forwarded without Pingora's proxy (--fast-path)",
+            self.fast_path.clone(),
+        );
+        registry.register(
+            "fast_path_departures",
+            "Connections of clients that went on to Pingora's proxy, by reason",
+            self.fast_path_departures.clone(),
         );
         registry.register(
             "requests_in_flight",
@@ -243,6 +262,18 @@ impl Metrics {
                 self.rejected.inc()
             }
         };
+    }
+
+    /// Counts a request that the fast path carries.
+    pub(crate) fn fast_path_taken(&self) {
+        self.fast_path.inc();
+    }
+
+    /// Counts connections that the fast path leaves to Pingora's proxy, for `reason`.
+    pub(crate) fn fast_path_left(&self, reason: &'static str, connections: u64) {
+        let labels = DepartureLabels { reason };
+        let departures = self.fast_path_departures.get_or_create(&labels);
+        departures.inc_by(connections);
     }
 
     /// Returns the number of requests since the start.

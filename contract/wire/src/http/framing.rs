@@ -5,8 +5,10 @@
 //! us or behind us must not guess what was there. HTTP/2 has no such block: [`check_fields`] reads its fields.
 //! [`requests::Requests`] finds the blocks, and the chunks of bodies, in the bytes of a connection.
 
+pub mod body;
 mod chunks;
 pub mod requests;
+pub mod responses;
 
 use memchr::{memchr, memchr_iter};
 

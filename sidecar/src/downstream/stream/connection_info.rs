@@ -38,8 +38,13 @@ impl Peek for ClientStream {
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         self.peek().await?;
         buffer.fill(0);
-        let length = buffer.len().min(self.peeked.len());
-        if let (Some(head), Some(peeked)) = (buffer.get_mut(..length), self.peeked.get(..length)) {
+        let first = if self.replay.is_empty() {
+            &self.peeked
+        } else {
+            &self.replay
+        };
+        let length = buffer.len().min(first.len());
+        if let (Some(head), Some(peeked)) = (buffer.get_mut(..length), first.get(..length)) {
             head.copy_from_slice(peeked);
         }
         Ok(true)

@@ -1,6 +1,8 @@
 //! The chunks of a body, read byte by byte (RFC 9112 §7.1) and more strictly than the libraries read them: a size
 //! without a digit, or a line feed within an extension, ends the line for some parsers and not for others.
 
+use super::body::Piece;
+
 /// Where in the body the next byte stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunks {
@@ -22,25 +24,38 @@ const MAX_DIGITS: u8 = 16;
 impl Chunks {
     pub(super) const START: Self = Self::Size { size: 0, digits: 0 };
 
-    /// How many of `bytes` belong to the body; an error counts those before the one that belongs to none.
+    /// Counts how many of `bytes` belong to the body; an error counts those before the one that belongs to none.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, usize> {
         let mut taken = 0;
-        while let Some(&byte) = bytes.get(taken) {
+        loop {
+            let rest = bytes.get(taken..).unwrap_or_default();
+            let piece = self.next_piece(rest).map_err(|before| taken + before)?;
+            taken += piece.skipped + piece.data;
+            if piece.data == 0 {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Finds the first run of data in `bytes`; an error counts the bytes before the one that is out of place.
+    pub(super) fn next_piece(&mut self, bytes: &[u8]) -> Result<Piece, usize> {
+        let mut skipped = 0;
+        while let Some(&byte) = bytes.get(skipped) {
             match self {
                 Self::End => break,
                 Self::Data { left } => {
-                    let here = usize::try_from(*left).unwrap_or(usize::MAX);
-                    let here = here.min(bytes.len() - taken);
-                    *self = Self::data(*left - here as u64);
-                    taken += here;
+                    let data = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let data = data.min(bytes.len() - skipped);
+                    *self = Self::data(*left - data as u64);
+                    return Ok(Piece { skipped, data });
                 }
                 _ => {
-                    *self = self.after(byte).ok_or(taken)?;
-                    taken += 1;
+                    *self = self.after(byte).ok_or(skipped)?;
+                    skipped += 1;
                 }
             }
         }
-        Ok(taken)
+        Ok(Piece { skipped, data: 0 })
     }
 
     const fn data(left: u64) -> Self {

@@ -1,0 +1,138 @@
+//! Finds the data of a message body in the bytes of a connection.
+
+use super::Body;
+use super::chunks::Chunks;
+
+/// Reads one body, in pieces of any size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyReader(State);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Length(u64),
+    Chunked(Chunks),
+    UntilClose,
+}
+
+/// A run of body data within received bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes of framing before the data.
+    pub skipped: usize,
+    /// Bytes of data.
+    pub data: usize,
+}
+
+/// The chunks of a body cannot be read beyond doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed chunked body")]
+pub struct MalformedChunk;
+
+impl BodyReader {
+    /// Reads a message without a body.
+    pub const NONE: Self = Self(State::Length(0));
+    /// Reads a body that ends with its connection, as only those of responses do.
+    pub const UNTIL_CLOSE: Self = Self(State::UntilClose);
+
+    /// Reads a body that is delimited by `body`.
+    #[must_use]
+    pub const fn new(body: Body) -> Self {
+        Self(match body {
+            Body::Length(length) => State::Length(length),
+            Body::Chunked => State::Chunked(Chunks::START),
+        })
+    }
+
+    /// Returns true once the last byte of the body was read.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        matches!(self.0, State::Length(0) | State::Chunked(Chunks::End))
+    }
+
+    /// Returns true where the end of the connection is the end of the body.
+    #[must_use]
+    pub const fn ends_with_connection(&self) -> bool {
+        matches!(self.0, State::UntilClose)
+    }
+
+    /// Takes the first run of data from `received`. Without data, the skipped bytes are all that can
+    /// be read so far.
+    ///
+    /// # Errors
+    /// [`MalformedChunk`].
+    pub fn next_piece(&mut self, received: &[u8]) -> Result<Piece, MalformedChunk> {
+        match &mut self.0 {
+            State::Length(left) => {
+                let data = usize::try_from(*left)
+                    .unwrap_or(usize::MAX)
+                    .min(received.len());
+                *left -= data as u64;
+                Ok(Piece { skipped: 0, data })
+            }
+            State::Chunked(chunks) => chunks.next_piece(received).map_err(|_| MalformedChunk),
+            State::UntilClose => Ok(Piece {
+                skipped: 0,
+                data: received.len(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `received` in parts of `size` bytes; returns the data, and what follows the body.
+    fn read(
+        mut body: BodyReader,
+        received: &[u8],
+        size: usize,
+    ) -> Result<(Vec<u8>, Vec<u8>), MalformedChunk> {
+        let (mut data, mut rest) = (Vec::new(), Vec::new());
+        for part in received.chunks(size) {
+            rest.extend_from_slice(part);
+            while !body.is_done() && !rest.is_empty() {
+                let piece = body.next_piece(&rest)?;
+                let (taken, left) = rest.split_at(piece.skipped + piece.data);
+                data.extend_from_slice(taken.get(piece.skipped..).unwrap_or_default());
+                rest = left.to_vec();
+            }
+        }
+        Ok((data, rest))
+    }
+
+    #[test]
+    fn a_body_is_the_same_in_pieces_of_any_size() {
+        let chunked = BodyReader::new(Body::Chunked);
+        let chunks = &b"3;a=b\r\nabc\r\n00a\r\n0123456789\r\n0\r\nX: 1\r\n\r\nnext"[..];
+        for (body, received, data, rest) in [
+            (chunked, chunks, &b"abc0123456789"[..], &b"next"[..]),
+            (chunked, b"0\r\n\r\n", b"", b""),
+            (BodyReader::new(Body::Length(3)), b"abcdef", b"abc", b"def"),
+            (BodyReader::NONE, b"abc", b"", b"abc"),
+            (BodyReader::UNTIL_CLOSE, b"abc", b"abc", b""),
+        ] {
+            for size in 1..=received.len() {
+                let read = read(body, received, size);
+                assert_eq!(read, Ok((data.to_vec(), rest.to_vec())), "{body:?} {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_that_parsers_read_differently_are_malformed() {
+        for received in [
+            &b"\r\n"[..],
+            b"3\nabc",
+            b"3\r\nabcd",
+            b"+3\r\nabc",
+            b"0x3\r\nabc",
+            b"3;a\n\r\nabc",
+            b"11111111111111111\r\n",
+            b"0\r\nX: 1\n\r\n",
+        ] {
+            let read = read(BodyReader::new(Body::Chunked), received, received.len());
+            assert_eq!(read, Err(MalformedChunk), "{}", received.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Decides how the body of a response is delimited (RFC 9112 §6.3).
+
+use super::body::BodyReader;
+use super::{Body, length};
+
+/// The end of a response's body, as its head announces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseFraming {
+    /// Reads the body.
+    pub body: BodyReader,
+    /// The length that the head names, for the next recipient. `None` beside chunks.
+    pub length: Option<u64>,
+    /// Recipients could disagree: the connection must not carry another response.
+    pub is_doubtful: bool,
+}
+
+/// The framing of a response has no single meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("response framing has no single meaning")]
+pub struct AmbiguousResponse;
+
+impl ResponseFraming {
+    /// Reads the fields of a final response. `has_no_body` is true of responses to HEAD, 204 and 304, whose
+    /// fields speak of a body that does not follow.
+    ///
+    /// # Errors
+    /// [`AmbiguousResponse`] for lengths that differ or are none, and for codings other than `chunked`.
+    pub fn read<'h>(
+        fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
+        has_no_body: bool,
+    ) -> Result<Self, AmbiguousResponse> {
+        let (mut named, mut is_chunked, mut is_doubtful) = (None, false, false);
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case("content-length") {
+                is_doubtful |= named.is_some() || value.contains(&b',');
+                for part in value.split(|&byte| byte == b',') {
+                    let part = length(part.trim_ascii()).ok_or(AmbiguousResponse)?;
+                    if named.is_some_and(|named| named != part) {
+                        return Err(AmbiguousResponse);
+                    }
+                    named = Some(part);
+                }
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                if is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(AmbiguousResponse);
+                }
+                is_chunked = true;
+            }
+        }
+        if is_chunked && named.take().is_some() {
+            is_doubtful = true;
+        }
+        let body = match named {
+            _ if has_no_body => BodyReader::NONE,
+            _ if is_chunked => BodyReader::new(Body::Chunked),
+            Some(length) => BodyReader::new(Body::Length(length)),
+            None => BodyReader::UNTIL_CLOSE,
+        };
+        Ok(Self {
+            body,
+            length: named,
+            is_doubtful,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fields = &'static [(&'static str, &'static str)];
+
+    fn read(fields: Fields, has_no_body: bool) -> Option<(BodyReader, Option<u64>, bool)> {
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let framing = ResponseFraming::read(fields, has_no_body).ok()?;
+        Some((framing.body, framing.length, framing.is_doubtful))
+    }
+
+    #[test]
+    fn a_body_has_one_end_or_the_response_is_ambiguous() {
+        let length = |length| BodyReader::new(Body::Length(length));
+        let chunked = BodyReader::new(Body::Chunked);
+        let rows: [(Fields, _); 13] = [
+            (&[], Some((BodyReader::UNTIL_CLOSE, None, false))),
+            (
+                &[("Content-Length", "5")],
+                Some((length(5), Some(5), false)),
+            ),
+            (
+                &[("content-length", "5, 5")],
+                Some((length(5), Some(5), true)),
+            ),
+            (
+                &[("Content-Length", "5"), ("Content-Length", "5")],
+                Some((length(5), Some(5), true)),
+            ),
+            (
+                &[("Transfer-Encoding", "Chunked")],
+                Some((chunked, None, false)),
+            ),
+            (
+                &[("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
+                Some((chunked, None, true)),
+            ),
+            (&[("Content-Length", "5, 6")], None),
+            (&[("Content-Length", "5"), ("Content-Length", "6")], None),
+            (&[("Content-Length", "")], None),
+            (&[("Content-Length", "+5")], None),
+            (&[("Content-Length", "18446744073709551616")], None),
+            (&[("Transfer-Encoding", "gzip, chunked")], None),
+            (
+                &[
+                    ("Transfer-Encoding", "chunked"),
+                    ("Transfer-Encoding", "chunked"),
+                ],
+                None,
+            ),
+        ];
+        for (fields, expected) in rows {
+            assert_eq!(read(fields, false), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_response_without_a_body_may_name_a_length() {
+        let head = read(&[("Content-Length", "5")], true);
+        assert_eq!(head, Some((BodyReader::NONE, Some(5), false)));
+        assert_eq!(read(&[], true), Some((BodyReader::NONE, None, false)));
+    }
+}

@@ -1,0 +1,219 @@
+//! One request and its response between two connections of HTTP/1.1.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use pingora::protocols::Stream;
+use pingora::{Error, ErrorType};
+use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
+
+use super::download::Download;
+use super::response_head::{ResponseHead, ResponseTo};
+use super::timer::Timer;
+use super::upload::Upload;
+use crate::background::Draining;
+use crate::downstream::stream::ClientStream;
+
+const BODY_READ: usize = 16 * 1024;
+
+/// How long each side may be silent, and when the exchange has to be over.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limits {
+    /// Between two parts of the request's body.
+    pub(super) body: Option<Duration>,
+    /// Between two parts of the response.
+    pub(super) response: Option<Duration>,
+    /// The end of the token that opened a stream.
+    pub(super) token: Option<Instant>,
+}
+
+/// Why an exchange was not completed.
+pub(super) enum Failure {
+    Error(Box<Error>),
+    /// The token of the stream has expired.
+    TokenExpired,
+}
+
+impl From<Box<Error>> for Failure {
+    fn from(error: Box<Error>) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Carries a request to the service and its response to the client.
+pub(super) struct Exchange<'a> {
+    pub(super) client: &'a mut ClientStream,
+    /// Bytes that came from the client and belong to no part that was read.
+    pub(super) received: &'a mut BytesMut,
+    pub(super) service: &'a mut Stream,
+    pub(super) upload: &'a mut Upload,
+    pub(super) download: &'a mut Download,
+    pub(super) timer: &'a mut Timer,
+    pub(super) draining: &'a Draining,
+    pub(super) request: ResponseTo<'a>,
+    pub(super) limits: Limits,
+    pub(super) waits: Waits,
+}
+
+/// The ends of the time-outs that run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Waits {
+    body: Option<Instant>,
+    response: Option<Instant>,
+}
+
+impl Exchange<'_> {
+    /// Returns once the client has been sent the last byte. `on_head` sees the final head, and may change
+    /// the limits for the rest.
+    pub(super) async fn run(
+        mut self,
+        mut on_head: impl FnMut(&ResponseHead, &mut Limits),
+    ) -> Result<(), Failure> {
+        poll_fn(|cx| self.poll(&mut on_head, cx)).await
+    }
+
+    fn poll(
+        &mut self,
+        on_head: &mut impl FnMut(&ResponseHead, &mut Limits),
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            let uploaded = self.poll_upload(cx)?;
+            let received = self.poll_client(cx)?;
+            let answered = self.poll_service(on_head, cx)?;
+            let sent = self
+                .download
+                .poll_send(self.client, cx)
+                .map_err(client_write)?;
+            if self.download.is_sent() {
+                return Poll::Ready(Ok(()));
+            }
+            if !(uploaded || received || answered || sent) {
+                return self.poll_deadlines(cx).map(Err);
+            }
+        }
+    }
+
+    /// Sends what waits for the service; true where there is room for more of the body now.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
+        match self.upload.poll_send(self.service, cx) {
+            Ok(moved) => {
+                if moved {
+                    self.waits.response = None;
+                }
+                Ok(moved && !self.upload.is_received())
+            }
+            // It may have answered before it stopped reading.
+            Err(error) => {
+                self.upload.give_up(error);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Reads the body; after its end, notices that the client leaves.
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
+        if self.upload.is_received() {
+            self.waits.body = None;
+        } else {
+            self.take_body()?;
+            if self.upload.is_received() {
+                return Ok(true);
+            }
+            if !self.upload.has_room() {
+                self.waits.body = None;
+                return Ok(false);
+            }
+            self.received.reserve(BODY_READ);
+        }
+        match poll_read_buf(Pin::new(&mut *self.client), cx, self.received) {
+            Poll::Ready(Ok(0)) => Err(Error::new_down(ErrorType::ConnectionClosed)),
+            Poll::Ready(Ok(_)) => {
+                self.waits.body = None;
+                self.take_body()?;
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => {
+                Err(Error::because(ErrorType::ReadError, "request body", error).into_down())
+            }
+            Poll::Pending => {
+                if !self.upload.is_received() {
+                    start(&mut self.waits.body, self.limits.body);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn take_body(&mut self) -> pingora::Result<()> {
+        let taken = self.upload.take(self.received);
+        taken.map_err(|_| Error::new_down(ErrorType::InvalidHTTPHeader))
+    }
+
+    /// Reads the response.
+    fn poll_service(
+        &mut self,
+        on_head: &mut impl FnMut(&ResponseHead, &mut Limits),
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Failure> {
+        if !self.download.has_room() {
+            self.waits.response = None;
+            return Ok(false);
+        }
+        let had_head = self.download.head().is_some();
+        let request = ResponseTo {
+            keep_alive: self.request.keep_alive
+                && self.upload.is_received()
+                && !self.draining.is_on(),
+            ..self.request
+        };
+        match self.download.poll_receive(self.service, request, cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return Err(self.upload.failure().unwrap_or(error).into()),
+            Poll::Pending => {
+                // It cannot answer what has not come.
+                if had_head || !self.upload.waits_for_client() {
+                    start(&mut self.waits.response, self.limits.response);
+                }
+                return Ok(false);
+            }
+        }
+        self.waits.response = None;
+        if let Some(head) = self.download.head().filter(|_| !had_head) {
+            on_head(head, &mut self.limits);
+        }
+        Ok(true)
+    }
+
+    /// Ready with the first time-out that has passed.
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let token = self.limits.token;
+        let first = [self.waits.body, self.waits.response, token];
+        let Some(first) = first.into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
+        std::task::ready!(self.timer.poll_until(cx, first));
+        let timed_out = |new: fn(ErrorType) -> Box<Error>| new(ErrorType::ReadTimedout).into();
+        Poll::Ready(match first {
+            first if token == Some(first) => Failure::TokenExpired,
+            first if self.waits.body == Some(first) => timed_out(Error::new_down),
+            _ => timed_out(Error::new_up),
+        })
+    }
+}
+
+/// Starts a time-out that does not run yet.
+fn start(wait: &mut Option<Instant>, limit: Option<Duration>) {
+    if wait.is_none() {
+        *wait = limit.and_then(|limit| Instant::now().checked_add(limit));
+    }
+}
+
+fn client_write(error: io::Error) -> Box<Error> {
+    Error::because(ErrorType::WriteError, "response", error).into_down()
+}

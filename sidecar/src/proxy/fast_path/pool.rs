@@ -1,0 +1,97 @@
+//! Idle connections to the service.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use pingora::protocols::Stream;
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// As many as the pool of Pingora keeps.
+const MAX_IDLE: usize = 128;
+
+/// Keeps connections whose last response was read to its exact end. The latest is used first, so that
+/// those that are not needed grow old.
+#[derive(Clone)]
+pub(super) struct Pool {
+    idle: Arc<Mutex<VecDeque<Idle>>>,
+    idle_timeout: Duration,
+}
+
+struct Idle {
+    stream: Stream,
+    /// The requests that may use it: same address, same TLS settings.
+    key: u64,
+    since: Instant,
+}
+
+impl Pool {
+    pub(super) fn new(idle_timeout: Duration) -> Self {
+        Self {
+            idle: Arc::default(),
+            idle_timeout,
+        }
+    }
+
+    /// Takes a connection that is still open and silent.
+    pub(super) fn take(&self, key: u64, now: Instant) -> Option<Stream> {
+        loop {
+            let mut entry = {
+                let mut idle = self.lock();
+                let at = idle.iter().rposition(|entry| entry.key == key)?;
+                idle.remove(at)?
+            };
+            let is_fresh = now.duration_since(entry.since) < self.idle_timeout;
+            if is_fresh && is_silent(&mut entry.stream) {
+                return Some(entry.stream);
+            }
+        }
+    }
+
+    /// Keeps `stream` for the next request of `key`.
+    pub(super) fn put(&self, stream: Stream, key: u64, now: Instant) {
+        let mut idle = self.lock();
+        if idle.len() >= MAX_IDLE {
+            idle.pop_front();
+        }
+        let is_first = idle.is_empty();
+        idle.push_back(Idle {
+            stream,
+            key,
+            since: now,
+        });
+        drop(idle);
+        if is_first {
+            tokio::spawn(self.clone().close_expired());
+        }
+    }
+
+    /// Closes connections that nobody uses any more, until there are none.
+    async fn close_expired(self) {
+        loop {
+            tokio::time::sleep(self.idle_timeout).await;
+            let now = Instant::now();
+            let mut idle = self.lock();
+            idle.retain(|entry| now.duration_since(entry.since) < self.idle_timeout);
+            if idle.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns false once the service has closed the connection, or sent what nobody asked for.
+fn is_silent(stream: &mut Stream) -> bool {
+    let mut byte = [0];
+    let mut buffer = ReadBuf::new(&mut byte);
+    let mut context = Context::from_waker(Waker::noop());
+    Pin::new(stream)
+        .poll_read(&mut context, &mut buffer)
+        .is_pending()
+}

@@ -1,0 +1,360 @@
+//! The head of a response: read from the service, written for the client.
+
+use std::mem::MaybeUninit;
+
+use bytes::{BufMut, BytesMut};
+use contract::http::framing::body::BodyReader;
+use contract::http::framing::responses::ResponseFraming;
+use http::{HeaderName, HeaderValue};
+use pingora::protocols::http::date::get_cached_date;
+use pingora::{Error, ErrorType};
+use smallvec::SmallVec;
+
+use crate::request::kind::is_event_stream_type;
+
+/// Pingora's own limits for the head of a response.
+const MAX_FIELDS: usize = 256;
+const MAX_HEAD_BYTES: usize = 1024 * 1024;
+
+/// The request that a response belongs to, as far as its head depends on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ResponseTo<'a> {
+    pub(super) is_http_1_0: bool,
+    pub(super) is_head: bool,
+    /// The client's connection may carry another request.
+    pub(super) keep_alive: bool,
+    /// A field that the response repeats.
+    pub(super) echo: Option<&'a (HeaderName, HeaderValue)>,
+}
+
+/// A head that came whole.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ResponseHead {
+    /// Bytes of it.
+    pub(super) length: usize,
+    pub(super) status: u16,
+    pub(super) is_event_stream: bool,
+    pub(super) body: BodyReader,
+    /// The client gets the body in chunks.
+    pub(super) sends_chunks: bool,
+    pub(super) keep_client: bool,
+    pub(super) keep_upstream: bool,
+}
+
+impl ResponseHead {
+    /// Returns true of a 1xx: another head follows.
+    pub(super) const fn is_interim(&self) -> bool {
+        self.status < 200
+    }
+}
+
+/// Reads a head from `received` and appends to `out` the head for the client. `None` until it is whole.
+///
+/// # Errors
+/// [`ErrorType::InvalidHTTPHeader`] for a head that two recipients could read differently.
+pub(super) fn relay(
+    received: &[u8],
+    request: ResponseTo<'_>,
+    out: &mut BytesMut,
+) -> pingora::Result<Option<ResponseHead>> {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let status = httparse::ParserConfig::default()
+        .parse_response_with_uninit_headers(&mut parsed, received, &mut fields)
+        .map_err(|_| malformed())?;
+    let httparse::Status::Complete(length) = status else {
+        let is_endless = received.len() > MAX_HEAD_BYTES;
+        return if is_endless {
+            Err(malformed())
+        } else {
+            Ok(None)
+        };
+    };
+    let parsed = Parsed {
+        status: parsed.code.ok_or_else(malformed)?,
+        reason: parsed.reason.unwrap_or_default(),
+        is_http_1_0: parsed.version == Some(0),
+        fields: parsed.headers,
+    };
+    let head = parsed.head(length, request)?;
+    // HTTP/1.0 knows no interim responses (RFC 9110 §15.2).
+    if !(head.is_interim() && request.is_http_1_0) {
+        parsed.write(&head, request, out);
+    }
+    Ok(Some(head))
+}
+
+fn malformed() -> Box<Error> {
+    Error::new_up(ErrorType::InvalidHTTPHeader)
+}
+
+struct Parsed<'h> {
+    status: u16,
+    reason: &'h str,
+    is_http_1_0: bool,
+    fields: &'h [httparse::Header<'h>],
+}
+
+impl<'h> Parsed<'h> {
+    fn head(&self, length: usize, request: ResponseTo<'_>) -> pingora::Result<ResponseHead> {
+        if self.status < 100 || self.status == 101 {
+            // No tunnel that nobody asked for.
+            return Err(malformed());
+        }
+        let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
+        let fields = self.fields.iter().map(|field| (field.name, field.value));
+        let framing = ResponseFraming::read(fields, has_no_body).map_err(|_| malformed())?;
+        let needs_chunks = !has_no_body && framing.length.is_none();
+        Ok(ResponseHead {
+            length,
+            status: self.status,
+            is_event_stream: self.values("content-type").any(is_event_stream_type),
+            body: framing.body,
+            sends_chunks: needs_chunks && !request.is_http_1_0,
+            keep_client: request.keep_alive && !(needs_chunks && request.is_http_1_0),
+            keep_upstream: self.keeps_connection() && !framing.is_doubtful,
+        })
+    }
+
+    /// Returns the values of a field, by its name in lower case.
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &'h [u8]> {
+        let named = move |field: &&httparse::Header<'h>| is_named(field.name, name);
+        self.fields.iter().filter(named).map(|field| field.value)
+    }
+
+    /// Returns the members of `Connection` (RFC 9110 §7.6.1).
+    fn connection_options(&self) -> impl Iterator<Item = &'h [u8]> {
+        let values = self.values("connection");
+        values.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii))
+    }
+
+    fn keeps_connection(&self) -> bool {
+        let has = |option: &[u8]| {
+            let mut options = self.connection_options();
+            options.any(|one| one.eq_ignore_ascii_case(option))
+        };
+        !has(b"close") && (!self.is_http_1_0 || has(b"keep-alive"))
+    }
+
+    fn write(&self, head: &ResponseHead, request: ResponseTo<'_>, out: &mut BytesMut) {
+        out.put_slice(b"HTTP/1.1 ");
+        let digit = |unit: u16| b'0' + (self.status / unit % 10) as u8;
+        out.put_slice(&[digit(100), digit(10), digit(1), b' ']);
+        out.put_slice(self.reason.as_bytes());
+        out.put_slice(b"\r\n");
+        let has_date = self.write_fields(head, request, out);
+        if let Some((name, value)) = request.echo {
+            write_field(out, name.as_str(), value.as_bytes());
+        }
+        if head.sends_chunks {
+            out.put_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        if !head.is_interim() {
+            if !has_date {
+                write_field(out, "Date", get_cached_date().as_bytes());
+            }
+            let connection: &[u8] = if head.keep_client {
+                b"keep-alive"
+            } else {
+                b"close"
+            };
+            write_field(out, "Connection", connection);
+        }
+        out.put_slice(b"\r\n");
+    }
+
+    /// Writes the fields that are for the client; returns whether `Date` is among them.
+    fn write_fields(
+        &self,
+        head: &ResponseHead,
+        request: ResponseTo<'_>,
+        out: &mut BytesMut,
+    ) -> bool {
+        let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
+        let has_coding = self.values("transfer-encoding").next().is_some();
+        let (mut has_length, mut has_date) = (false, false);
+        for field in self.fields {
+            let name = field.name;
+            if is_named(name, "content-length") {
+                // Beside a coding it means nothing (RFC 9112 §6.3); `2, 2` and two of them are one.
+                if !has_coding && !std::mem::replace(&mut has_length, true) {
+                    write_field(out, name, first_member(field.value));
+                }
+                continue;
+            }
+            let is_dropped = if is_named(name, "transfer-encoding") {
+                // A response without a body may say how a body would come, to who knows of codings.
+                head.sends_chunks || !head.body.is_done() || request.is_http_1_0
+            } else {
+                is_named(name, "connection")
+                    || is_named(name, "keep-alive")
+                    || request
+                        .echo
+                        .is_some_and(|(echo, _)| is_named(name, echo.as_str()))
+                    || nominated
+                        .iter()
+                        .any(|one| one.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            if !is_dropped {
+                has_date |= is_named(name, "date");
+                write_field(out, name, field.value);
+            }
+        }
+        has_date
+    }
+}
+
+fn is_named(name: &str, known: &str) -> bool {
+    name.len() == known.len() && name.eq_ignore_ascii_case(known)
+}
+
+fn first_member(value: &[u8]) -> &[u8] {
+    let first = value.split(|&byte| byte == b',').next();
+    first.unwrap_or_default().trim_ascii()
+}
+
+fn write_field(out: &mut BytesMut, name: &str, value: &[u8]) {
+    out.put_slice(name.as_bytes());
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const REQUEST: ResponseTo<'_> = ResponseTo {
+        is_http_1_0: false,
+        is_head: false,
+        keep_alive: true,
+        echo: None,
+    };
+
+    fn relayed(
+        head: &str,
+        request: ResponseTo<'_>,
+    ) -> pingora::Result<Option<(ResponseHead, String)>> {
+        let mut out = BytesMut::new();
+        let head = relay(head.as_bytes(), request, &mut out)?;
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        Ok(head.map(|head| (head, text)))
+    }
+
+    fn written(head: &str, request: ResponseTo<'_>) -> String {
+        relayed(head, request).unwrap().unwrap().1
+    }
+
+    #[test]
+    fn fields_for_the_client_stay_as_they_came() {
+        let head = "HTTP/1.1 201 Made\r\nDate: then\r\nX-A: \x311\r\nx-a:2\r\nServer: s\r\n\
+                    Content-Length: 3\r\n\r\nabc";
+        assert_eq!(
+            written(head, REQUEST),
+            "HTTP/1.1 201 Made\r\nDate: then\r\nX-A: 11\r\nx-a: 2\r\nServer: s\r\n\
+             Content-Length: 3\r\nConnection: keep-alive\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn fields_of_the_service_s_connection_do_not_reach_the_client() {
+        let head = "HTTP/1.1 200 OK\r\nDate: then\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\
+                    Keep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n";
+        let (head, text) = relayed(head, REQUEST).unwrap().unwrap();
+        assert!(!head.keep_upstream && head.keep_client);
+        assert_eq!(
+            text,
+            "HTTP/1.1 200 OK\r\nDate: then\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_body_without_a_length_goes_in_chunks_or_ends_with_the_connection() {
+        let old = ResponseTo {
+            is_http_1_0: true,
+            ..REQUEST
+        };
+        for fields in ["", "Transfer-Encoding: chunked\r\n"] {
+            let head = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{fields}\r\n");
+            assert_eq!(
+                written(&head, REQUEST),
+                "HTTP/1.1 200 OK\r\nDate: then\r\nTransfer-Encoding: chunked\r\n\
+                 Connection: keep-alive\r\n\r\n"
+            );
+            assert_eq!(
+                written(&head, old),
+                "HTTP/1.1 200 OK\r\nDate: then\r\nConnection: close\r\n\r\n"
+            );
+        }
+    }
+
+    #[test]
+    fn a_length_is_told_once_and_not_beside_chunks() {
+        for (fields, sent) in [
+            ("Content-Length: 2, 2\r\n", "Content-Length: 2\r\n"),
+            (
+                "Content-Length: 2\r\nContent-Length: 2\r\n",
+                "Content-Length: 2\r\n",
+            ),
+            (
+                "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+                "Transfer-Encoding: chunked\r\n",
+            ),
+        ] {
+            let head = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{fields}\r\n");
+            let (head, text) = relayed(&head, REQUEST).unwrap().unwrap();
+            assert!(!head.keep_upstream, "{fields}");
+            let expected =
+                format!("HTTP/1.1 200 OK\r\nDate: then\r\n{sent}Connection: keep-alive\r\n\r\n");
+            assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn interim_responses_go_to_clients_that_know_them() {
+        let head = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        assert_eq!(written(head, REQUEST), head);
+        let old = ResponseTo {
+            is_http_1_0: true,
+            ..REQUEST
+        };
+        assert_eq!(written(head, old), "");
+    }
+
+    #[test]
+    fn half_a_head_is_waited_for_and_a_doubtful_one_refused() {
+        assert!(
+            relayed("HTTP/1.1 200 OK\r\nServer", REQUEST)
+                .unwrap()
+                .is_none()
+        );
+        for head in [
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "HTTP/1.1 099 Low\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n folded: 1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nA: 1\r\n 2\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nA : 1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "HTTP/2 200 OK\r\n\r\n",
+            "SSH-2.0-x\r\n\r\n",
+        ] {
+            assert!(relayed(head, REQUEST).is_err(), "{head}");
+        }
+    }
+
+    #[test]
+    fn a_response_to_head_speaks_of_a_body_that_does_not_follow() {
+        let head = ResponseTo {
+            is_head: true,
+            ..REQUEST
+        };
+        for field in ["Content-Length: 9", "Transfer-Encoding: chunked"] {
+            let text = format!("HTTP/1.1 200 OK\r\nDate: then\r\n{field}\r\n\r\n");
+            let (head, sent) = relayed(&text, head).unwrap().unwrap();
+            assert!(head.body.is_done() && head.keep_client && head.keep_upstream);
+            assert!(sent.contains(field), "{sent}");
+        }
+    }
+}
