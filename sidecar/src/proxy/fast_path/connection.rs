@@ -445,7 +445,7 @@ impl FastPath {
     fn response_began(&self, admitted: &Admitted, head: &ResponseHead, limits: &mut Limits) {
         self.proxy
             .metrics
-            .service_answered(admitted.decided.elapsed());
+            .service_responded(admitted.decided.elapsed());
         let may_be_silent = admitted.forward.kind == RequestKind::EventStream;
         limits.token = None;
         if head.is_event_stream {
