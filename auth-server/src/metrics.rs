@@ -102,7 +102,7 @@ impl Metrics {
         registry.register(
             "postern_auth_server_log_lines_dropped",
             "Log lines that were dropped because nobody read them",
-            telemetry::lost_lines(),
+            telemetry::DroppedLines,
         );
         registry.register(
             "postern_auth_server_logins",

@@ -8,6 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use tracing::subscriber::with_default;
+
 /// Longer than a reader of standard error takes who reads at all.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -98,7 +100,14 @@ pub fn strictly(warnings: &[String]) -> Result<(), Failure> {
 /// In the format of the log. A closed standard error must not turn the exit code into a panic's.
 fn last_line(exit_code: u8, line: &str) {
     if WRITES_JSON.load(Ordering::Relaxed) {
-        tracing::error!(exit_code, "{line}");
+        // Written here: the thread that writes the log has ended.
+        let log = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .log_internal_errors(false)
+            .with_writer(std::io::stderr)
+            .finish();
+        with_default(log, || tracing::error!(exit_code, "{line}"));
     } else {
         let _ = writeln!(std::io::stderr(), "error: {line}");
     }

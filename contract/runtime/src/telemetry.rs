@@ -4,11 +4,10 @@
 
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
-use std::sync::LazyLock;
 
-use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
 use tracing::{Level, Metadata, Subscriber};
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -16,8 +15,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::{self, Failure};
-pub use crate::log_lines::LogEnd;
-use crate::log_lines::LogLines;
+use crate::log_lines;
+pub use crate::log_lines::DroppedLines;
 
 const DEFAULT_LEVEL: &str = "info";
 
@@ -74,26 +73,17 @@ const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
                       pingora_core::protocols::http::v1=off,\
                       pingora_core::protocols::http::v2::server=off";
 
-/// There is one log, and lines that are lost are lost to the whole program.
-static LOST_LINES: LazyLock<Counter> = LazyLock::new(Counter::default);
-
-/// Counts the log lines that were dropped because nobody read them.
-pub fn lost_lines() -> Counter {
-    LOST_LINES.clone()
-}
-
-/// Installs the subscriber. `directives` has the syntax of `RUST_LOG`: `info`,
-/// `warn,sidecar=debug`. What is returned is to be kept until the program ends.
+/// Installs the subscriber; the guard is kept until the program ends, and writes the last lines.
+/// `directives` has the syntax of `RUST_LOG`: `info`, `warn,sidecar=debug`.
 ///
 /// # Errors
 /// [`Failure::Config`] for directives that cannot be read, [`Failure::Software`] when a subscriber
 /// is already there.
-pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
+pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, Failure> {
     let filter = filter(directives)?;
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry();
-    let (lines, end) = LogLines::to(std::io::stderr(), lost_lines())
-        .map_err(|error| Failure::Software(format!("logs: {error}")))?;
+    let (lines, guard) = log_lines::spawn(std::io::stderr());
     let lines = fmt::layer().with_writer(lines);
     let installed = match format {
         LogFormat::Text => registry
@@ -106,7 +96,7 @@ pub fn init(format: LogFormat, directives: &str) -> Result<LogEnd, Failure> {
     installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
     exit::log_as_json(format == LogFormat::Json);
     std::panic::set_hook(Box::new(tell_of_panic));
-    Ok(end)
+    Ok(guard)
 }
 
 /// As a log line: the standard library's own way to standard error waits where nobody reads it, and would

@@ -236,7 +236,7 @@ impl Metrics {
         registry.register(
             "log_lines_dropped",
             "Log lines that were dropped because their reader was too slow",
-            telemetry::lost_lines(),
+            telemetry::DroppedLines,
         );
         registry.register(
             "build",
