@@ -1,13 +1,10 @@
 //! The flags of every command that uses a key store.
 
-use std::convert::Infallible;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
+use secrecy::SecretString;
 use serde::Serialize;
-use zeroize::Zeroizing;
 
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -83,7 +80,7 @@ pub(crate) struct EncryptionArgs {
         conflicts_with = "key_encryption_key_file"
     )]
     #[serde(skip)]
-    pub(crate) key_encryption_key: Option<Secret>,
+    pub(crate) key_encryption_key: Option<SecretString>,
     /// File that holds the key-encryption key
     #[arg(long, env = "POSTERN_KEY_ENCRYPTION_KEY_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +96,7 @@ pub(crate) struct EncryptionArgs {
         conflicts_with = "key_encryption_key_previous_file"
     )]
     #[serde(skip)]
-    pub(crate) key_encryption_key_previous: Option<Secret>,
+    pub(crate) key_encryption_key_previous: Option<SecretString>,
     /// File that holds the former key-encryption key
     #[arg(
         long,
@@ -112,22 +109,4 @@ pub(crate) struct EncryptionArgs {
     /// authenticate, so that write access to the store is not enough to plant one
     #[arg(long, env = "POSTERN_REQUIRE_ENCRYPTED_KEYS")]
     pub(crate) require_encrypted_keys: bool,
-}
-
-/// A value that is never printed.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) Zeroizing<String>);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[redacted]")
-    }
-}
-
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(Zeroizing::new(text.to_owned())))
-    }
 }

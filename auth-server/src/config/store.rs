@@ -4,9 +4,10 @@ use std::path::Path;
 
 use runtime::exit::Failure;
 use runtime::secret_file;
+use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-use crate::cli::store::{EncryptionArgs, Secret, StoreArgs};
+use crate::cli::store::{EncryptionArgs, StoreArgs};
 use crate::keys::store::envelope_encryption::{KeyEncryption, KeyEncryptionKey};
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::redis::credentials::{CredentialFiles, Credentials};
@@ -66,17 +67,19 @@ fn encryption(args: &EncryptionArgs) -> Result<KeyEncryption, Failure> {
 
 fn encryption_key(
     flag: &str,
-    value: Option<&Secret>,
+    value: Option<&SecretString>,
     file: Option<&Path>,
 ) -> Result<Option<KeyEncryptionKey>, Failure> {
     let file_flag = format!("{flag}-file");
-    let (flag, text) = match value {
-        Some(Secret(text)) => (flag, Some(text.clone())),
-        None => (file_flag.as_str(), secret(&file_flag, file)?),
+    let (flag, key) = match value {
+        Some(text) => (flag, Some(KeyEncryptionKey::parse(text.expose_secret()))),
+        None => {
+            let text = secret(&file_flag, file)?;
+            let key = text.map(|text| KeyEncryptionKey::parse(&text));
+            (file_flag.as_str(), key)
+        }
     };
-    text.map(|text| KeyEncryptionKey::parse(&text))
-        .transpose()
-        .map_err(|error| refused(flag, &error))
+    key.transpose().map_err(|error| refused(flag, &error))
 }
 
 fn refused(flag: &str, cause: &dyn std::fmt::Display) -> Failure {

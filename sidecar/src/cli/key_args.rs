@@ -1,10 +1,7 @@
 //! The source of the verification keys, and the time for which they are trusted.
 
-use std::convert::Infallible;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, ArgGroup, Args};
@@ -14,9 +11,9 @@ use runtime::command_line::seconds::Seconds;
 use runtime::command_line::serialize::displayed_if_any;
 use runtime::host_port::without_credentials;
 use runtime::listener::ip_address_and_port;
+use secrecy::SecretString;
 use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
-use zeroize::Zeroizing;
 
 use super::policy_args::ISSUERS;
 
@@ -154,7 +151,7 @@ pub(crate) struct KeyArgs {
         value_name = "SECRET"
     )]
     #[serde(skip)]
-    pub(crate) app_secret: Option<Secret>,
+    pub(crate) app_secret: Option<SecretString>,
 
     /// File that holds the application secret
     #[arg(
@@ -231,24 +228,6 @@ fn host_name(text: &str) -> Result<String, String> {
     match text.parse::<Authority>() {
         Ok(authority) if authority.host() == text => Ok(text.to_owned()),
         _ => Err("expected a host name, without a port".to_owned()),
-    }
-}
-
-/// A value of the command line that is shown nowhere.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) Zeroizing<String>);
-
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(Zeroizing::new(text.to_owned())))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[hidden]")
     }
 }
 

@@ -8,7 +8,7 @@ use http::uri::Scheme;
 use runtime::exit::Failure;
 use runtime::host_port::without_credentials;
 use runtime::secret_file;
-use zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::flag_value::refused;
 use crate::cli::ServeArgs;
@@ -157,7 +157,7 @@ fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
 fn application(args: &ServeArgs) -> Result<Application, Failure> {
     let id = app_id(args)?;
     let secret = secret(args)?;
-    if secret.is_empty() {
+    if secret.expose_secret().is_empty() {
         return Err(Failure::Config("--app-secret: is empty".to_owned()));
     }
     Ok(Application { id, secret })
@@ -173,10 +173,11 @@ fn app_id(args: &ServeArgs) -> Result<String, Failure> {
     Ok(id)
 }
 
-fn secret(args: &ServeArgs) -> Result<Zeroizing<String>, Failure> {
+fn secret(args: &ServeArgs) -> Result<SecretString, Failure> {
     match (&args.keys.app_secret, &args.keys.app_secret_file) {
-        (Some(secret), None) => Ok(secret.0.clone()),
+        (Some(secret), None) => Ok(secret.clone()),
         (None, Some(file)) => secret_file::read(file)
+            .map(|text| SecretString::from(text.as_str()))
             .map_err(|error| refused("app-secret-file", file.display(), error)),
         (None, None) => Err(Failure::Config(
             "--app-secret or --app-secret-file is required".to_owned(),

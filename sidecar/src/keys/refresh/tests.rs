@@ -5,7 +5,6 @@ use std::thread;
 
 use contract::keys::signing_type::SigningType;
 use runtime::health::Health;
-use zeroize::Zeroizing;
 
 use super::super::source::SourceSettings;
 use super::super::source::auth_server::EndpointSettings;
@@ -39,7 +38,7 @@ fn refresher_with(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
         id: "id".to_owned(),
-        secret: Zeroizing::new("secret".to_owned()),
+        secret: "secret".into(),
     };
     let source = SourceSettings::AuthServer(EndpointSettings {
         auth_server: auth_server.parse().unwrap(),

@@ -5,7 +5,7 @@
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use runtime::exit::Failure;
-use zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::discovery::{Asked, AuthServer, Instance};
 use crate::keys::fetch::FetchError;
@@ -20,18 +20,10 @@ const KEY_PATH: &str = "/client/user/secret/key";
 const USUAL_CONTEXT: &str = "/auth";
 
 /// What the sidecar shows to get the key.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Application {
     pub(crate) id: String,
-    pub(crate) secret: Zeroizing<String>,
-}
-
-impl std::fmt::Debug for Application {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Application")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
+    pub(crate) secret: SecretString,
 }
 
 /// Which auth server, as whom, for which keys.
@@ -139,7 +131,7 @@ impl ContractEndpoint {
     ) -> Result<Answer, TransportError> {
         let credentials = [
             ("appId", self.application.id.as_str()),
-            ("appSecret", self.application.secret.as_str()),
+            ("appSecret", self.application.secret.expose_secret()),
         ];
         let question = Question {
             target: path,

@@ -55,7 +55,7 @@ fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> Con
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
         id: "orders&co".to_owned(),
-        secret: Zeroizing::new("h\u{fc}sh".to_owned()),
+        secret: "h\u{fc}sh".into(),
     };
     let settings = EndpointSettings {
         auth_server: auth_server.parse().unwrap(),
