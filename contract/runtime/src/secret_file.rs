@@ -1,13 +1,13 @@
 //! Reading a secret from a file that nobody else may read.
 
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
-use crate::bounded_read::{self, Unread};
+use crate::bounded_read::{self, ReadError};
 use crate::exit::Failure;
 
 /// No single secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the
@@ -25,7 +25,7 @@ pub enum SecretFileError {
         /// Owner, mode and the user this process runs as.
         access: String,
         /// Why.
-        cause: Unread,
+        cause: ReadError,
     },
     /// Others than its owner may read or change it.
     #[error("secret file {} is open to others: allow its owner only, chmod 600 ({})", path.display(), access)]
@@ -109,7 +109,7 @@ fn is_exposed(mode: u32, owner: u32) -> bool {
 }
 
 fn access_of(path: &Path) -> String {
-    bounded_read::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
+    fs::metadata(path).map_or_else(|_| running_as(), |metadata| describe(&metadata))
 }
 
 fn describe(metadata: &Metadata) -> String {

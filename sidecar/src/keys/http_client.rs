@@ -197,8 +197,8 @@ impl Transport {
         format!("{}://{}{target}", self.scheme, instance.host)
     }
 
-    /// What a fetch begins with: takes another certificate or key over, once it is whole. Half-written
-    /// files change nothing, and neither does a share that hangs.
+    /// Uses another certificate or key from now on, once it is whole: half-written files change
+    /// nothing.
     pub(crate) async fn follow_files(&mut self) {
         if self.files.is_empty() {
             return;

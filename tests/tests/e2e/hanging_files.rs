@@ -1,5 +1,4 @@
-//! Files that cannot be read to their end: a pipe that nobody writes to, which hangs as a share does, and
-//! a device without end.
+//! Files that cannot be read to their end: a pipe that nobody writes to, and a device without end.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeyError, KeySet};
-use runtime::bounded_read::{self, Unread};
+use runtime::bounded_read::{self, ReadError};
 
 use crate::keys::http_client::MAX_BODY_BYTES;
 use crate::keys::jwks::jws;
@@ -30,7 +30,7 @@ pub(crate) struct KeyFile {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyFileError {
     #[error("{}: {cause}", path.display())]
-    Unreadable { path: PathBuf, cause: Unread },
+    Unreadable { path: PathBuf, cause: ReadError },
     #[error("{} cannot be used: {cause}", path.display())]
     Unusable { path: PathBuf, cause: KeyError },
 }

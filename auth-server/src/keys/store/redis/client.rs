@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_share_that_hangs_leaves_the_way_as_it_was() {
+    async fn a_pipe_without_a_writer_leaves_the_way_as_it_was() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
         write_private(&file, "first");

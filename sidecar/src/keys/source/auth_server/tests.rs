@@ -243,7 +243,7 @@ async fn an_auth_server_that_is_away_is_an_error_without_the_query() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_on_a_share_that_hangs_do_not_hold_up_a_fetch() {
+async fn a_pipe_in_place_of_the_certificates_does_not_hold_up_a_fetch() {
     let (address, _heads) = auth_server(answer("200 OK", &envelope(&format!("\"{KEY}\""))));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.crt");
