@@ -13,7 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use runtime::histogram::DurationHistogram;
 use runtime::telemetry;
-use runtime::tls::{CertificateMetrics, Seen};
+use runtime::tls::CertificateMetrics;
 
 use crate::audit::events::{KeyEvent, KeyEventKind};
 
@@ -90,7 +90,7 @@ pub(crate) struct Metrics {
     users: Gauge,
     users_uncommon_cost: Gauge,
     users_file_usable: Gauge,
-    tls: CertificateMetrics,
+    pub(crate) tls: CertificateMetrics,
     registry_registered: Gauge,
 }
 
@@ -294,11 +294,6 @@ impl Metrics {
         self.users_uncommon_cost.set(gauge(uncommon));
     }
 
-    /// Records the certificate, and the outcome of a reload.
-    pub(crate) fn tls_certificate(&self, not_after: i64, seen: Option<Seen>) {
-        self.tls.seen(not_after, seen);
-    }
-
     pub(crate) fn registered(&self, registered: bool) {
         self.registry_registered.set(i64::from(registered));
     }
@@ -312,6 +307,8 @@ impl Metrics {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::keys::signing_type::SigningType;
+
+    use runtime::file_watch::Transition;
 
     use super::*;
     use crate::keys::pair::tests::pair;
@@ -349,8 +346,9 @@ mod tests {
         metrics.builtin_users();
         metrics.users(3, 1);
         metrics.users_file_usable(true);
-        metrics.tls_certificate(7, Some(Seen::Refused));
-        metrics.tls_certificate(8, Some(Seen::Replaced));
+        let unusable = Transition::Unusable("why".to_owned());
+        metrics.tls.report(7, Some(&unusable));
+        metrics.tls.report(8, Some(&Transition::Replaced));
         metrics.registered(true);
 
         let text = shown(&registry);

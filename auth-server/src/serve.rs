@@ -216,12 +216,7 @@ fn follow_certificate(
     let Some(certificate) = &config.certificate else {
         return Ok(());
     };
-    let metrics = metrics.clone();
-    metrics.tls_certificate(certificate.not_after(), None);
-    let shown = Arc::clone(certificate);
-    let following = tls::follow(Arc::clone(certificate), move |seen| {
-        metrics.tls_certificate(shown.not_after(), Some(seen));
-    });
+    let following = tls::follow(Arc::clone(certificate), metrics.tls.clone());
     background.forever(
         "following the TLS certificate",
         following.map_err(no_signals)?,

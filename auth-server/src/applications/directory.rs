@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::file_watch::{Looks, aside};
+use runtime::file_watch::{PollTimer, run_blocking};
 use runtime::secret_file;
 use tracing::{error, info};
 
@@ -53,15 +53,15 @@ impl MountedApplications {
         registrations: Arc<ApplicationRegistry>,
         metrics: Metrics,
     ) -> std::io::Result<impl Future<Output = ()>> {
-        let mut looks = Looks::begin()?;
+        let mut timer = PollTimer::start()?;
         metrics.application_files_unusable(self.faults.len());
         Ok(async move {
             let mut former = self;
             loop {
-                looks.next().await;
+                timer.next().await;
                 let before = former.clone();
                 let look = move || Ok::<_, Infallible>(before.looked_again());
-                if let Ok(now) = aside(look).await {
+                if let Ok(now) = run_blocking(look).await {
                     now.take_over(&former, &registrations, &metrics);
                     former = now;
                 }

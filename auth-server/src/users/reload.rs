@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use runtime::file_watch::{Looks, News, Told, aside};
+use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 use tracing::{error, info, warn};
 
 use super::file::FileUsers;
@@ -13,7 +13,7 @@ pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
     metrics: Metrics,
     /// Logs an unusable file once, not at every poll.
-    dedup: Told,
+    dedup: FailureDedup,
 }
 
 impl UsersReload {
@@ -23,7 +23,7 @@ impl UsersReload {
         Self {
             users,
             metrics,
-            dedup: Told::default(),
+            dedup: FailureDedup::default(),
         }
     }
 
@@ -32,7 +32,7 @@ impl UsersReload {
     /// # Errors
     /// Where SIGHUP cannot be received.
     pub(crate) fn watch(mut self) -> std::io::Result<impl Future<Output = ()>> {
-        let mut timer = Looks::begin()?;
+        let mut timer = PollTimer::start()?;
         Ok(async move {
             loop {
                 timer.next().await;
@@ -43,7 +43,7 @@ impl UsersReload {
 
     async fn poll(&mut self) {
         let users = Arc::clone(&self.users);
-        let reloaded = aside(move || users.reload()).await;
+        let reloaded = run_blocking(move || users.reload()).await;
         self.metrics.users_file_usable(reloaded.is_ok());
         let count = self.users.count();
         self.metrics.users(count, self.users.uncommon());
@@ -51,15 +51,15 @@ impl UsersReload {
             Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
             Err(failure) => (Err(failure), Vec::new()),
         };
-        match self.dedup.news(replaced) {
-            Some(News::Replaced) => {
+        match self.dedup.transition(replaced) {
+            Some(Transition::Replaced) => {
                 audit::users_changed(count, &changes);
                 if let Some(warning) = self.users.cost_warning() {
                     warn!("{warning}");
                 }
             }
-            Some(News::Recovered) => info!("the users file is usable again"),
-            Some(News::Unusable(failure)) => {
+            Some(Transition::Recovered) => info!("the users file is usable again"),
+            Some(Transition::Unusable(failure)) => {
                 error!(%failure, "the users file is unusable; keeping the previous users");
             }
             None => {}

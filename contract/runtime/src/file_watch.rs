@@ -1,7 +1,8 @@
-//! When files that may have changed are looked at – every two seconds, and at SIGHUP –, and which looks are
-//! worth a line.
+//! When files that may have changed are read again – every two seconds, and at SIGHUP –, and which
+//! results are logged.
 
 use std::fmt::Display;
+use std::io;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -11,83 +12,107 @@ use crate::signals::HangUps;
 /// Soon enough for somebody who waits for it, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a look is for.
+/// The reason for a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occasion {
-    /// It is time again.
+pub enum Trigger {
+    /// The interval is over.
     Interval,
-    /// Somebody sent SIGHUP.
-    HangUp,
+    /// SIGHUP was received.
+    Sighup,
 }
 
-/// One look after the other.
+/// A timer of polls.
 #[derive(Debug)]
-pub struct Looks(HangUps);
+pub struct PollTimer(HangUps);
 
-impl Looks {
+impl PollTimer {
+    /// Starts the timer.
+    ///
     /// # Errors
     /// Where SIGHUP cannot be received.
-    pub fn begin() -> std::io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         HangUps::install().map(Self)
     }
 
-    /// Waits for the next one.
-    pub async fn next(&mut self) -> Occasion {
+    /// Waits for the next poll.
+    pub async fn next(&mut self) -> Trigger {
         tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => Occasion::Interval,
-            () = self.0.next() => Occasion::HangUp,
+            () = tokio::time::sleep(INTERVAL) => Trigger::Interval,
+            () = self.0.next() => Trigger::Sighup,
         }
     }
 }
 
-/// What `look` brings, on a thread where waiting for files holds up nobody.
+/// Runs `work` on a thread for work that may wait for files.
 ///
 /// # Errors
-/// Why it brought nothing, in words.
-pub async fn aside<T, E>(look: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
+/// The error of `work` as text.
+pub async fn run_blocking<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String>
 where
     T: Send + 'static,
     E: Display + Send + 'static,
 {
-    match spawn_blocking(look).await {
-        Ok(looked) => looked.map_err(|error| error.to_string()),
+    match spawn_blocking(work).await {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// What a look brought that was not told before.
-#[derive(Debug, PartialEq, Eq)]
-pub enum News {
-    /// What the files hold now is used from now on.
+/// A result of a poll that was not reported before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transition {
+    /// The new content is used from now on.
     Replaced,
-    /// Files that could not be used are as before again.
+    /// Files that could not be used have their former content again.
     Recovered,
-    /// They cannot be used, and this is why.
+    /// The files cannot be used, for this reason.
     Unusable(String),
 }
 
-/// Remembers what was told: files that cannot be used are one line, and not one for each look.
+/// The last reported failure: it is one log line, and not one for each poll.
 #[derive(Debug, Default)]
-pub struct Told(Option<String>);
+pub struct FailureDedup {
+    reported: Option<String>,
+    /// Seen at the last poll alone.
+    suspected: Option<String>,
+    needs_two_polls: bool,
+}
 
-impl Told {
-    /// `looked` says whether something was replaced, or why the files cannot be used.
-    pub fn news(&mut self, looked: Result<bool, String>) -> Option<News> {
-        let failure = match looked {
+impl FailureDedup {
+    /// Reports a failure once two polls in a row had it: files that belong together are replaced one
+    /// after the other.
+    #[must_use]
+    pub fn after_two_polls() -> Self {
+        Self {
+            needs_two_polls: true,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the part of `polled` to report: the success says whether the content was replaced.
+    pub fn transition(&mut self, polled: Result<bool, String>) -> Option<Transition> {
+        let suspected = self.suspected.take();
+        let failure = match polled {
             Ok(replaced) => {
-                let recovered = self.0.take().is_some();
-                let news = if replaced {
-                    News::Replaced
-                } else {
-                    News::Recovered
+                let recovered = self.reported.take().is_some();
+                return match replaced {
+                    true => Some(Transition::Replaced),
+                    false => recovered.then_some(Transition::Recovered),
                 };
-                return (replaced || recovered).then_some(news);
             }
             Err(failure) => failure,
         };
-        let is_known = self.0.as_ref() == Some(&failure);
-        self.0 = Some(failure.clone());
-        (!is_known).then_some(News::Unusable(failure))
+        if self.reported.as_ref() == Some(&failure) {
+            return None;
+        }
+        if self.needs_two_polls && suspected.as_ref() != Some(&failure) {
+            self.suspected = Some(failure);
+            return None;
+        }
+        self.reported = Some(failure.clone());
+        Some(Transition::Unusable(failure))
     }
 }
 
@@ -98,33 +123,57 @@ mod tests {
     use crate::signals::tests::send;
 
     #[tokio::test]
-    async fn a_hang_up_is_a_look_of_its_own() {
-        let mut looks = Looks::begin().unwrap();
+    async fn sighup_triggers_a_poll() {
+        let mut timer = PollTimer::start().unwrap();
         send("HUP");
-        let hang_up = async { while looks.next().await != Occasion::HangUp {} };
-        let told = tokio::time::timeout(Duration::from_secs(30), hang_up).await;
-        assert!(told.is_ok(), "the signal was lost");
+        let sighup = async { while timer.next().await != Trigger::Sighup {} };
+        let received = tokio::time::timeout(Duration::from_secs(30), sighup).await;
+        assert!(received.is_ok(), "the signal was lost");
+    }
+
+    fn failed(why: &str) -> Result<bool, String> {
+        Err(why.to_owned())
+    }
+
+    fn unusable(why: &str) -> Option<Transition> {
+        Some(Transition::Unusable(why.to_owned()))
     }
 
     #[test]
-    fn each_failure_is_told_once_until_another_one_or_an_end_of_it() {
-        let mut told = Told::default();
-        let failed = |why: &str| Err(why.to_owned());
-        let unusable = |why: &str| Some(News::Unusable(why.to_owned()));
-        for (looked, news) in [
+    fn a_failure_is_reported_once_until_it_changes_or_ends() {
+        let mut failures = FailureDedup::default();
+        for (polled, reported) in [
             (Ok(false), None),
-            (Ok(true), Some(News::Replaced)),
+            (Ok(true), Some(Transition::Replaced)),
             (failed("a"), unusable("a")),
             (failed("a"), None),
             (failed("b"), unusable("b")),
-            (Ok(false), Some(News::Recovered)),
+            (Ok(false), Some(Transition::Recovered)),
             (Ok(false), None),
             (failed("b"), unusable("b")),
-            (Ok(true), Some(News::Replaced)),
+            (Ok(true), Some(Transition::Replaced)),
             (Ok(false), None),
         ] {
-            let now = format!("{looked:?}");
-            assert_eq!(told.news(looked), news, "{now}");
+            assert_eq!(failures.transition(polled.clone()), reported, "{polled:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_several_files_is_reported_if_it_stays() {
+        let mut failures = FailureDedup::after_two_polls();
+        for (polled, reported) in [
+            (Ok(false), None),
+            (failed("half"), None),
+            (Ok(true), Some(Transition::Replaced)),
+            (failed("half"), None),
+            (failed("half"), unusable("half")),
+            (failed("half"), None),
+            (failed("other"), None),
+            (failed("other"), unusable("other")),
+            (Ok(false), Some(Transition::Recovered)),
+            (Ok(false), None),
+        ] {
+            assert_eq!(failures.transition(polled.clone()), reported, "{polled:?}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub use self::certificate::{
     CertificateFault, CertificateFiles, ServerCertificate, expired, read_bounded, trusted,
 };
 pub use self::metrics::CertificateMetrics;
-pub use self::reload::{Seen, follow};
+pub use self::reload::follow;
 use crate::exit::Failure;
 
 /// The TLS settings of a server, alike in both programs.

@@ -16,7 +16,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Response, redirect};
 use runtime::clock::unix_now;
 use runtime::exit::Failure;
-use runtime::file_watch::{News, Told, aside};
+use runtime::file_watch::{FailureDedup, Transition, run_blocking};
 use rustls::InvalidMessage;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -120,7 +120,7 @@ pub(crate) struct Transport {
     scheme: Scheme,
     addresses: Arc<Addresses>,
     files: TlsFiles,
-    told: Told,
+    failures: FailureDedup,
     /// What `client` was made with.
     material: TlsMaterial,
     client: Client,
@@ -173,7 +173,7 @@ impl Transport {
             scheme,
             addresses,
             files,
-            told: Told::default(),
+            failures: FailureDedup::default(),
             material,
             client,
             keeps: false,
@@ -204,16 +204,16 @@ impl Transport {
             return;
         }
         let files = self.files.clone();
-        let read = aside(move || files.read()).await;
+        let read = run_blocking(move || files.read()).await;
         let looked = read.and_then(|material| self.replace(material));
-        match self.told.news(looked) {
-            Some(News::Replaced) => {
+        match self.failures.transition(looked) {
+            Some(Transition::Replaced) => {
                 tracing::info!("the certificates for the auth server were read again");
             }
-            Some(News::Recovered) => tracing::info!(
+            Some(Transition::Recovered) => tracing::info!(
                 "the files of the certificates for the auth server can be used again"
             ),
-            Some(News::Unusable(error)) => {
+            Some(Transition::Unusable(error)) => {
                 tracing::warn!(%error, "the certificates for the auth server stay as they were");
             }
             None => {}

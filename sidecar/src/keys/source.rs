@@ -11,7 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::Algorithm;
 use contract::keys::signing_type::SigningType;
 use runtime::exit::Failure;
-use runtime::file_watch::aside;
+use runtime::file_watch::run_blocking;
 
 use self::auth_server::{Application, ContractEndpoint, EndpointSettings};
 use self::file::KeyFile;
@@ -179,7 +179,7 @@ impl KeySource {
             Self::JwksUrl(url) => url.fetch(purpose).await,
             Self::File(file) => {
                 let file = file.clone();
-                let read = aside(move || file.read()).await;
+                let read = run_blocking(move || file.read()).await;
                 read.map(Fetched::Keys).map_err(FetchError::File)
             }
         }

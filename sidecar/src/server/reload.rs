@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runtime::command_line;
 use runtime::exit::Failure;
-use runtime::file_watch::{Looks, Occasion};
+use runtime::file_watch::{PollTimer, Trigger};
 use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 
@@ -52,20 +52,20 @@ pub(crate) fn watch(args: &ServeArgs) -> WatchedFiles {
 #[async_trait]
 impl Work for Reload {
     async fn run(&self) -> Result<Infallible, String> {
-        let mut looks = Looks::begin().map_err(|error| error.to_string())?;
+        let mut timer = PollTimer::start().map_err(|error| error.to_string())?;
         let mut effective = self.start.clone();
         let mut watched = self.watched.clone();
         loop {
-            let occasion = looks.next().await;
-            match occasion {
-                Occasion::Interval if !watched.have_changed().await => continue,
-                Occasion::Interval => {}
-                Occasion::HangUp => tracing::info!("SIGHUP received"),
+            let trigger = timer.next().await;
+            match trigger {
+                Trigger::Interval if !watched.have_changed().await => continue,
+                Trigger::Interval => {}
+                Trigger::Sighup => tracing::info!("SIGHUP received"),
             }
             // Before they are read: what changes meanwhile is seen at the next look.
             watched.take_note().await;
             self.reload(&mut effective).await;
-            if matches!(occasion, Occasion::HangUp) {
+            if matches!(trigger, Trigger::Sighup) {
                 // Whoever changed it waits for what is said of it.
                 self.refresher.reread_file().await;
             }

@@ -65,12 +65,7 @@ pub(crate) struct CertificateFollower(pub(crate) Arc<ServerCertificate>, pub(cra
 #[async_trait]
 impl Work for CertificateFollower {
     async fn run(&self) -> Result<Infallible, String> {
-        let (shown, metrics) = (Arc::clone(&self.0), self.1.clone());
-        metrics.tls.seen(shown.not_after(), None);
-        let told = Arc::clone(&shown);
-        let following = tls::follow(shown, move |seen| {
-            metrics.tls.seen(told.not_after(), Some(seen));
-        });
+        let following = tls::follow(Arc::clone(&self.0), self.1.tls.clone());
         following.map_err(|error| error.to_string())?.await;
         Err(BY_ITSELF.to_owned())
     }

@@ -147,7 +147,7 @@ fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_a
     mend(&certificate.key, &fs::read_to_string(&fresh.key).unwrap());
     mend(&users.path(), &text);
     for line in [
-        "another TLS certificate is shown from now on",
+        "a new TLS certificate is presented from now on",
         "the users file is usable again",
     ] {
         wait::until(line, || {

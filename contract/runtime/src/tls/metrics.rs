@@ -1,4 +1,4 @@
-//! What becomes of the certificate that a program shows, as metrics.
+//! Metrics of the certificate that a program presents.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::Seen;
+use crate::file_watch::Transition;
 
 const REPLACED: &str = "replaced";
 const REFUSED: &str = "refused";
@@ -25,8 +25,8 @@ struct ReloadLabels {
 }
 
 impl CertificateMetrics {
-    /// Has `registry` show them. Only where there is a certificate: a gauge of 0 would say that it is
-    /// broken.
+    /// Adds them to `registry`, only where there is a certificate: a gauge of 0 would report a broken
+    /// one.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "tls_certificate_not_after_seconds",
@@ -49,16 +49,18 @@ impl CertificateMetrics {
         );
     }
 
-    /// Takes note of what was `seen` – nothing yet at the start – and of when the certificate that is
-    /// shown since then ends, in seconds since the epoch.
-    pub fn seen(&self, not_after: i64, seen: Option<Seen>) {
+    /// Records a `transition` – `None` at the start – and the time when the certificate presented from
+    /// then on ends, in seconds since the epoch.
+    pub fn report(&self, not_after: i64, transition: Option<&Transition>) {
         self.not_after.set(not_after);
-        self.usable.set(i64::from(seen != Some(Seen::Refused)));
-        let outcome = match seen {
-            Some(Seen::Replaced) => REPLACED,
-            Some(Seen::Refused) => REFUSED,
-            Some(Seen::Recovered) | None => return,
+        let outcome = match transition {
+            Some(Transition::Replaced) => Some(REPLACED),
+            Some(Transition::Unusable(_)) => Some(REFUSED),
+            Some(Transition::Recovered) | None => None,
         };
-        self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
+        self.usable.set(i64::from(outcome != Some(REFUSED)));
+        if let Some(outcome) = outcome {
+            self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
+        }
     }
 }

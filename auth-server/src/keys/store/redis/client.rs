@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::clock::unix_now;
-use runtime::file_watch::{News, Told, aside};
+use runtime::file_watch::{FailureDedup, Transition, run_blocking};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
@@ -23,7 +23,7 @@ struct Known {
     timeout: Duration,
     access: Credentials,
     endpoint: Arc<Endpoint>,
-    told: Told,
+    failures: FailureDedup,
 }
 
 impl CurrentEndpoint {
@@ -39,7 +39,7 @@ impl CurrentEndpoint {
             timeout,
             access,
             endpoint: Arc::new(endpoint),
-            told: Told::default(),
+            failures: FailureDedup::default(),
         }))
     }
 
@@ -57,14 +57,14 @@ impl Known {
             return;
         }
         let files = self.access.files.clone();
-        let read = aside(move || Credentials::read(files)).await;
+        let read = run_blocking(move || Credentials::read(files)).await;
         let looked = read.and_then(|access| self.replace(access, unix_now()));
-        match self.told.news(looked) {
-            Some(News::Replaced) => {
+        match self.failures.transition(looked) {
+            Some(Transition::Replaced) => {
                 info!("other passwords or certificates for the store are in use");
             }
-            Some(News::Recovered) => info!("the files for the store are usable again"),
-            Some(News::Unusable(failure)) => {
+            Some(Transition::Recovered) => info!("the files for the store are usable again"),
+            Some(Transition::Unusable(failure)) => {
                 warn!(%failure, "a file for the store is unusable; keeping its previous content");
             }
             None => {}
