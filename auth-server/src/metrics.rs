@@ -1,10 +1,11 @@
 //! All metrics of this program.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::rejection::Rejection;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -270,10 +271,7 @@ impl Metrics {
 
     /// Leaves unchanged keys alone: a scrape in between must not see a server without keys.
     fn export_keys(&self, listed: HashSet<Key>) {
-        let mut shown = self
-            .exported_keys
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.exported_keys.lock();
         for new in listed.difference(&shown) {
             self.listed_keys.get_or_create(new).set(1);
         }

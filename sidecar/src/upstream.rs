@@ -14,11 +14,12 @@ mod retry;
 mod tls;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer, Peer};
 use tokio::sync::Notify;
 
@@ -194,7 +195,7 @@ impl Upstream {
     }
 
     fn tls(&self) -> MutexGuard<'_, CurrentTls> {
-        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tls.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! attacker keep the real application out. The limit is for the noise of wrong ones.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::rate_limit::{Rate, RetryAfter, TokenBucket};
 
@@ -41,7 +42,7 @@ impl FailureLimit {
     /// [`RetryAfter`] over the limit.
     pub(super) fn failed(&self, id: &str, now: Instant) -> Result<(), RetryAfter> {
         let index = self.key.hash_one(id) as usize % BUCKETS;
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         match buckets.get_mut(index) {
             Some(slot) => slot
                 .get_or_insert_with(|| TokenBucket::full(now))
@@ -72,9 +73,6 @@ mod tests {
         for n in 0..100_000 {
             let _ = limit.failed(&n.to_string(), now);
         }
-        assert_eq!(
-            limit.buckets.lock().map(|all| all.capacity()).ok(),
-            Some(BUCKETS)
-        );
+        assert_eq!(limit.buckets.lock().capacity(), BUCKETS);
     }
 }

@@ -14,11 +14,11 @@
 use std::fmt;
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::backoff::Failures;
 use super::client_prefix::ClientPrefix;
@@ -142,7 +142,7 @@ impl AccountLockout {
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // Every step leaves valid tables: a panic elsewhere must not reject all logins.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::client_prefix::ClientPrefix;
 use super::{MAX_ENTRIES, Rate, RetryAfter, TokenBucket};
@@ -53,7 +53,7 @@ impl AddressLimit {
     /// # Errors
     /// [`RetryAfter`] over the limit of the address or its network; then it counts for neither.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), RetryAfter> {
-        let mut tables = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.buckets.lock();
         let Tables { clients, networks } = &mut *tables;
         let full = || TokenBucket::full(now);
         let client = clients.get_or_insert_mut(ClientPrefix::client(address), full);
@@ -110,7 +110,7 @@ mod tests {
         for n in 0..u32::try_from(MAX_ENTRIES.get()).unwrap() + 1000 {
             let _ = limit.take(std::net::Ipv4Addr::from_bits(n).into(), now);
         }
-        let tables = limit.buckets.lock().unwrap();
+        let tables = limit.buckets.lock();
         assert_eq!(tables.clients.len(), MAX_ENTRIES.get());
         assert!(tables.networks.len() <= MAX_ENTRIES.get());
     }

@@ -4,9 +4,10 @@
 //! A condition begins as not met, so that forgetting to report it fails closed.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 /// The health of one program. Clones share it.
@@ -153,9 +154,7 @@ impl Condition {
 impl Shared {
     // A panic elsewhere must not turn every later probe into one: the list is valid at any moment.
     fn conditions(&self) -> MutexGuard<'_, Vec<Reported>> {
-        self.conditions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.conditions.lock()
     }
 }
 

@@ -4,15 +4,15 @@
 //! `nacos-sdk` has one of its own, which puts the password into the address it asks and that address
 //! into its log lines.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use nacos_sdk::api::plugin::{AuthContext, AuthPlugin, LoginIdentityContext, RequestResource};
+use parking_lot::{Mutex, MutexGuard};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest_plain::{Client, StatusCode, header, redirect};
 use serde::Deserialize;
-use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::address::RegistryAddress;
@@ -161,7 +161,7 @@ impl Login {
 
     // A panic elsewhere must not turn every later request into one: the state is valid at any moment.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

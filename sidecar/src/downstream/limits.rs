@@ -5,10 +5,11 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// An idle connection takes some 30 kB. A client that does not read takes up to 0.25 MiB for its
@@ -57,7 +58,7 @@ impl Limit {
     }
 
     fn warning_is_due(&self, now: Instant) -> bool {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         let due = warned.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL);
         if due {
             *warned = Some(now);

@@ -1,8 +1,8 @@
 //! When keys are asked for next, while none can be used: beside the ticks of the schedule, after pauses that grow.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Seconds between a failed attempt and the next one; the last counts for all further ones.
@@ -73,8 +73,8 @@ impl Attempts {
         wait.unwrap_or_default().as_secs() + 1
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<Failed>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> parking_lot::MutexGuard<'_, Option<Failed>> {
+        self.last.lock()
     }
 }
 

@@ -3,9 +3,9 @@
 //! Anybody can write such a token. So there is one fetch for all who wait, with a pause before the
 //! next; each waits for a bounded time. Requests with known keys never come here.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 /// From one attempt to the next, however it ended.
@@ -34,10 +34,7 @@ impl EarlyFetch {
     }
 
     fn begin_or_join(&self, now: Instant) -> bool {
-        let mut last = self
-            .last_attempt
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_attempt.lock();
         if *self.under_way.borrow() {
             return true;
         }

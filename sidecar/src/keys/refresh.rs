@@ -5,11 +5,12 @@
 //! used, the fetch is tried again before the tick as well (docs/adr/0025).
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex as BriefMutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use contract::keys::KeySet;
 use contract::rejection::Rejection;
+use parking_lot::Mutex as BriefMutex;
 use runtime::health::Condition;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
@@ -210,8 +211,8 @@ impl Refresher {
         }
     }
 
-    fn previous(&self) -> std::sync::MutexGuard<'_, PreviousKeys> {
-        self.previous.lock().unwrap_or_else(PoisonError::into_inner)
+    fn previous(&self) -> parking_lot::MutexGuard<'_, PreviousKeys> {
+        self.previous.lock()
     }
 
     /// A task of its own: one that panics is a fetch that failed, and neither the end of the schedule nor

@@ -5,10 +5,10 @@
 
 use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
@@ -37,8 +37,7 @@ impl Announcement {
 
     /// Announces the addresses, once.
     pub(crate) fn tell(&self) {
-        let listeners = self.listeners.lock();
-        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock();
         for (port, listener) in listeners.drain(..) {
             if let Err(failure) = announce(port, &listener, self.format) {
                 tracing::error!(%failure, "an address cannot be announced");

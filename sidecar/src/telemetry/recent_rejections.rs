@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use contract::rejection::Rejection;
+use parking_lot::Mutex;
 
 use crate::telemetry::access_log::RequestRecord;
 
@@ -51,7 +51,7 @@ impl RecentRejections {
             request_id: record.request_id.as_ref().map(ToString::to_string),
             trace_id: record.trace_id.map(|id| id.to_string()),
         };
-        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.0.lock();
         if newest.len() == CAPACITY {
             newest.pop_back();
         }
@@ -60,7 +60,7 @@ impl RecentRejections {
 
     /// Returns the rejections, newest first.
     pub(crate) fn newest(&self) -> Vec<RejectedRequest> {
-        let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.0.lock();
         newest.iter().cloned().collect()
     }
 }

@@ -4,12 +4,13 @@
 //! compares the strings that were read.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeyId, VerificationKey};
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::envelope_encryption::{EncryptionError, EncryptionState, KeyEncryption, Slot};
@@ -161,7 +162,7 @@ impl EncryptedStore {
     }
 
     fn log_unauthenticated(&self, now: Vec<AppId>) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if *logged == now {
             return;
         }

@@ -10,9 +10,10 @@ mod journal;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
@@ -103,7 +104,7 @@ impl FileStore {
         let Purpose::Serve(serving) = &self.purpose else {
             return Ok(());
         };
-        let mut held = serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = serving.lock();
         if !self.directory.is_in_place(SERVING_LOCK, &held) {
             self.directory.create()?;
             *held = acquire_serving_lock(&self.directory)?;
@@ -137,10 +138,7 @@ impl FileStore {
 
     /// Logs an incomplete change once, and its completion once.
     fn note_unfinished(&self, unfinished: Option<StoreError>) {
-        let mut noted = self
-            .unfinished
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.unfinished.lock();
         match &unfinished {
             Some(_) if *noted == unfinished => {}
             Some(cause) => warn!(
@@ -234,8 +232,7 @@ impl KeyStore for FileStore {
     }
 
     fn unfinished(&self) -> Option<StoreError> {
-        let noted = self.unfinished.lock();
-        noted.unwrap_or_else(PoisonError::into_inner).clone()
+        self.unfinished.lock().clone()
     }
 
     fn location(&self, entry: Entry) -> String {

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Totals;
@@ -58,7 +59,7 @@ impl LastHour {
     }
 
     fn end_minute(&self, now: SystemTime) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let present = self.present(&state);
         if state.over.len() == MINUTES - 1 {
             state.over.pop_front();
@@ -77,7 +78,7 @@ impl LastHour {
 
     /// At most sixty, oldest first; the last one is not over yet.
     pub(crate) fn minutes(&self) -> Vec<Minute> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let present = self.present(&state);
         state.over.iter().copied().chain([present]).collect()
     }

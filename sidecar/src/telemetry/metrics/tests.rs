@@ -61,7 +61,7 @@ fn tls_metrics_exist_only_on_a_port_with_tls() {
     let (metrics, mut registry) = Metrics::new(TokenCacheCounters::default());
     assert!(!exposition(&registry).contains("postern_sidecar_tls_"));
     metrics.tls.register(&mut registry);
-    metrics.tls.seen(7, None);
+    metrics.tls.report(7, None);
     let text = exposition(&registry);
     for line in [
         "postern_sidecar_tls_certificate_not_after_seconds 7\n",
