@@ -1,49 +1,49 @@
-//! One line per refused request, or per request when asked for; the fields are the same in both
-//! programs and stand in `docs/observe.md`.
+//! One log line per rejected request, or per request if configured; the fields are the same in
+//! both programs and stand in `docs/observe.md`.
 //!
 //! A line never holds a query, a header or a token, and at most 128 bytes of the path.
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
-/// Which requests get a line.
+/// The requests that get a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AccessLog {
-    /// Only what was refused, with the reason code.
+    /// Only rejected requests, with the reason code.
     Refusals,
     /// Every request.
     All,
-    /// None.
+    /// No request.
     Off,
 }
 
-/// What is said about one request; what is not known is left out.
+/// The line of one request; unknown fields are left out.
 #[derive(Default)]
 pub struct Entry<'a> {
-    /// How it ended, in one word.
+    /// Its end, in one word.
     pub outcome: &'a str,
-    /// The reason code of a refusal.
+    /// The reason code of a rejection.
     pub reason: Option<&'a str>,
-    /// Of the answer.
+    /// Status of the response.
     pub status: Option<u16>,
-    /// As it was sent; cut where a client made up a long one.
+    /// The method as it was sent, cut to 20 bytes.
     pub method: Option<&'a str>,
-    /// The target, of which the path is shown.
+    /// The target, of which the path is logged.
     pub path: Option<LoggedPath<'a>>,
-    /// Who asked.
+    /// Address of the client.
     pub client: Option<IpAddr>,
-    /// Where request ids are asked for.
+    /// Present with `--request-id`.
     pub request_id: Option<&'a dyn fmt::Display>,
-    /// Where the request belongs to a trace.
+    /// Present where the request belongs to a trace.
     pub trace_id: Option<&'a dyn fmt::Display>,
-    /// Where the service was looked for, if it was at fault.
+    /// The address of the service, if the service failed.
     pub upstream: Option<&'a str>,
-    /// What failed on the way to an answer.
+    /// The error that prevented a response of the service.
     pub cause: Option<&'a str>,
 }
 
 impl AccessLog {
-    /// Whether a request gets a line.
+    /// Returns true if a request gets a line.
     #[must_use]
     pub fn wants(self, refused: bool) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl Entry<'_> {
 const MAX_METHOD_BYTES: usize = 20;
 const MAX_PATH_BYTES: usize = 128;
 
-/// A method as it may be shown.
+/// Returns the method, cut to the length that is logged.
 #[must_use]
 pub fn short(method: &str) -> &str {
     method.get(..MAX_METHOD_BYTES).unwrap_or(method)
@@ -85,8 +85,8 @@ pub fn short(method: &str) -> &str {
 
 /// A request target fit for a log: no query, bounded, one line, printable.
 ///
-/// It ends where a query begins, and where somebody may have meant one to begin: a client that
-/// escapes the `?`, or forgets it, puts its secrets into the path.
+/// It ends where a query begins, and where one may have been meant to begin: a client that escapes
+/// the `?`, or forgets it, puts its secrets into the path.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedPath<'a>(pub &'a [u8]);
 
@@ -103,7 +103,7 @@ impl fmt::Display for LoggedPath<'_> {
     }
 }
 
-/// What comes before the query, and whether that is a guess.
+/// Returns the part before the query, and true if that is a guess.
 fn without_query(target: &[u8]) -> (&[u8], bool) {
     let ends = |from: &[u8]| match from {
         [b'?' | b'#', ..] => Some(false),
@@ -116,7 +116,7 @@ fn without_query(target: &[u8]) -> (&[u8], bool) {
         .unwrap_or((target, false))
 }
 
-/// Whether `digits` escape one of `? # & ; =`, or a percent sign: what is escaped twice.
+/// Returns true if `digits` escape one of `? # & ; =`, or a percent sign, which escapes twice.
 fn may_be_delimiter(digits: &[u8]) -> bool {
     const ESCAPES: [&[u8]; 6] = [b"3f", b"23", b"26", b"3b", b"3d", b"25"];
     digits.get(..2).is_some_and(|digits| {

@@ -1,7 +1,7 @@
 //! The admin port: probes and metrics for any peer, everything else for loopback peers only.
 //!
-//! Served by hyper on whatever tokio runtime runs [`serve`]: the auth server's own, or the one of a
-//! Pingora background service.
+//! Served by hyper, whose timeout for heads `axum::serve` lacks, on the runtime of the caller: the
+//! auth server's own, or the one of a Pingora background service.
 
 mod places;
 
@@ -33,23 +33,21 @@ use crate::health::Health;
 use crate::listener;
 use crate::write_deadline::WriteDeadline;
 
-/// What kubelet and Prometheus ask for, from outside the pod.
+/// The paths of kubelet and Prometheus, from outside the pod.
 const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// From the first byte of a connection to the end of a header, from there to the end of a body, and for a
-/// peer to read on.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// From the first byte of a connection to the end of a head, from there to the end of a body, and
+/// for each wait until the peer reads on.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// A slow reader of `/metrics` must not hold up the end of the process.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many connections there are at a time, at the most. Whoever limits the connections of another port
-/// leaves descriptors for these.
-pub const MAX_CONNECTIONS: usize = MOST_OF_OTHERS + MOST_OF_LOOPBACK;
+/// Connections at a time. Limits of other ports leave descriptors for these.
+pub const MAX_CONNECTIONS: usize = MAX_OF_OTHERS + MAX_OF_LOOPBACK;
 /// A probe or a scrape is over within milliseconds.
-const MOST_OF_OTHERS: usize = 24;
-/// Kept for the operator at the machine and for `healthcheck`, whatever others do. All of loopback is one
-/// address mostly, and until it has asked nothing but its age tells a probe from a flood: with eight places one
-/// of ten was lost to ten thousand connections a second.
-const MOST_OF_LOOPBACK: usize = 24;
+const MAX_OF_OTHERS: usize = 24;
+/// Reserved for the operator at the machine and for `healthcheck`. Loopback is mostly one address, so
+/// a flood and a probe share it: with eight, one probe in ten was lost to 10,000 connections a second.
+const MAX_OF_LOOPBACK: usize = 24;
 
 /// Serves the admin port until `shutdown` resolves. `extra` adds routes for loopback peers.
 ///
@@ -65,8 +63,8 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, extra);
     let connections = GracefulShutdown::new();
-    let mut others = Places::new(MOST_OF_OTHERS);
-    let mut loopback = Places::new(MOST_OF_LOOPBACK);
+    let mut others = Places::new(MAX_OF_OTHERS);
+    let mut loopback = Places::new(MAX_OF_LOOPBACK);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
@@ -75,44 +73,43 @@ pub async fn serve(
                 let ip = peer.ip().to_canonical();
                 let places = if ip.is_loopback() { &mut loopback } else { &mut others };
                 places.make_room().await;
-                let served = serve_connection(stream, peer, routes.clone(), &connections, PATIENCE);
+                let served = serve_connection(stream, peer, routes.clone(), &connections, TIMEOUT);
                 places.take(ip, served.await);
             }
         }
     }
-    // Whoever is still reading after that is cut off.
+    // A peer that still reads after that is cut off.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, connections.shutdown()).await;
     Ok(())
 }
 
-/// One request and its answer: who keeps a connection keeps a place. Whoever has asked already is answered
-/// when this returns: of a crowd that has to wait until it is accepted, each would lose its place to the next
-/// ones before anybody has looked what it asks.
+/// Serves one request of a connection in a task. A request that has arrived already has its response
+/// when this returns, so that the connections accepted next cannot evict it.
 async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     routes: Router,
     connections: &GracefulShutdown,
-    patience: Duration,
+    timeout: Duration,
 ) -> JoinHandle<()> {
     let service = routes
         .layer(middleware::from_fn(move |request, next| {
-            in_time(patience, request, next)
+            in_time(timeout, request, next)
         }))
         .layer(axum::Extension(ConnectInfo(peer)));
-    if has_asked(&stream) {
-        // At once: the runtime only has to learn of it.
+    if has_pending_data(&stream) {
+        // At once: the runtime only has to notice.
         let _ = stream.readable().await;
     }
-    let stream = WriteDeadline::new(stream, patience);
+    let stream = WriteDeadline::new(stream, timeout);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience)
+        .header_read_timeout(timeout)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = Box::pin(connections.watch(connection));
     let (begun, has_begun) = oneshot::channel::<Infallible>();
-    // A task of its own from the first step on: one that panics ends nobody else's.
+    // A task of its own from the first step on: a panic ends no other connection.
     let serving = tokio::spawn(async move {
         let at_once = poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await;
         drop(begun);
@@ -128,10 +125,10 @@ async fn serve_connection(
     serving
 }
 
-/// Whether there is something to read.
-fn has_asked(stream: &TcpStream) -> bool {
-    let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    recv(stream, &mut [0], look).is_ok()
+/// Returns true if bytes have arrived.
+fn has_pending_data(stream: &TcpStream) -> bool {
+    let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    recv(stream, &mut [0], peek).is_ok()
 }
 
 fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
@@ -149,9 +146,9 @@ fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
         .layer(middleware::from_fn(loopback_or_open))
 }
 
-/// No route takes long by itself: one that is not done by then waits for a body.
-async fn in_time(patience: Duration, request: Request, next: Next) -> Response {
-    let answer = tokio::time::timeout(patience, next.run(request)).await;
+/// Ends a request whose body does not arrive: no route takes long by itself.
+async fn in_time(timeout: Duration, request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(timeout, next.run(request)).await;
     answer.unwrap_or_else(|_| {
         let why = "the body did not arrive in time\n";
         (StatusCode::REQUEST_TIMEOUT, why).into_response()
@@ -159,7 +156,7 @@ async fn in_time(patience: Duration, request: Request, next: Next) -> Response {
 }
 
 /// Decides by the connection's own address and the four exact paths, so that a route added later is
-/// closed to other peers without anyone having to think of it.
+/// closed to other peers by default.
 async fn loopback_or_open(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
@@ -173,7 +170,7 @@ async fn loopback_or_open(
     } else if !peer.ip().to_canonical().is_loopback() {
         (StatusCode::FORBIDDEN, "for loopback peers only\n").into_response()
     } else if !is_named_by_address(request.headers()) {
-        let why = "ask for this by address, as in http://127.0.0.1:8081/\n";
+        let why = "request this by address, as in http://127.0.0.1:8081/\n";
         (StatusCode::MISDIRECTED_REQUEST, why).into_response()
     } else if !request.method().is_safe() && is_of_a_web_page(request.headers()) {
         (StatusCode::FORBIDDEN, "not for web pages\n").into_response()
@@ -182,8 +179,8 @@ async fn loopback_or_open(
     }
 }
 
-/// A page of a stranger may let its own name lead to this machine (DNS rebinding): its browser then
-/// is a loopback peer, but still says the stranger's name.
+/// Returns true if the Host field names this machine by address. An attacker's page may let its own
+/// name lead here (DNS rebinding): its browser is a loopback peer, but sends that name.
 fn is_named_by_address(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).map(|host| host.to_str());
     let Some(Ok(Ok(authority))) = host.map(|host| host.map(str::parse::<Authority>)) else {
@@ -194,8 +191,8 @@ fn is_named_by_address(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
-/// Whether a browser sends this because a page told it to: any page can have a browser on this machine
-/// post here, and no page of ours does.
+/// Returns true for a request that a web page makes: any page can have a browser on this machine post
+/// here, and no page of ours does.
 fn is_of_a_web_page(headers: &HeaderMap) -> bool {
     headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
 }
@@ -535,12 +532,12 @@ mod tests {
         let (address, _stop, _served) = running();
         let mut patient = connect_from("127.0.0.3", address).await;
         let mut hoarded = Vec::new();
-        for _ in 0..3 * MOST_OF_LOOPBACK {
+        for _ in 0..3 * MAX_OF_LOOPBACK {
             hoarded.push(connect_from("127.0.0.2", address).await);
         }
         // All but those that have a place; nobody else's patience ends so soon.
-        for stream in hoarded.iter_mut().take(2 * MOST_OF_LOOPBACK + 1) {
-            let ended = tokio::time::timeout(PATIENCE / 2, stream.read(&mut [0; 1])).await;
+        for stream in hoarded.iter_mut().take(2 * MAX_OF_LOOPBACK + 1) {
+            let ended = tokio::time::timeout(TIMEOUT / 2, stream.read(&mut [0; 1])).await;
             assert!(!matches!(ended.unwrap(), Ok(1..)));
         }
         let probe = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";

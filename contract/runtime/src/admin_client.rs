@@ -1,5 +1,5 @@
-//! Asks a running program's admin port something, for commands that stand beside a server: an image
-//! holds no shell and no curl.
+//! Client of a running program's admin port, for commands beside a server: an image holds no shell
+//! and no curl.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use crate::exit::Failure;
 
-/// A report is a few hundred bytes, an explanation repeats a header block; whatever sends more is
-/// not our admin port.
+/// A report is a few hundred bytes, an explanation repeats a header block; a peer that sends more
+/// is not our admin port.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// What was answered.
+/// A response of the admin port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// As it was sent: `HTTP/1.1 200 OK`.
+    /// The first line, as it was sent: `HTTP/1.1 200 OK`.
     pub status_line: String,
-    /// Empty where there is none.
+    /// The body, empty if it is missing.
     pub body: String,
 }
 
@@ -29,7 +29,7 @@ impl Answer {
         }
     }
 
-    /// The status, if it is an HTTP answer.
+    /// Returns the status of an HTTP response.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         let mut words = self.status_line.split(' ');
@@ -38,11 +38,11 @@ impl Answer {
     }
 }
 
-/// One request without a body to the admin port, which may be given as it was configured to listen
-/// (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
+/// Sends one request without a body to the admin port, which may be given as it was configured to
+/// listen (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] when nobody answers in time.
+/// [`Failure::Unavailable`] without a response in time.
 pub fn ask(
     admin: SocketAddr,
     method: &str,
@@ -55,7 +55,7 @@ pub fn ask(
 /// Sends `body` to the admin port.
 ///
 /// # Errors
-/// As [`ask`].
+/// Those of [`ask`].
 pub fn post(
     admin: SocketAddr,
     path: &str,
@@ -74,7 +74,7 @@ pub fn post(
     )
 }
 
-/// `rest` is what follows the fields that every request has.
+/// Sends a request; `rest` follows the fields that every request has.
 fn send(
     admin: SocketAddr,
     method: &str,
@@ -84,11 +84,11 @@ fn send(
 ) -> Result<Answer, Failure> {
     let address = reachable(admin);
     exchange(address, method, path, rest, timeout).map_err(|error| {
-        Failure::Unavailable(format!("no answer from http://{address}{path}: {error}"))
+        Failure::Unavailable(format!("no response from http://{address}{path}: {error}"))
     })
 }
 
-/// An unspecified address is one to listen on; to connect, it means this host.
+/// Returns the address to connect to: an unspecified one, to listen on, is this host.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -122,7 +122,7 @@ fn exchange(
         match stream.read(&mut chunk)? {
             0 => return Ok(Answer::parse(&String::from_utf8_lossy(&answer))),
             read if answer.len() + read > MAX_ANSWER => {
-                return Err(Error::other("the answer is too long"));
+                return Err(Error::other("the response is too long"));
             }
             read => answer.extend(chunk.iter().take(read)),
         }

@@ -1,5 +1,5 @@
-//! Reads files that somebody else writes: never more than a file may hold, and never long from a
-//! pipe or a device. A share that hangs stops the thread that reads from it, which serves nobody.
+//! Reads files that others write: never more than a file may hold, and never long from a pipe or a
+//! device. A share that hangs stops the reading thread, which serves no request.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -33,7 +33,7 @@ pub enum ReadError {
     #[error("is longer than {} KiB", .0 / 1024)]
     TooLong(u64),
     /// The writer of a pipe did not finish in time.
-    #[error("reading takes too long: is it a pipe that nobody writes to?")]
+    #[error("reading takes too long: is it a pipe without a writer?")]
     TimedOut,
 }
 
@@ -98,7 +98,7 @@ pub fn text_of(input: impl Read, max_bytes: u64) -> Result<Zeroizing<String>, Re
 }
 
 fn read_until(deadline: Instant, path: &Path, max_bytes: u64) -> Result<FileContent, ReadError> {
-    // Without this, opening a pipe waits until somebody writes to it.
+    // Without this, opening a pipe waits for its writer.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
@@ -122,7 +122,7 @@ fn read_until(deadline: Instant, path: &Path, max_bytes: u64) -> Result<FileCont
     Ok(FileContent { bytes, metadata })
 }
 
-/// Reserved at once: growing would leave copies of a secret behind that nobody clears.
+/// Returns the length to reserve at once: growing would leave uncleared copies of a secret.
 fn reserved(length: u64, max_bytes: u64) -> usize {
     usize::try_from(length.min(max_bytes)).unwrap_or_default() + 1
 }
@@ -150,7 +150,7 @@ fn wait_for(file: &File, deadline: Instant) -> Result<(), ReadError> {
         match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&left)) {
             Ok(0) => return Err(ReadError::TimedOut),
             Ok(_) => return Ok(()),
-            // A signal. A pipe that nobody has written to would read as an empty file.
+            // A signal. A pipe that was not written to yet would read as an empty file.
             Err(Errno::INTR) => {}
             Err(error) => return Err(io::Error::from(error).into()),
         }

@@ -1,5 +1,5 @@
-//! Who is at the other end: the peer of the connection, or behind proxies that were named as
-//! trusted, whom they say they speak for.
+//! The client's address: the peer of the connection, or behind proxies that were named as trusted,
+//! the address that they forward.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,20 +8,19 @@ pub use ipnet::IpNet;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The networks of the trusted proxies; without any, no header field is believed.
+/// The networks of the trusted proxies; without any, no header field is trusted.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
 
 impl TrustedProxies {
-    /// Of these networks.
+    /// Trusts the proxies of these networks.
     #[must_use]
     pub const fn new(networks: Vec<IpNet>) -> Self {
         Self(networks)
     }
 
-    /// The client of a request that came from `peer`, for limits and logs; never a permission. It is the right-most
-    /// address that is not a trusted proxy's: what stands further left was written by somebody whom nobody
-    /// vouches for.
+    /// Returns the client of a request that came from `peer`, for limits and logs, never for a
+    /// permission: the right-most address that is not a trusted proxy's.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
@@ -37,7 +36,7 @@ impl TrustedProxies {
         client
     }
 
-    /// Whether somebody says for whom he speaks though no proxy was named at all.
+    /// Returns true for a forwarded address though no proxy was named at all.
     #[must_use]
     pub fn miss_a_name(&self, headers: &HeaderMap) -> bool {
         self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
@@ -50,14 +49,14 @@ impl TrustedProxies {
 
 fn hops_from_the_right(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let fields: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-    // A field that is no text breaks the chain: what is left of it is not believed.
+    // A field that is not text breaks the chain: the addresses left of it are not trusted.
     fields
         .into_iter()
         .rev()
         .flat_map(|field| field.to_str().unwrap_or("?").rsplit(','))
 }
 
-/// An address as proxies write it, with or without a port.
+/// Parses an address as proxies write it, with or without a port.
 fn parse(hop: &str) -> Option<IpAddr> {
     let hop = hop.trim();
     let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']'));
@@ -67,10 +66,10 @@ fn parse(hop: &str) -> Option<IpAddr> {
         .map(|address| address.to_canonical())
 }
 
-/// A network as `--trusted-proxy` has it: a CIDR prefix or one address.
+/// Parses a network as `--trusted-proxy` has it: a CIDR prefix or one address.
 ///
 /// # Errors
-/// What is expected.
+/// The expected form.
 pub fn parse_network(text: &str) -> Result<IpNet, String> {
     text.parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))

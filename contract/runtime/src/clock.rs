@@ -3,13 +3,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Seconds since the epoch, now.
+/// Returns the seconds since the epoch.
 #[must_use]
 pub fn unix_now() -> i64 {
     unix_seconds(SystemTime::now())
 }
 
-/// Seconds since the epoch.
+/// Returns the seconds from the epoch to `now`, negative before it.
 #[must_use]
 pub fn unix_seconds(now: SystemTime) -> i64 {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
@@ -19,7 +19,7 @@ pub fn unix_seconds(now: SystemTime) -> i64 {
     }
 }
 
-/// How long it is until `time`, in seconds since the epoch; zero where that is over.
+/// Returns the time until `time`, in seconds since the epoch; zero if that is over.
 #[must_use]
 pub fn until(time: i64) -> Duration {
     let time = Duration::from_secs(time.try_into().unwrap_or_default());

@@ -1,9 +1,9 @@
 //! One set of settings from four sources: flag > `POSTERN_*` variable > TOML file > default.
 //!
 //! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its long
-//! name is its key in the file. A setting with `hide_env_values` is a secret and is refused there.
-//! `--config FILE` itself is added here. clap ranks and validates: what the file adds is handed to
-//! it as further flags, unless the command line or the environment gave them.
+//! name is its key in the file. A setting with `hide_env_values` is a secret and is rejected there.
+//! `--config FILE` itself is added here. clap ranks and validates: settings of the file become
+//! further flags, unless the command line or the environment has them.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -34,10 +34,10 @@ mod switch;
 const CONFIG: &str = "config";
 const VARIABLE_PREFIX: &str = "POSTERN_";
 
-/// The program's settings. `--help` and `--version` print and end the process, as clap does.
+/// Parses the program's settings. `--help` and `--version` print and end the process.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a wrong flag or variable, [`Failure::Config`] for what the file says.
+/// [`Failure::Usage`] for a wrong flag or variable, [`Failure::Config`] for the file.
 pub fn parse<C: Parser>() -> Result<C, Failure> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
@@ -46,7 +46,7 @@ pub fn parse<C: Parser>() -> Result<C, Failure> {
     }
 }
 
-/// One warning for each `POSTERN_*` variable that is no setting, for the log of a program that serves.
+/// Returns a warning for each `POSTERN_*` variable that is not a setting, for the log of a server.
 #[must_use]
 pub fn unknown_variables<C: Parser>() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name);
@@ -56,26 +56,26 @@ pub fn unknown_variables<C: Parser>() -> Vec<String> {
         .collect()
 }
 
-/// Prints what a command that does not serve has to warn of.
+/// Prints the warnings of a command that does not serve.
 pub fn warn(warnings: &[String]) {
     for warning in warnings {
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
 }
 
-/// The settings once more, with what their file says by now: command line and environment are those of
-/// the start. Prints nothing and ends nothing.
+/// Parses the settings again, with the present text of their file; command line and environment
+/// are unchanged. Prints nothing and ends nothing.
 ///
 /// # Errors
-/// As [`parse`].
+/// Those of [`parse`].
 pub fn reread<C: Parser>() -> Result<C, Failure> {
     parse_from(std::env::args_os().collect()).map_err(|stop| match stop {
         Stop::Failure(failure) => failure,
-        Stop::Help(_) => Failure::Software("help was asked for".to_owned()),
+        Stop::Help(_) => Failure::Software("help was requested".to_owned()),
     })
 }
 
-/// The file of settings, if there is one.
+/// Returns the file of settings, if there is one.
 #[must_use]
 pub fn config_file<C: Parser>() -> Option<PathBuf> {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -83,10 +83,10 @@ pub fn config_file<C: Parser>() -> Option<PathBuf> {
     file_of(&given).cloned()
 }
 
-/// The value of a setting that must say something.
+/// Parses the value of a setting that must not be empty.
 ///
 /// # Errors
-/// For an empty one, which is a mistake in a manifest.
+/// For an empty value, which is a mistake in a manifest.
 pub fn not_empty(text: &str) -> Result<String, &'static str> {
     match text {
         "" => Err("is empty"),
@@ -94,8 +94,8 @@ pub fn not_empty(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The flags of settings that stand on the command line itself: what the environment or the file says is
-/// meant for whoever reads it, what is typed is meant for this command.
+/// Returns the flags of settings that stand on the command line itself: settings of the environment
+/// and the file are for every command, typed ones for this command.
 #[must_use]
 pub fn typed<C: Parser>() -> BTreeSet<String> {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -111,7 +111,7 @@ fn is_typed(flag: &str, arguments: &[OsString]) -> bool {
     !typed_values(flag, arguments).is_empty()
 }
 
-/// Returns the values that a flag has on the command line itself; that of a switch is what follows it.
+/// Returns the values that a flag has on the command line itself; a switch has the next argument.
 fn typed_values(flag: &str, arguments: &[OsString]) -> Vec<String> {
     let flag = format!("--{flag}");
     let texts = before_operands(arguments).iter();
@@ -128,7 +128,7 @@ fn typed_values(flag: &str, arguments: &[OsString]) -> Vec<String> {
     values
 }
 
-/// What comes before a `--`, after which everything is an operand.
+/// Returns the arguments before a `--`, after which everything is an operand.
 fn before_operands(arguments: &[OsString]) -> &[OsString] {
     let end = arguments.iter().position(|argument| argument == "--");
     arguments
@@ -136,10 +136,10 @@ fn before_operands(arguments: &[OsString]) -> &[OsString] {
         .unwrap_or_default()
 }
 
-/// Why there are no settings.
+/// An end of parsing without settings.
 #[derive(Debug)]
 enum Stop {
-    /// Help or version was asked for.
+    /// Help or version was requested.
     Help(clap::Error),
     Failure(Failure),
 }
@@ -172,7 +172,7 @@ fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
     C::from_arg_matches_mut(&mut matches).map_err(refused)
 }
 
-/// The program's command with `--config`.
+/// Returns the program's command with `--config`.
 fn command<C: Parser>() -> Command {
     let config = Arg::new(CONFIG)
         .long(CONFIG)
@@ -187,7 +187,7 @@ fn command<C: Parser>() -> Command {
     )))
 }
 
-/// The help of `check` names its own flags alone: it takes all that `serve` takes, with the same meaning.
+/// Lists only its own flags in the help of `check`: it takes all flags of `serve`.
 fn with_short_check(command: Command) -> Command {
     if command.find_subcommand("check").is_none() {
         return command;
@@ -201,7 +201,7 @@ fn with_short_check(command: Command) -> Command {
     })
 }
 
-/// A number below zero is refused as the value that it is, not as a flag that nobody meant.
+/// Has a number below zero rejected as a value, not as a flag.
 fn with_negative_numbers(command: Command) -> Command {
     command
         .mut_args(|argument| {
@@ -211,15 +211,15 @@ fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// `--help` names the variables of the settings and shows no value: an address may hold a password.
+/// Hides the values of variables in `--help`: an address may hold a password.
 fn with_values_hidden(command: Command) -> Command {
     command
         .mut_args(|argument| argument.hide_env_values(true))
         .mut_subcommands(with_values_hidden)
 }
 
-/// What command line and environment say by themselves. It may lack what the file will add, so
-/// nothing is refused yet: the real parse does that.
+/// Parses command line and environment alone. Settings of the file may be missing, so nothing is
+/// rejected yet: the real parse does that.
 fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, Stop> {
     let lenient = with_values_hidden(command::<C>()).ignore_errors(true);
     lenient.try_get_matches_from(arguments).map_err(Stop::Help)
@@ -229,7 +229,7 @@ fn file_of(given: &ArgMatches) -> Option<&PathBuf> {
     given.get_one(CONFIG)
 }
 
-/// The flags of one command that are settings.
+/// Returns the flags of one command that are settings.
 fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     command
         .get_arguments()
@@ -242,8 +242,8 @@ fn all_settings(command: &Command) -> Vec<&Arg> {
         .collect()
 }
 
-/// Our variables that no flag declares: a misspelt one would otherwise be silently without effect.
-/// Not fatal, because Kubernetes and shared environment files set variables for others too.
+/// Returns our variables that no flag declares: a misspelt one would have no effect. Not fatal,
+/// because Kubernetes and shared environment files set variables for others too.
 fn unknown(command: &Command, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
     let known: BTreeSet<&OsStr> = all_settings(command)
         .into_iter()

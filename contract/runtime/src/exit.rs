@@ -1,5 +1,5 @@
-//! How a program ends: the kinds of failure, each with its exit code, most of `sysexits.h`, and the one
-//! line on standard error that says why.
+//! The end of a program: the kinds of failure, each with its exit code, most of `sysexits.h`, and
+//! the one line on standard error with the reason.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,31 +10,31 @@ use std::time::Duration;
 
 use tracing::subscriber::with_default;
 
-/// Longer than a reader of standard error takes who reads at all.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longer than a reader of standard error takes, if it reads at all.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a program ends early. The text is one line for the operator and holds no secret.
+/// An early end of the program. The text is one line for the operator and holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The command line cannot be understood.
     #[error("{0}")]
     Usage(String),
-    /// The command line is fine; what it configures is not.
+    /// The command line is fine; the configuration is not.
     #[error("{0}")]
     Config(String),
-    /// Something the program needs in order to start, or that a command asked about, is away.
+    /// Something that the program needs to start, or that a command checks, is away.
     #[error("{0}")]
     Unavailable(String),
     /// An expectation on the command line is not met.
     #[error("{0}")]
     Unmet(String),
-    /// A fault of the program itself.
+    /// A defect of the program itself.
     #[error("{0}")]
     Software(String),
 }
 
 impl Failure {
-    /// The same failure in other words.
+    /// Rewords the text of the failure.
     #[must_use]
     pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Self {
         match self {
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// The exit code scripts and supervisors see.
+    /// Returns the exit code for scripts and supervisors.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -74,16 +74,16 @@ pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let (code, line) = (failure.code(), one_line(&failure.to_string()));
-            tell(PATIENCE, move || last_line(code, &line));
+            tell(TIMEOUT, move || last_line(code, &line));
             ExitCode::from(code)
         }
     }
 }
 
-/// Ends with the first warning, as `--strict` wants it.
+/// Fails with the first warning, as `--strict` does.
 ///
 /// # Errors
-/// [`Failure::Config`] with the first of them.
+/// [`Failure::Config`] with the first warning.
 pub fn strictly(warnings: &[String]) -> Result<(), Failure> {
     match warnings {
         [] => Ok(()),
@@ -97,7 +97,8 @@ pub fn strictly(warnings: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// In the format of the log. A closed standard error must not turn the exit code into a panic's.
+/// Writes the last line in the format of the log. A closed standard error must not turn the exit
+/// code into a panic's.
 fn last_line(exit_code: u8, line: &str) {
     if WRITES_JSON.load(Ordering::Relaxed) {
         // Written here: the thread that writes the log has ended.
@@ -113,20 +114,20 @@ fn last_line(exit_code: u8, line: &str) {
     }
 }
 
-/// On a thread that is not waited for for ever: where nobody reads standard error, a program that cannot go
-/// on still has to end.
-fn tell(patience: Duration, write: impl FnOnce() + Send + 'static) {
+/// Runs `write` on a thread and waits for `timeout` at most: a program that cannot go on has to end
+/// though standard error is not read.
+fn tell(timeout: Duration, write: impl FnOnce() + Send + 'static) {
     let (done, told) = channel();
     let telling = thread::Builder::new().spawn(move || {
         write();
         let _ = done.send(());
     });
     if telling.is_ok() {
-        let _ = told.recv_timeout(patience);
+        let _ = told.recv_timeout(timeout);
     }
 }
 
-/// Causes quoted from libraries may span lines; whoever reads the last line of a log must see all.
+/// Joins the lines of causes that libraries give: the last line of a log must hold all of it.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,17 +1,17 @@
-//! How many file descriptors there are for clients. When they are used up nothing can be opened any
-//! more: no key is fetched, no file is read and no probe is answered.
+//! The number of file descriptors for clients. When they are used up nothing can be opened: no key
+//! is fetched, no file is read and no probe gets a response.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin;
 
-/// For the admin port, and as much again for all that a program opens on its own account: sockets that
-/// listen, connections to store, registry and auth server, files, logs, the runtimes.
+/// For the admin port, and as much again for the program itself: listening sockets, connections to
+/// store, registry and auth server, files, logs, the runtimes.
 const RESERVED: u64 = 2 * admin::MAX_CONNECTIONS as u64;
-/// What clients get of a process that may hardly open anything.
+/// The clients' part in a process that may hardly open anything.
 const AT_LEAST: u64 = 32;
 
-/// How many may be open for clients. Raises the process's soft limit to the hard one, which costs
+/// Returns the number for clients. Raises the process's soft limit to the hard one, which costs
 /// nothing: the soft one is low only for programs that call `select(2)`.
 #[must_use]
 pub fn for_clients() -> usize {
@@ -27,7 +27,7 @@ pub fn for_clients() -> usize {
     left_of(granted)
 }
 
-/// No limit (`None`) is above every number.
+/// Subtracts the reserve; `None` is no limit.
 fn left_of(granted: Option<u64>) -> usize {
     let left = granted.map_or(u64::MAX, |all| all.saturating_sub(RESERVED));
     usize::try_from(left.max(AT_LEAST)).unwrap_or(usize::MAX)

@@ -1,7 +1,7 @@
-//! What the probes report: named conditions that all have to hold for the program to be ready, and
-//! whether it has started.
+//! State of the probes: named conditions that all have to hold for the program to be ready, and the
+//! end of its start.
 //!
-//! A condition begins as not met, so that forgetting to report it fails closed.
+//! A condition begins as not ready, so that forgetting to report it fails closed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ struct Shared {
     conditions: Mutex<Vec<Reported>>,
 }
 
-/// A condition, and who knows more about it at the moment of a report.
+/// A condition, and the source of its note at the moment of a report.
 struct Reported {
     state: ConditionState,
     note: Note,
 }
 
-/// Asked at each report; what it answers is shown to the operator and must hold no secret.
+/// Called for each report; the operator reads the text, which must hold no secret.
 type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl fmt::Debug for Reported {
@@ -40,18 +40,18 @@ impl fmt::Debug for Reported {
 /// One line of the readiness report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConditionState {
-    /// What has to hold, in one stable word: `signing_key`, `store`.
+    /// The condition in one stable word: `signing_key`, `store`.
     pub name: &'static str,
-    /// Whether it holds.
+    /// True if it holds.
     pub ok: bool,
-    /// Why it does not; `None` when it does.
+    /// The reason if it does not hold.
     pub reason: Option<String>,
-    /// What else there is to know, whether it holds or not.
+    /// Further information, in both cases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// The handle by which the part of the program that knows reports one condition.
+/// The handle by which a part of the program reports its condition.
 #[derive(Debug, Clone)]
 pub struct Condition {
     shared: Arc<Shared>,
@@ -59,19 +59,19 @@ pub struct Condition {
 }
 
 impl Health {
-    /// No conditions yet, not started.
+    /// Starts without conditions, as not started.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a condition that is not met, for `reason`, until its handle says so.
+    /// Adds a condition that is not ready, for `reason`, until its handle reports otherwise.
     #[must_use]
     pub fn condition(&self, name: &'static str, reason: &str) -> Condition {
         self.condition_with_note(name, reason, || None)
     }
 
-    /// The same; each report shows what `note` answers then. It must not wait for anybody.
+    /// Adds a condition with a `note`, which is called for each report and must not wait.
     #[must_use]
     pub fn condition_with_note(
         &self,
@@ -100,19 +100,19 @@ impl Health {
         self.shared.started.store(true, Ordering::Release);
     }
 
-    /// Whether [`Health::set_started`] was called.
+    /// Returns true once [`Health::set_started`] was called.
     #[must_use]
     pub fn is_started(&self) -> bool {
         self.shared.started.load(Ordering::Acquire)
     }
 
-    /// Whether every condition of the report holds.
+    /// Returns true if every condition of the report holds.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.conditions().iter().all(|condition| condition.ok)
     }
 
-    /// The readiness report: `started` first, then every condition in the order of registration.
+    /// Returns the readiness report: `started` first, then the conditions as they were added.
     #[must_use]
     pub fn conditions(&self) -> Vec<ConditionState> {
         let ok = self.is_started();
@@ -133,12 +133,13 @@ impl Health {
 }
 
 impl Condition {
-    /// The condition holds.
+    /// Reports that the condition holds.
     pub fn met(&self) {
         self.set(true, None);
     }
 
-    /// The condition does not hold; `reason` is shown to the operator and must hold no secret.
+    /// Reports that the condition does not hold; the operator reads `reason`, which must hold no
+    /// secret.
     pub fn unmet(&self, reason: impl Into<String>) {
         self.set(false, Some(reason.into()));
     }
@@ -152,7 +153,6 @@ impl Condition {
 }
 
 impl Shared {
-    // A panic elsewhere must not turn every later probe into one: the list is valid at any moment.
     fn conditions(&self) -> MutexGuard<'_, Vec<Reported>> {
         self.conditions.lock()
     }

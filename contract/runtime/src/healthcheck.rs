@@ -1,4 +1,4 @@
-//! Asks a running program whether it is ready, for container health checks.
+//! Checks the readiness of a running program, for container health checks.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use crate::admin_client::{Answer, ask};
 use crate::exit::Failure;
 
-/// `GET /readyz` on the admin port, which may be given as it was configured to listen
+/// Requests `/readyz` of the admin port, which may be given as it was configured to listen
 /// (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] with what the program answered, or why it did not.
+/// [`Failure::Unavailable`] with the response, or the reason why there is none.
 pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
-    judge(&ask(admin, "GET", "/readyz", timeout)?)
+    outcome(&ask(admin, "GET", "/readyz", timeout)?)
 }
 
-fn judge(answer: &Answer) -> Result<(), Failure> {
+fn outcome(answer: &Answer) -> Result<(), Failure> {
     match answer.status() {
         Some(200) => Ok(()),
         Some(503) => Err(Failure::Unavailable(format!("not ready: {}", answer.body))),
         _ => Err(Failure::Unavailable(format!(
-            "not an admin port: it answered {:?}",
+            "not an admin port: it responded {:?}",
             answer.status_line
         ))),
     }
@@ -42,14 +42,14 @@ mod tests {
             (
                 "HTTP/1.1 404 Not Found",
                 "",
-                Some("not an admin port: it answered \"HTTP/1.1 404 Not Found\""),
+                Some("not an admin port: it responded \"HTTP/1.1 404 Not Found\""),
             ),
             (
                 "SSH-2.0-x 200",
                 "",
-                Some("not an admin port: it answered \"SSH-2.0-x 200\""),
+                Some("not an admin port: it responded \"SSH-2.0-x 200\""),
             ),
-            ("", "", Some("not an admin port: it answered \"\"")),
+            ("", "", Some("not an admin port: it responded \"\"")),
         ] {
             let answer = Answer {
                 status_line: status_line.to_owned(),

@@ -1,5 +1,5 @@
-//! Durations by size. Unlike the library's own histogram it takes no lock, so that it may stand in
-//! the way of every request.
+//! Durations by size. Unlike the library's own histogram it takes no lock, so that every request
+//! can use it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,20 +8,20 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// How many durations were up to each of some bounds. Clones share it.
+/// The number of durations up to each bound. Clones share it.
 #[derive(Debug, Clone)]
 pub struct DurationHistogram(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     bounds: &'static [Duration],
-    /// One for each bound, and one for what is longer than all of them.
+    /// One for each bound, and one for longer durations.
     counts: Box<[AtomicU64]>,
     total_nanoseconds: AtomicU64,
 }
 
 impl DurationHistogram {
-    /// `bounds` in ascending order.
+    /// Starts with counts of 0 for `bounds`, which are in ascending order.
     #[must_use]
     pub fn new(bounds: &'static [Duration]) -> Self {
         Self(Arc::new(Shared {
@@ -31,7 +31,7 @@ impl DurationHistogram {
         }))
     }
 
-    /// Counts one.
+    /// Counts one duration.
     pub fn observe(&self, duration: Duration) {
         let Shared {
             bounds,

@@ -1,7 +1,6 @@
-//! What both programs do alike as processes: command line and configuration file, secret files,
-//! files of our own, TLS certificates, logs, health, admin port, listeners, signals, work in
-//! the background, looks at files and reading those of others, what a command prints, exit codes,
-//! addresses of clients behind proxies, loopback hosts, file descriptors.
+//! The process side of both programs: command line and configuration file, files and their changes,
+//! TLS certificates, logs, health, admin port, listeners, signals, supervised tasks, output and exit
+//! codes, client addresses, limits of the process.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 

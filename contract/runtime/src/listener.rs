@@ -1,4 +1,4 @@
-//! Binding a port, saying which one it became, and taking what comes in.
+//! Listening ports: binding, announcing the address, accepting.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -10,19 +10,18 @@ use tokio::net::TcpStream;
 use crate::exit::Failure;
 use crate::telemetry::LogFormat;
 
-/// Connections that wait to be accepted; the system may allow fewer. The standard library asks for 128: of a
-/// fleet that connects in the same moment, whom the queue has no place for tries again a second later.
+/// Connections that wait to be accepted; the system may allow fewer. With the standard library's 128,
+/// most of a fleet that connects in the same moment would try again a second later.
 const BACKLOG: i32 = 16_384;
-/// Accepting fails for want of file descriptors; trying again at once would spin.
+/// Accepting fails without free file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Silence after which a vanished peer is looked for; it is given up a minute later. Without that,
-/// a WebSocket or an event stream would keep its place until its token ends. It does not look while something is
-/// unacknowledged: `TCP_USER_TIMEOUT` would, but ends the connection of a client that only pauses, too.
+/// Silence before the first keepalive probe; a vanished peer is dropped a minute later. The kernel
+/// sends none while data is unacknowledged; `TCP_USER_TIMEOUT` would also end paused clients.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
-/// How long a client's connection may be silent between two requests. Longer than the idle time of the usual load
-/// balancers (60 s), so that they close first and never send into a connection that is just being closed.
+/// Longest silence of a client between two requests. Longer than the idle time of the usual load
+/// balancers (60 s), so that they close first and never send into a closing connection.
 pub const CLIENT_IDLE: Duration = Duration::from_secs(75);
 
 /// One of the two ports of a program.
@@ -50,19 +49,19 @@ impl Port {
     }
 }
 
-/// The value of a flag that says where to listen. Not a name: which address of several would it be?
+/// Parses the address of a listener. Not a name, which may have several addresses.
 ///
 /// # Errors
-/// What is expected, in the place of what the parser missed.
+/// The expected form.
 pub fn ip_address_and_port(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()
         .map_err(|_| "expected an IP address and a port, as in 127.0.0.1:8080")
 }
 
-/// A listening socket, already non-blocking as both tokio and Pingora want it.
+/// Binds a listening socket, non-blocking as tokio and Pingora need it.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] naming flag and address when the operating system refuses it.
+/// [`Failure::Unavailable`] with flag and address if the operating system rejects it.
 pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, Failure> {
     let refused = |error: std::io::Error| {
         let flag = port.flag();
@@ -75,7 +74,7 @@ pub fn bind(port: Port, address: SocketAddr) -> Result<TcpListener, Failure> {
     Ok(listener)
 }
 
-/// Sets what every accepted connection inherits, so that none needs a call of its own.
+/// Sets keepalive, which every accepted connection inherits without a call of its own.
 fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepidle(listener, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(listener, KEEPALIVE_INTERVAL)?;
@@ -83,12 +82,11 @@ fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(listener, true)
 }
 
-/// Announces the address that the listener got: port 0 picks a free one. Text is a line on standard output,
+/// Announces the address of the listener: port 0 picks a free one. Text is a line on standard output,
 /// JSON a log line, because collectors merge both streams and expect JSON from the first byte.
 ///
 /// # Errors
-/// [`Failure::Software`] when the socket has no address. A closed standard output is no reason
-/// not to serve.
+/// [`Failure::Software`] if the socket has no address. A closed standard output does not matter.
 pub fn announce(
     port: Port,
     listener: &TcpListener,
@@ -108,7 +106,7 @@ pub fn announce(
     Ok(address)
 }
 
-/// The next connection on `port`, as the log calls it. A failure is logged, and tried again after a pause.
+/// Accepts the next connection; `port` is its name in the log. Retries a failure after a pause.
 pub async fn accept(listener: &tokio::net::TcpListener, port: &str) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {

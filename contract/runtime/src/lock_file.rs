@@ -1,4 +1,4 @@
-//! Locks between processes: files that are locked, and of which the content means nothing.
+//! Locks between processes: files that are locked, and whose content means nothing.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -11,11 +11,11 @@ use rustix::fs::OFlags;
 const FILE_MODE: u32 = 0o600;
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Opens the lock file at `path`, and creates it for its owner alone where it is missing: who cannot
-/// open it cannot hold up anybody.
+/// Opens the lock file at `path`, and creates it for its owner alone if it is missing: other users
+/// cannot open it and so cannot lock it.
 ///
 /// # Errors
-/// What the operating system reported, or [`ErrorKind::InvalidInput`] for what is no regular file.
+/// Those of the operating system, and [`ErrorKind::InvalidInput`] unless it is a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // A link leads elsewhere, or would create a file there; opening a pipe waits for its other end.
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -36,15 +36,15 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Locks `file` until it is dropped, and waits no longer than `patience` for others.
+/// Locks `file` until it is dropped, and waits for others, `timeout` at most.
 ///
 /// # Errors
 /// [`ErrorKind::ResourceBusy`] while another process holds the lock.
-pub fn lock(file: &File, patience: Duration) -> io::Result<()> {
+pub fn lock(file: &File, timeout: Duration) -> io::Result<()> {
     let started = Instant::now();
     loop {
         match try_lock(file) {
-            Err(error) if is_busy(&error) && started.elapsed() < patience => {
+            Err(error) if is_busy(&error) && started.elapsed() < timeout => {
                 std::thread::sleep(RETRY);
             }
             outcome => return outcome,
@@ -64,10 +64,11 @@ pub fn try_lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// As [`try_lock`], for a file that others may remove or replace: it has to be the one at `path` still.
+/// Locks a file that others may remove or replace, until it is dropped: it still has to be the one
+/// at `path`.
 ///
 /// # Errors
-/// As [`try_lock`], and the same for a file that is no longer at `path`.
+/// Those of [`try_lock`], also for a file that is no longer at `path`.
 pub fn try_lock_in_place(file: &File, path: &Path) -> io::Result<()> {
     try_lock(file)?;
     if is_in_place(file, path) {
@@ -77,7 +78,7 @@ pub fn try_lock_in_place(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether `file` is the one that others would open under `path`.
+/// Returns true if `file` is the one that others would open under `path`.
 #[must_use]
 pub fn is_in_place(file: &File, path: &Path) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
@@ -85,7 +86,7 @@ pub fn is_in_place(file: &File, path: &Path) -> bool {
     in_place.is_some() && in_place == file.metadata().map(identity).ok()
 }
 
-/// Returns whether another process holds the lock.
+/// Returns true if another process holds the lock.
 #[must_use]
 pub fn is_busy(error: &io::Error) -> bool {
     error.kind() == ErrorKind::ResourceBusy

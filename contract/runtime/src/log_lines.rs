@@ -1,6 +1,6 @@
 //! Writes log lines from a thread of their own, all that came since the last writing in one go.
 //!
-//! Requests make no system call for their lines. Where nobody reads the log, lines are dropped and
+//! Requests make no system call for their lines. While the log is not read, lines are dropped and
 //! counted: a log that hangs must not stop a program.
 
 use std::io::{self, BufWriter, Write};
@@ -24,7 +24,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Counts for the whole program, which has one log.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
-/// The number of log lines that were dropped because nobody read them, as a metric.
+/// The number of log lines that were dropped because the log was not read, as a metric.
 #[derive(Debug)]
 pub struct DroppedLines;
 
@@ -62,7 +62,7 @@ pub(crate) fn spawn(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGua
 
 struct Batches<W: Write> {
     out: BufWriter<W>,
-    /// Dropped lines of which a log line says so.
+    /// Dropped lines that a log line has reported.
     reported: u64,
 }
 
@@ -78,7 +78,7 @@ impl<W: Write> Write for Batches<W> {
         if dropped > self.reported {
             let lines = dropped - self.reported;
             self.reported = dropped;
-            warn!(lines, "log lines were dropped: nobody read them");
+            warn!(lines, "log lines were dropped: the log was not read");
         }
         let flushed = self.out.flush();
         thread::sleep(PAUSE);

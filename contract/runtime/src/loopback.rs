@@ -1,9 +1,9 @@
-//! Which hosts are this machine itself.
+//! Hosts that are this machine itself.
 
 use std::net::IpAddr;
 
-/// Whether what is sent to this host of a URL stays on this machine. A name other than `localhost`
-/// (RFC 6761 §6.3) may resolve to anything.
+/// Returns true if requests to this host of a URL stay on this machine. A name other than
+/// `localhost` (RFC 6761 §6.3) may resolve to anything.
 #[must_use]
 pub fn is_loopback_host(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);

@@ -1,13 +1,13 @@
-//! How much memory this process may take: the limit of its control group, or of one above it.
+//! The memory limit of this process: the one of its control group, or of a group above it.
 
 use std::fs;
 use std::path::Path;
 
-/// Where Linux shows the groups of version 2, and the memory groups of version 1.
+/// The groups of version 2, and the memory groups of version 1.
 const ROOT: &str = "/sys/fs/cgroup";
 const OWN_GROUP: &str = "/proc/self/cgroup";
 
-/// Returns the limit in bytes; `None` where there is none, or none that can be read.
+/// Returns the limit in bytes; `None` if it is missing or cannot be read.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     let groups = fs::read_to_string(OWN_GROUP).ok()?;
@@ -29,14 +29,14 @@ fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
     limits.min()
 }
 
-/// A limit of any group above counts as well. Within a container the group's own path may not be
-/// there: its root is the container's.
+/// Returns the lowest limit of the group and the groups above. Within a container the group's own
+/// path may be missing: its root is the container's.
 fn lowest_above(group: &Path, root: &Path, file: &str) -> Option<u64> {
     let groups = group.ancestors().take_while(|path| path.starts_with(root));
     groups.filter_map(|group| limit(&group.join(file))).min()
 }
 
-/// `max` is no number, and version 1 writes nearly 2^63 for no limit.
+/// Parses a limit: `max` is not a number, and version 1 writes nearly 2^63 for no limit.
 fn limit(file: &Path) -> Option<u64> {
     let bytes: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
     (bytes < 1 << 60).then_some(bytes)

@@ -1,4 +1,4 @@
-//! The result of a command, on standard output, where a server says at most where it listens
+//! The result of a command, on standard output, where a server prints at most its addresses
 //! ([`crate::listener::announce`]).
 
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 
 use crate::exit::Failure;
 
-/// Writes `text`. A reader who has seen enough may close the pipe, and that is no failure.
+/// Writes `text`. A reader that has seen enough may close the pipe: that is not a failure.
 ///
 /// # Errors
-/// [`Failure::Software`] where it cannot be written, to a full disk for instance.
+/// [`Failure::Software`] if it cannot be written, for example to a full disk.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout
@@ -24,11 +24,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes `secret`, of which there is no other copy, as a line. Nor is one made here: nothing is joined,
-/// and nothing is buffered.
+/// Writes `secret`, of which there is no other copy, as a line, without joining or buffering, which
+/// would make one.
 ///
 /// # Errors
-/// Where it cannot be written; that nobody reads it is a failure here.
+/// If it cannot be written; a closed pipe is a failure here.
 pub fn hand_over(secret: &str) -> std::io::Result<()> {
     let mut stdout = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     stdout.write_all(secret.as_bytes())?;

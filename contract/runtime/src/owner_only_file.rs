@@ -1,6 +1,7 @@
-//! A small file of our own that nobody else may touch: 0600, replaced whole, never half written.
+//! A small file of our own, closed to other users: 0600, replaced whole, never half written.
 //!
-//! What others could have read or changed is refused, not repaired: somebody has to look at it.
+//! A file that others could have read or changed is rejected, not repaired: the operator has to
+//! check it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,21 +17,21 @@ use crate::lock_file;
 
 const FILE_MODE: u32 = 0o600;
 
-/// Why a file cannot be used. The text does not name it: [`describe`] does.
+/// Error of an unusable file. The text does not name it: [`describe`] does.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
-    /// What the operating system said.
+    /// An error of the operating system.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// It is not ours alone.
+    /// Others have access to it.
     #[error("{0}")]
     NotPrivate(&'static str),
 }
 
-/// The text of the file at `path`, of at most `max_bytes`; `None` where there is none.
+/// Reads the text of the file at `path`, of at most `max_bytes`; `None` if it is missing.
 ///
 /// # Errors
-/// [`PrivateFileError`] for what is no regular file of ours alone, or no text, or too much of it.
+/// [`PrivateFileError`] unless it is a regular file of ours alone, with a text that is not too long.
 pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, PrivateFileError> {
     let file = match open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -39,7 +40,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Pr
         }
         opened => opened?,
     };
-    // Asked of the open file, so that it cannot be exchanged between check and use.
+    // Of the open file, so that it cannot be exchanged between check and use.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(PrivateFileError::NotPrivate("not a regular file"));
@@ -57,23 +58,23 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Pr
     read_text(file, max_bytes).map(Some).map_err(Into::into)
 }
 
-/// Puts a whole file in place of whatever is at `path`: after a crash it is the old or the new one.
+/// Puts a whole file in the place of the one at `path`: after a crash it is the old or the new one.
 ///
 /// # Errors
-/// As [`replace_prepared`].
+/// Those of [`replace_prepared`].
 pub fn replace(path: &Path, content: &str) -> io::Result<()> {
     replace_prepared(path, content, |_| Ok(()))
 }
 
-/// As [`replace`], with `prepare` called on the new file before it takes the place of the old one:
-/// for another owner or mode.
+/// Replaces a file as [`replace`] does, and calls `prepare` on the new one before: for another owner
+/// or mode.
 ///
 /// The content is first written to `<path>.new`. Its name never varies, so that the next call, or
 /// [`remove_unfinished`], finds what a crash left.
 ///
 /// # Errors
-/// What the operating system reported, or [`ErrorKind::ResourceBusy`] while another process replaces
-/// the same file. What was there stays.
+/// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process replaces the
+/// same file. The old file stays.
 pub fn replace_prepared(
     path: &Path,
     content: &str,
@@ -94,10 +95,11 @@ pub fn replace_prepared(
     File::open(directory_of(path))?.sync_all()
 }
 
-/// Removes what a crash left of a [`replace`] of `path`. A file that another process is writing stays.
+/// Removes the remains of a [`replace`] of `path` after a crash. A file that another process is
+/// writing stays.
 ///
 /// # Errors
-/// What the operating system reported.
+/// Those of the operating system.
 pub fn remove_unfinished(path: &Path) -> io::Result<()> {
     match remove_abandoned(&unfinished(path)) {
         Err(error) if lock_file::is_busy(&error) => Ok(()),
@@ -105,8 +107,8 @@ pub fn remove_unfinished(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether `error` is a condition that passes by itself or with more room, as a full disk is,
-/// and says nothing against the file.
+/// Returns true for an error that passes by itself or with more room, such as a full disk, and is
+/// not about the file.
 #[must_use]
 pub fn is_passing(error: &io::Error) -> bool {
     const PASSING: [Errno; 6] = [
@@ -127,7 +129,7 @@ fn unfinished(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Creates `new`, 0600 from its first byte on, and locks it: only who holds the lock writes to it.
+/// Creates `new`, 0600 from its first byte on, and locks it: only the holder of the lock writes.
 fn claim(new: &Path) -> io::Result<File> {
     remove_abandoned(new)?;
     let file = OpenOptions::new()
@@ -144,7 +146,7 @@ fn remove_abandoned(new: &Path) -> io::Result<()> {
     remove_opened(new, open(new))
 }
 
-/// Removes `new`, given what opening it brought. A link or a pipe is nothing that [`claim`] made, but a
+/// Removes `new`, given the result of opening it. A link or a pipe was not made by [`claim`], but a
 /// regular file that this user cannot open may be locked by another one.
 fn remove_opened(new: &Path, opened: io::Result<File>) -> io::Result<()> {
     let _locked = match opened {
@@ -166,7 +168,7 @@ fn is_regular(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Path, owner and mode of a file, and who asks: what an operator needs to see.
+/// Returns path, owner and mode of a file, and our own user, for the operator.
 #[must_use]
 pub fn describe(path: &Path) -> String {
     let us = geteuid().as_raw();
@@ -181,8 +183,8 @@ pub fn describe(path: &Path) -> String {
     }
 }
 
-/// A link may lead to a file whose directory others can write to, and opening a pipe waits for its
-/// other end.
+/// Opens no link, which may lead to a directory that others can write to, and does not wait for the
+/// other end of a pipe.
 fn open(path: &Path) -> io::Result<File> {
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new()

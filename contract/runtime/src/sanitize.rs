@@ -1,9 +1,9 @@
-//! Text from strangers, made fit for one line of a log.
+//! Text of clients, made fit for one line of a log.
 
 use std::fmt;
 
-/// Prints at most 128 characters, and whatever a terminal or a log viewer would not show as itself
-/// (control characters, line and paragraph separators, direction marks) as an escape.
+/// A text that is printed up to 128 characters, with escapes for control characters, line and
+/// paragraph separators and direction marks.
 pub struct LogText<'a>(pub &'a str);
 
 const MAX_CHARACTERS: usize = 128;

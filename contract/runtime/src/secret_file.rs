@@ -1,4 +1,4 @@
-//! Reading a secret from a file that nobody else may read.
+//! Secrets in files that are closed to other users.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use crate::exit::Failure;
 /// memory.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Why a secret file was refused. Every text names the file; none quotes its content.
+/// Error of an unusable secret file. Every text names the file and none quotes its content.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
     /// It cannot be opened or read.
@@ -24,7 +24,7 @@ pub enum SecretFileError {
         path: PathBuf,
         /// Owner, mode and the user this process runs as.
         access: String,
-        /// Why.
+        /// The cause.
         cause: ReadError,
     },
     /// Others than its owner may read or change it.
@@ -35,7 +35,7 @@ pub enum SecretFileError {
         /// Owner, mode and the user this process runs as.
         access: String,
     },
-    /// It holds nothing.
+    /// It is empty.
     #[error("secret file {} is empty ({})", path.display(), access)]
     Empty {
         /// The file as configured.
@@ -46,7 +46,7 @@ pub enum SecretFileError {
 }
 
 impl SecretFileError {
-    /// The file as configured.
+    /// Returns the file as configured.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -63,7 +63,7 @@ impl From<SecretFileError> for Failure {
     }
 }
 
-/// The text of the file without its trailing line break.
+/// Reads the text of the file without its trailing line break.
 ///
 /// # Errors
 /// [`SecretFileError`] when the file is unreadable, open to others, empty, not UTF-8 or too long.
@@ -71,10 +71,10 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
     read_up_to(path, MAX_BYTES)
 }
 
-/// As [`read`], for a file of many secrets: it may hold `max_bytes`.
+/// Reads a file of many secrets, of at most `max_bytes`.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, SecretFileError> {
     let unreadable = |access: String, cause| SecretFileError::Unreadable {
         path: path.to_owned(),
@@ -83,7 +83,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     };
     let content =
         bounded_read::read(path, max_bytes).map_err(|cause| unreadable(access_of(path), cause))?;
-    // Of the file that was read, not of the path: nobody can swap the file between check and read.
+    // Of the file that was read, not of the path, so that it cannot be swapped between the two.
     let access = describe(&content.metadata);
     if is_exposed(content.metadata.mode(), content.metadata.uid()) {
         let path = path.to_owned();
@@ -101,8 +101,8 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     Ok(trimmed)
 }
 
-/// Owner only. A file of root's may be readable by its group besides: that is how Kubernetes mounts
-/// a secret for a pod with `fsGroup` (root:GROUP 0440).
+/// Returns true unless the owner alone has access. The group may also read a file of root's:
+/// Kubernetes mounts a secret so for a pod with `fsGroup` (root:GROUP 0440).
 fn is_exposed(mode: u32, owner: u32) -> bool {
     let closed_to_others = if owner == 0 { 0o037 } else { 0o077 };
     mode & closed_to_others != 0

@@ -1,15 +1,15 @@
-//! The two signals that ask a program to end, and the one that asks it to look again.
+//! The two signals that end a program, and the one that reloads its files.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Failure;
 
-/// Which of them came.
+/// The received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Termination {
     /// SIGTERM: a supervisor, whose load balancer may still route here.
     Requested,
-    /// SIGINT: somebody at a terminal.
+    /// SIGINT: a user at a terminal.
     Interrupted,
 }
 
@@ -21,6 +21,8 @@ pub struct Terminations {
 }
 
 impl Terminations {
+    /// Installs the handlers.
+    ///
     /// # Errors
     /// When a handler cannot be installed.
     pub fn install() -> std::io::Result<Self> {
@@ -30,7 +32,7 @@ impl Terminations {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Termination {
         tokio::select! {
             _ = self.terminate.recv() => {
@@ -50,24 +52,26 @@ impl Terminations {
 pub struct HangUps(Signal);
 
 impl HangUps {
+    /// Installs the handler.
+    ///
     /// # Errors
-    /// When a handler cannot be installed.
+    /// When the handler cannot be installed.
     pub fn install() -> std::io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    /// The next one; several that nobody waited for are one.
+    /// Waits for the next signal; several in the meantime count as one.
     pub async fn next(&mut self) {
         self.0.recv().await;
     }
 }
 
-/// From here on SIGHUP does not end the process, whoever receives it later.
+/// Keeps SIGHUP from ending the process, from here on.
 ///
 /// # Errors
 /// [`Failure::Software`] when the handler cannot be installed.
 pub fn survive_hang_up() -> Result<(), Failure> {
-    // A handler of tokio's stays for the life of the process; the runtime is needed to ask for it.
+    // A handler of tokio's stays for the life of the process; a runtime is needed to install it.
     let install = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -82,7 +86,7 @@ pub fn survive_hang_up() -> Result<(), Failure> {
 /// Resolves at the first SIGTERM or SIGINT.
 ///
 /// When a handler cannot be installed it never resolves: the kernel's default action then still
-/// ends the process, which is what the signal asked for.
+/// ends the process, which is the meaning of the signal.
 pub async fn terminated() -> Termination {
     match Terminations::install() {
         Ok(mut terminations) => terminations.next().await,

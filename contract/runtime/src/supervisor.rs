@@ -1,25 +1,25 @@
-//! The work that goes on as long as a program serves, and who hears of its end: a program whose keys are no
-//! longer followed looks healthy and trusts what was revoked, so it has to stop and be started again.
+//! Tasks that run as long as a program serves. The first end of one stops the program: one whose
+//! keys are no longer refreshed looks healthy and trusts revoked ones.
 //!
-//! What fails and is tried again is no end. What panics is, and what returns although nobody told it to.
+//! Retried errors are fine; a panic or an early return is an end.
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::exit::Failure;
 
-/// Why, where there is nothing else to say.
+/// The cause of an end without another one.
 pub const BY_ITSELF: &str = "it stopped by itself";
 
-/// Starts tasks that nobody waits for; clones tell the same [`Ends`].
+/// Starts tasks; clones report to the same [`Ends`].
 #[derive(Debug, Clone)]
 pub struct Background(watch::Sender<Option<Failure>>);
 
-/// Hears of the first task that ended although nobody told it to.
+/// Receives the first unexpected end of a task.
 #[derive(Debug, Clone)]
 pub struct Ends(watch::Receiver<Option<Failure>>);
 
-/// The two halves.
+/// Returns the two halves.
 #[must_use]
 pub fn background() -> (Background, Ends) {
     let (tell, told) = watch::channel(None);
@@ -27,7 +27,7 @@ pub fn background() -> (Background, Ends) {
 }
 
 impl Background {
-    /// Work without an end, on the runtime of whoever calls.
+    /// Starts work that must not end, on the caller's runtime.
     pub fn forever(
         &self,
         what: &'static str,
@@ -39,7 +39,7 @@ impl Background {
         })
     }
 
-    /// Work that is over, with `Ok`, once it was told to stop; whoever tells it may wait for that.
+    /// Starts work that ends with `Ok` at the shutdown; the caller may wait for that.
     pub fn until_told(
         &self,
         what: &'static str,
@@ -51,14 +51,14 @@ impl Background {
             let cause = match working.await {
                 Ok(Ok(())) => return,
                 Ok(Err(cause)) => cause,
-                // The panic itself is in the log already; its text is for whoever reads the last line only.
+                // The panic itself is in the log already; this is for the last line.
                 Err(error) => error.to_string(),
             };
             background.ended(format!("{what} has ended: {cause}"));
         })
     }
 
-    /// What follows the first end may be for want of what ended first.
+    /// Records the first end alone: the others may be its consequences.
     fn ended(&self, line: String) {
         self.0.send_if_modified(|first| {
             if first.is_some() {
@@ -71,7 +71,7 @@ impl Background {
 }
 
 impl Ends {
-    /// Which work it was, and why; pending for as long as all goes well.
+    /// Waits for the first end and returns the work and its cause.
     pub async fn first(&self) -> Failure {
         let mut told = self.0.clone();
         let first = told.wait_for(Option::is_some).await;

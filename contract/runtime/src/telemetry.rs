@@ -1,6 +1,6 @@
 //! Logs: one subscriber for `tracing` and `log`, written to standard error with RFC 3339 UTC times.
 //!
-//! Standard output stays free for what a command was asked to print.
+//! Standard output stays free for the output of commands.
 
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
@@ -20,7 +20,7 @@ pub use crate::log_lines::DroppedLines;
 
 const DEFAULT_LEVEL: &str = "info";
 
-/// How a log line is written.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -30,7 +30,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What both programs let one say about their logs. Serialised, it is part of a configuration file.
+/// The log settings of both programs. Serialised, they are part of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args, Serialize)]
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
@@ -67,8 +67,8 @@ const CAPPED_AT_INFO: [&str; 9] = [
     "tonic",
 ];
 
-/// Targets that warn about a client's bytes, as often as a client sends them. Only a filter that
-/// names one shows its lines; the programs count and log the refusals themselves.
+/// Targets that warn about a client's bytes, as often as a client sends them: off unless a filter
+/// names them. The programs count and log such rejections themselves.
 const SILENT: &str = "h2=off,rustls=off,pingora_core::apps=off,\
                       pingora_core::protocols::http::v1=off,\
                       pingora_core::protocols::http::v2::server=off";

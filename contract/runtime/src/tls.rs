@@ -1,8 +1,8 @@
-//! TLS for a listening port: the two settings, the certificate behind them, and how it is followed
-//! while its files change.
+//! TLS for a listening port: the two settings, their certificate, and its reload when the files
+//! change.
 //!
-//! [`ServerCertificate`] is what a TLS library asks at each handshake; who accepts the connections is
-//! the program's business. [`http1`] is the configuration for a port that speaks HTTP/1.1.
+//! A TLS library gets the certificate of [`ServerCertificate`] at each handshake; the programs
+//! accept the connections. [`http1`] is the configuration for a port that speaks HTTP/1.1.
 
 mod certificate;
 mod metrics;
@@ -50,9 +50,9 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// The configured certificate, read and found right; `None` where the port is to speak plainly.
+    /// Reads and checks the configured certificate; `None` for a port without TLS.
     ///
-    /// An expired one is no failure: [`expired`] is what is said of it.
+    /// An expired one is not a failure: [`expired`] is the warning.
     ///
     /// # Errors
     /// [`Failure::Config`] naming the flag and the file.
@@ -74,11 +74,11 @@ fn flag_of(fault: &CertificateFault, key: &Path) -> &'static str {
     }
 }
 
-/// TLS 1.2 and 1.3 for HTTP/1.1, with `certificate`, whatever name the client asks for. Clients may
-/// resume a session without the server keeping anything.
+/// Configures TLS 1.2 and 1.3 for HTTP/1.1 with `certificate` for every server name. Clients resume
+/// sessions without state in the server.
 ///
 /// # Errors
-/// [`Failure::Software`] when the cryptographic library refuses its own defaults.
+/// [`Failure::Software`] if the cryptographic library rejects its own defaults.
 pub fn http1(certificate: Arc<ServerCertificate>) -> Result<Arc<ServerConfig>, Failure> {
     let refused = |error| Failure::Software(format!("TLS cannot be set up: {error}"));
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))

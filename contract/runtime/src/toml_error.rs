@@ -1,7 +1,7 @@
-//! What is wrong with a TOML text, without quoting it: the parser's own words show the faulty line, and
-//! a secret may stand there.
+//! Errors of TOML texts that do not quote them: the parser's own words show the faulty line, and a
+//! secret may stand there.
 
-/// One fault, with its place.
+/// One error, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}")]
 pub struct TomlFault {
@@ -10,7 +10,7 @@ pub struct TomlFault {
 }
 
 impl TomlFault {
-    /// What the parser found in `text`.
+    /// Locates an error of the parser in `text`.
     #[must_use]
     pub fn new(error: &toml::de::Error, text: &str) -> Self {
         let before = error.span().and_then(|span| text.get(..span.start));

@@ -1,8 +1,8 @@
 //! A socket whose peer has to read.
 //!
-//! Whoever asks for much and takes nothing would keep its connection, and with it a place and a file
-//! descriptor, for as long as it likes: HTTP servers bound how long a request may take to arrive, and leave
-//! the answer to the kernel.
+//! HTTP servers bound the arrival of a request and leave the response to the kernel: a peer that
+//! requests much and reads nothing would keep its connection and a file descriptor. The crate
+//! `tokio-io-timeout` starts anew after a timeout, so that TLS would wait for it again at the end.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,19 +12,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown got rid of nothing for
-/// as long as the deadline. Put it directly around the socket, below TLS, so that every byte goes
-/// through it.
+/// A stream that fails with [`io::ErrorKind::TimedOut`] once a write, a flush or a shutdown made no
+/// progress for `deadline`. It goes directly around the socket, below TLS, to see every byte.
 #[derive(Debug)]
 pub struct WriteDeadline<S> {
     stream: S,
     deadline: Duration,
-    /// Set only while there is something to wait for: most answers are taken at once.
+    /// Set only during a wait: the kernel takes most responses at once.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteDeadline<S> {
-    /// `deadline` begins anew with every byte that the peer makes room for.
+    /// Wraps `stream`; `deadline` begins anew with every byte that the peer makes room for.
     pub const fn new(stream: S, deadline: Duration) -> Self {
         Self {
             stream,
@@ -33,12 +32,12 @@ impl<S> WriteDeadline<S> {
         }
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     pub const fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    fn judge<T>(
+    fn check<T>(
         &mut self,
         written: Poll<io::Result<T>>,
         cx: &mut Context<'_>,
@@ -63,7 +62,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judge(written, cx)
+        self.check(written, cx)
     }
 
     fn poll_write_vectored(
@@ -72,7 +71,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.judge(written, cx)
+        self.check(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -82,12 +81,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
     // A socket never waits here, but a buffer in front of it has to be written first.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.judge(flushed, cx)
+        self.check(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut_down = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.judge(shut_down, cx)
+        self.check(shut_down, cx)
     }
 }
 

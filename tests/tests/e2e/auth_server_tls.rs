@@ -275,7 +275,7 @@ fn a_client_certificate_that_has_ended_is_warned_about_and_takes_no_other_s_plac
     refused_for(&refused, &auth_server, "key not fetched");
     let log = refused.process().output();
     assert!(
-        log.contains("the certificate has expired: whoever is shown it"),
+        log.contains("the certificate has expired: its peers reject it"),
         "{log}"
     );
     let check = CommandLine::new(Program::Sidecar.path())

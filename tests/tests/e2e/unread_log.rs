@@ -143,7 +143,7 @@ fn who_reads_again_is_told_how_many_lines_are_missing() {
     let told = log.lines().map(Result::unwrap);
     let line = told
         .into_iter()
-        .find(|line| line.contains("nobody read them"));
+        .find(|line| line.contains("the log was not read"));
     // A request's line may be dropped after its answer: counted once nobody drops any more.
     let dropped = sidecar.dropped_lines();
     assert!(line.unwrap().contains(&format!("lines={dropped}")));

@@ -1,4 +1,4 @@
-//! clap's refusal as one line that names the flag, and the file if the flag stood there.
+//! clap's errors as one line that names the flag, and the file if the flag stood there.
 
 use std::ffi::OsString;
 
@@ -10,8 +10,8 @@ use super::provenance::SEE_HELP;
 use super::{all_settings, is_typed};
 use crate::exit::Failure;
 
-/// A setting with a value that cannot be used, that is missing, or that another excludes is configuration,
-/// wherever it stands; everything else that clap refuses is the command line.
+/// Returns the failure of an unusable, missing or excluded setting as configuration, wherever it
+/// stands, and any other error as command line.
 pub(super) fn refusal(
     command: &Command,
     arguments: &[OsString],
@@ -64,7 +64,7 @@ fn is_empty_value(error: &clap::Error) -> bool {
     matches!(value, Some(ContextValue::String(text)) if text.is_empty())
 }
 
-/// The long names that a context holds; an operand, which has none, is the empty name.
+/// Returns the long names that a context holds; an operand has the empty name.
 fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     let texts = match error.get(kind) {
         Some(ContextValue::String(text)) => std::slice::from_ref(text),
@@ -88,7 +88,7 @@ fn named_flags(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     .collect()
 }
 
-/// clap's message without its usage and help paragraphs, on one line.
+/// Returns clap's message without its usage and help paragraphs, on one line.
 fn what_is_wrong(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let said = message
@@ -112,7 +112,7 @@ fn what_is_wrong(message: &str) -> String {
     in_plain_words(sentence)
 }
 
-/// What the standard library says of a number, for who has typed one.
+/// Rewords the standard library's errors about numbers.
 fn in_plain_words(mut sentence: String) -> String {
     for (theirs, ours) in [
         ("invalid digit found in string", "expected a whole number"),
@@ -136,7 +136,7 @@ fn in_plain_words(mut sentence: String) -> String {
     sentence
 }
 
-/// clap quotes the value it refuses; a secret's must not reach a log.
+/// Removes the rejected value, which clap quotes, if it is a secret.
 fn without_secret(command: &Command, error: &clap::Error, line: String) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) if !text.is_empty() => Some(text),

@@ -18,7 +18,7 @@ pub struct CompletionsArgs {
 /// Prints the script for the shell.
 ///
 /// # Errors
-/// As [`print`].
+/// Those of [`print`].
 pub fn print_completions<C: Parser>(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut command = command::<C>();
     let name = command.get_name().to_owned();

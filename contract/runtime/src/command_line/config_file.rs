@@ -1,5 +1,4 @@
-//! The TOML file of settings: flat, one key per flag. It knows how a value is written, not which
-//! keys there are.
+//! The TOML file of settings: flat, one key per flag. It parses values and does not know the keys.
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -29,7 +28,7 @@ enum Kind {
     Boolean,
     Integer,
     Text,
-    /// A type of ours that parses itself, be it a number of seconds or an address.
+    /// A type of ours that parses itself, such as a number of seconds or an address.
     TextOrInteger,
 }
 
@@ -63,7 +62,7 @@ impl ConfigFile {
         Failure::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
 
-    /// The flags that `key` stands for: empty when it is absent or a switch that is off.
+    /// Returns the flags that `key` stands for: none if it is absent or a switch that is off.
     pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, Failure> {
         match (self.values.get(key), flag.get_action()) {
             (None, _) => Ok(Vec::new()),

@@ -6,8 +6,8 @@ use clap::{Arg, Parser};
 
 use super::{all_settings, command, typed_values};
 
-/// Returns one line for each secret that was typed, and for each address that was typed with a password
-/// in it; no line repeats a value.
+/// Returns one line for each typed secret and for each typed address with a password; no line
+/// repeats a value.
 #[must_use]
 pub fn exposed_secrets<C: Parser>() -> Vec<String> {
     let arguments: Vec<_> = std::env::args_os().collect();

@@ -1,5 +1,5 @@
-//! What the configuration file adds to a command line: the flags of the chosen subcommand that
-//! neither the command line nor the environment gave.
+//! The flags that the configuration file adds to a command line: those of the chosen subcommand
+//! that neither the command line nor the environment has.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ pub(super) struct FromFile {
 }
 
 impl FromFile {
-    /// Every key must be a setting of the program; those of the chosen subcommand are taken unless
-    /// they are given already.
+    /// Takes the settings of the chosen subcommand that are not given yet. Every key must be a
+    /// setting of the program.
     pub(super) fn resolve(
         command: &Command,
         given: &ArgMatches,
@@ -44,7 +44,7 @@ impl FromFile {
         Ok(resolved)
     }
 
-    /// Whether a line of clap's is about a flag that the file gave.
+    /// Returns true if a line of clap's is about a flag of the file.
     pub(super) fn is_named_in(&self, line: &str) -> bool {
         let names = |key: &String| {
             let flag = format!("'--{key}");

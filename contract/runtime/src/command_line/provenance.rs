@@ -1,5 +1,5 @@
-//! Where the settings come from that a failure names. A flag is named by its name wherever its value came
-//! from, and whoever typed none looks for it in vain.
+//! The sources of the settings that a failure names: a flag that was not typed would be searched
+//! in vain on the command line.
 
 use std::ffi::{OsStr, OsString};
 
@@ -9,11 +9,11 @@ use super::config_file::ConfigFile;
 use super::{all_settings, command, file_of, is_typed, lenient_matches};
 use crate::exit::Failure;
 
-/// What ends a refusal of the command line, and stays its end.
+/// The end of a command line error, which stays its end.
 pub(super) const SEE_HELP: &str = "; see --help";
 
-/// The failure, and which of the settings that it names come from a variable or from the file. A fault of the
-/// program itself stays as it is.
+/// Adds the variable or the file to the settings that the failure names. A defect of the program
+/// itself stays as it is.
 #[must_use]
 pub fn traced<C: Parser>(failure: Failure) -> Failure {
     if matches!(failure, Failure::Software(_)) {
@@ -32,7 +32,7 @@ pub fn traced<C: Parser>(failure: Failure) -> Failure {
     failure.reworded(|text| sources.told_of(&all_settings(&command), text))
 }
 
-/// Three of the four sources of settings; a default is no place to look for a mistake.
+/// Three of the four sources of settings; a default is not a mistake.
 pub(super) struct Sources<'a> {
     pub(super) arguments: &'a [OsString],
     pub(super) is_set: &'a dyn Fn(&OsStr) -> bool,
@@ -63,7 +63,7 @@ impl Sources<'_> {
         told + end
     }
 
-    /// `None` where it was typed, where nobody gave it, and where the text begins with the file.
+    /// Returns `None` for a typed flag, a default, and a text that begins with the file.
     fn place_of(&self, flag: &str, setting: &Arg, text: &str) -> Option<String> {
         if is_typed(flag, self.arguments) {
             return None;
@@ -78,7 +78,7 @@ impl Sources<'_> {
     }
 }
 
-/// As a word of its own.
+/// Returns true if the text has the flag as a word of its own.
 fn is_named(flag: &str, text: &str) -> bool {
     let flag = format!("--{flag}");
     let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';

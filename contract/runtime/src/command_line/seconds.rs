@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// The largest first, as they are printed.
+/// Units, the largest first, as they are printed.
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
 
 /// A whole number of seconds, written as `90`, `90s`, `10m`, `2h` or `30d`, printed in the largest unit
@@ -15,31 +15,31 @@ const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds(u32);
 
-/// No whole number of a known unit, or more seconds than fit.
+/// Error for a text that is not a whole number of a known unit, or is too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a duration, as in 90, 90s, 10m, 2h or 30d")]
 pub struct NotSeconds;
 
 impl Seconds {
-    /// This many of them.
+    /// Wraps a number of seconds.
     #[must_use]
     pub const fn new(seconds: u32) -> Self {
         Self(seconds)
     }
 
-    /// As a number.
+    /// Returns the number of seconds.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// As the standard library has it.
+    /// Returns the duration.
     #[must_use]
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0 as u64)
     }
 
-    /// `None` for 0, which is for ever.
+    /// Returns `None` for 0, which is for ever.
     #[must_use]
     pub fn limit(self) -> Option<Duration> {
         (self.0 > 0).then(|| self.duration())
@@ -94,10 +94,10 @@ pub fn within(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<Seconds, St
     }
 }
 
-/// Parses the value of a flag to which 0 means nothing.
+/// Parses the value of a flag that must not be 0.
 ///
 /// # Errors
-/// What is expected instead.
+/// The expected range.
 pub fn at_least_one(text: &str) -> Result<Seconds, String> {
     within(1..=u32::MAX)(text)
 }

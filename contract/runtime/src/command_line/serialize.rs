@@ -1,11 +1,11 @@
-//! How `check` writes settings that serde does not write as the command line takes them.
+//! Serializers of settings that serde does not write as the command line takes them.
 
 use std::fmt::Display;
 
 use clap::ValueEnum;
 use serde::Serializer;
 
-/// As it is displayed.
+/// Serializes the displayed text.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -13,7 +13,7 @@ pub fn displayed<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<
     serializer.collect_str(value)
 }
 
-/// As it is displayed, or not at all.
+/// Serializes the displayed text, or nothing.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -27,7 +27,7 @@ pub fn displayed_if_any<T: Display, S: Serializer>(
     }
 }
 
-/// Each as it is displayed.
+/// Serializes the displayed text of each value.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -38,7 +38,7 @@ pub fn each_displayed<T: Display, S: Serializer>(
     serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
-/// The word by which the flag takes the value.
+/// Serializes the word by which the flag takes the value.
 ///
 /// # Errors
 /// Those of the serializer.

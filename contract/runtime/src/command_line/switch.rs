@@ -7,8 +7,8 @@ use clap::{Arg, ArgAction, Command};
 const ON: &str = "on";
 const OFF: &str = "off";
 
-/// Replaces clap's two kinds of booleans, of which one takes no value and the other `true` or `false`.
-/// Flags of a single command, which are no settings, stay as they are.
+/// Replaces clap's two kinds of booleans, of which one takes no value and the other `true` or
+/// `false`. Flags of a single command, which are not settings, stay as they are.
 pub(super) fn with_switches(command: Command) -> Command {
     command
         .mut_args(|argument| match argument.get_env() {

@@ -1,5 +1,4 @@
-//! A certificate chain and its private key, from two files. What is handed out is always a pair that
-//! belongs together.
+//! A certificate chain and its private key, from two files: always a pair that belongs together.
 
 use std::fmt;
 use std::mem::take;
@@ -22,7 +21,8 @@ use crate::secret_file::{self, SecretFileError};
 /// must not fill the memory.
 const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
-/// Why two files are no certificate to serve with. Each text names its file; none quotes a key.
+/// Error of two files that are not a certificate to serve with. Each text names its file and none
+/// quotes a key.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateFault {
     /// The file of the chain.
@@ -30,7 +30,7 @@ pub enum CertificateFault {
     Certificate {
         /// The file as configured.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem in words.
         problem: String,
     },
     /// The file of the key cannot be read, or others can read it too.
@@ -41,13 +41,13 @@ pub enum CertificateFault {
     Key {
         /// The file as configured.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem in words.
         problem: String,
     },
 }
 
 impl CertificateFault {
-    /// The file at fault.
+    /// Returns the faulty file.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -57,8 +57,8 @@ impl CertificateFault {
     }
 }
 
-/// The certificate of a server, to be shown at each handshake. It changes as a whole, and only for
-/// another that is right; handshakes and connections under way keep the one they began with.
+/// The certificate of a server, presented at each handshake. It changes as a whole, and only for a
+/// valid one; handshakes and connections under way keep the one they began with.
 pub struct ServerCertificate {
     cert: PathBuf,
     key: PathBuf,
@@ -90,18 +90,18 @@ impl ServerCertificate {
         Ok(Self { cert, key, shown })
     }
 
-    /// When the certificate that is shown ends, in seconds since 1970.
+    /// Returns the end of the presented certificate, in seconds since 1970.
     #[must_use]
     pub fn not_after(&self) -> i64 {
         self.shown.load().not_after
     }
 
-    /// Reads both files again; `now` is in seconds since 1970. `true` where another certificate is
-    /// shown from now on.
+    /// Reads both files again and returns true if another certificate is presented from then on.
+    /// `now` is in seconds since 1970.
     ///
     /// # Errors
     /// [`CertificateFault`] for files that are not a chain and its key, and for a new certificate that
-    /// has ended already. The one of before stays.
+    /// has expired. The previous one stays.
     pub fn reload(&self, now: i64) -> Result<bool, CertificateFault> {
         let read = Shown::read(&self.cert, &self.key)?;
         // The key belongs to the chain: another key is another chain.
@@ -118,7 +118,7 @@ impl ServerCertificate {
         Ok(true)
     }
 
-    /// As [`expired`], of what `--tls-cert` names.
+    /// Returns the warning of [`expired`] for `--tls-cert`.
     #[must_use]
     pub fn expired(&self, now: i64) -> Option<String> {
         expired("--tls-cert", &self.cert, self.not_after(), now)
@@ -131,21 +131,21 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
-/// A chain and its key as they stand in their files, found to belong together.
+/// A chain and its key as they stand in their files, checked to belong together.
 pub struct CertificateFiles {
     /// PEM, the certificate itself first.
     pub chain: Vec<u8>,
     /// PEM.
     pub key: Zeroizing<String>,
-    /// When the certificate ends, in seconds since 1970.
+    /// The end of the certificate, in seconds since 1970.
     pub not_after: i64,
 }
 
 impl CertificateFiles {
-    /// Reads both files, for a client that shows the certificate.
+    /// Reads both files, for a client that presents the certificate.
     ///
     /// # Errors
-    /// As [`ServerCertificate::open`].
+    /// Those of [`ServerCertificate::open`].
     pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
         let (files, _) = Self::parsed(cert, key)?;
         Ok(files)
@@ -199,18 +199,17 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
     }
 }
 
-/// What is said of a certificate that has ended by `now`; both times are in seconds since 1970. It is no
-/// fault of a configuration: it would keep a program down that is about to get a fresh one.
+/// Returns the warning about a certificate that has expired by `now`; both times are in seconds since
+/// 1970. It is not a failure, which would keep down a program that is about to get a fresh one.
 #[must_use]
 pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<String> {
     (not_after < now).then(|| {
         let file = cert.display();
-        format!("{flag} {file}: the certificate has expired: whoever is shown it refuses it")
+        format!("{flag} {file}: the certificate has expired: its peers reject it")
     })
 }
 
-/// A file of certificates to trust: what stands in it, once it was found to be PEM of at least one
-/// certificate.
+/// Reads a file of certificates to trust: PEM of at least one certificate.
 ///
 /// # Errors
 /// [`CertificateFault::Certificate`] for anything else.
@@ -223,7 +222,7 @@ pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateFault> {
         })
 }
 
-/// The chain, and when its first certificate ends.
+/// Returns the chain, and the end of its first certificate.
 fn parse_chain(pem: &[u8]) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -243,10 +242,10 @@ fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
         .then(|| parsed.validity().not_after.timestamp())
 }
 
-/// A file of certificates, whatever it holds, unless it is far too long.
+/// Reads a file of certificates without parsing it.
 ///
 /// # Errors
-/// Why it cannot be used, without its name.
+/// The reason, without the name of the file.
 pub fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
     let mut read =
         bounded_read::read(path, MAX_CERTIFICATE_BYTES).map_err(|why| why.to_string())?;

@@ -30,11 +30,11 @@ impl CertificateMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "tls_certificate_not_after_seconds",
-            "When the TLS certificate that is shown ends, in seconds since 1970",
+            "End of the presented TLS certificate, in seconds since 1970",
             self.not_after.clone(),
         );
         for outcome in [REPLACED, REFUSED] {
-            // There from the start: a rate needs a first value.
+            // Present from the start: a rate needs a first value.
             drop(self.reloads.get_or_create(&ReloadLabels { outcome }));
         }
         registry.register(
@@ -44,7 +44,7 @@ impl CertificateMetrics {
         );
         registry.register(
             "tls_files_usable",
-            "Whether the TLS certificate's files could be used at the last look",
+            "1 if the TLS certificate's files could be used at the last poll",
             self.usable.clone(),
         );
     }
