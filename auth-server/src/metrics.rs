@@ -102,7 +102,7 @@ impl Metrics {
         registry.register("postern_auth_server_build", "The running program", build);
         registry.register(
             "postern_auth_server_log_lines_dropped",
-            "Log lines that were dropped because nobody read them",
+            "Log lines that were dropped because the log was not read",
             telemetry::DroppedLines,
         );
         registry.register(

@@ -3,7 +3,7 @@
 //! Served by hyper, whose timeout for heads `axum::serve` lacks, on the runtime of the caller: the
 //! auth server's own, or the one of a Pingora background service.
 
-mod places;
+mod connection_slots;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use self::places::Places;
+use self::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::listener;
 use crate::write_deadline::WriteDeadline;
@@ -63,18 +63,18 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let routes = routes(health, metrics, extra);
     let connections = GracefulShutdown::new();
-    let mut others = Places::new(MAX_OF_OTHERS);
-    let mut loopback = Places::new(MAX_OF_LOOPBACK);
+    let mut others = ConnectionSlots::new(MAX_OF_OTHERS);
+    let mut loopback = ConnectionSlots::new(MAX_OF_LOOPBACK);
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             (stream, peer) = listener::accept(&listener, "admin port") => {
                 let ip = peer.ip().to_canonical();
-                let places = if ip.is_loopback() { &mut loopback } else { &mut others };
-                places.make_room().await;
+                let slots = if ip.is_loopback() { &mut loopback } else { &mut others };
+                slots.make_room().await;
                 let served = serve_connection(stream, peer, routes.clone(), &connections, TIMEOUT);
-                places.take(ip, served.await);
+                slots.take(ip, served.await);
             }
         }
     }
@@ -139,7 +139,7 @@ fn routes(health: Health, metrics: Arc<Registry>, extra: Router) -> Router {
         .with_state(health)
         .merge(
             Router::new()
-                .route("/metrics", get(exposition))
+                .route("/metrics", get(metrics_text))
                 .with_state(metrics),
         )
         .merge(extra)
@@ -219,7 +219,7 @@ async fn readiness(State(health): State<Health>) -> Response {
     }
 }
 
-async fn exposition(State(registry): State<Arc<Registry>>) -> Response {
+async fn metrics_text(State(registry): State<Arc<Registry>>) -> Response {
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
         Ok(()) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
@@ -475,7 +475,7 @@ mod tests {
         socket.connect(address).await.unwrap()
     }
 
-    /// They came while nobody accepted, all from where the probe comes from.
+    /// The crowd connects before the port accepts, from the address of the probe.
     #[tokio::test]
     #[expect(clippy::panic, reason = "a route that panics is what this is about")]
     async fn a_route_that_panics_ends_its_own_connection_and_nothing_else() {
@@ -535,7 +535,7 @@ mod tests {
         for _ in 0..3 * MAX_OF_LOOPBACK {
             hoarded.push(connect_from("127.0.0.2", address).await);
         }
-        // All but those that have a place; nobody else's patience ends so soon.
+        // All but those that have a slot; no other timeout ends so soon.
         for stream in hoarded.iter_mut().take(2 * MAX_OF_LOOPBACK + 1) {
             let ended = tokio::time::timeout(TIMEOUT / 2, stream.read(&mut [0; 1])).await;
             assert!(!matches!(ended.unwrap(), Ok(1..)));

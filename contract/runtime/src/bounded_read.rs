@@ -83,7 +83,7 @@ pub fn read_text(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, ReadE
     read(path, max_bytes)?.into_text()
 }
 
-/// Reads the text of a stream of this process, such as standard input: somebody may be typing, so
+/// Reads the text of a stream of this process, such as standard input: a user may be typing, so
 /// there is no timeout.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use crate::signals::HangUps;
 
-/// Soon enough for somebody who waits for it, and next to no work.
+/// Soon enough for an operator who waits for it, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The reason for a poll.

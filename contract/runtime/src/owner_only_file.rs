@@ -52,7 +52,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Pr
     }
     if metadata.uid() != geteuid().as_raw() {
         return Err(PrivateFileError::NotPrivate(
-            "this file belongs to somebody else",
+            "this file belongs to another user",
         ));
     }
     read_text(file, max_bytes).map(Some).map_err(Into::into)

@@ -35,7 +35,7 @@ pub enum LogFormat {
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub struct LogArgs {
-    /// How a log line is written, on standard error
+    /// Format of a log line, on standard error
     #[arg(
         long,
         env = "POSTERN_LOG_FORMAT",
@@ -43,7 +43,7 @@ pub struct LogArgs {
         default_value = "text"
     )]
     pub log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, or a filter as of RUST_LOG
+    /// Lowest level of log lines: error, warn, info, debug, or a filter as of RUST_LOG
     #[arg(
         long,
         env = "POSTERN_LOG_LEVEL",
@@ -95,13 +95,13 @@ pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, Failure>
     };
     installed.map_err(|error| Failure::Software(format!("logs: {error}")))?;
     exit::log_as_json(format == LogFormat::Json);
-    std::panic::set_hook(Box::new(tell_of_panic));
+    std::panic::set_hook(Box::new(log_panic));
     Ok(guard)
 }
 
-/// As a log line: the standard library's own way to standard error waits where nobody reads it, and would
-/// keep the thread.
-fn tell_of_panic(panic: &PanicHookInfo<'_>) {
+/// Logs a panic: the standard library's own way to standard error waits while it is not read, and
+/// would keep the thread.
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let cause = panic.payload_as_str().unwrap_or_default();
     let at = panic.location().map(ToString::to_string);
     tracing::error!(
@@ -111,10 +111,10 @@ fn tell_of_panic(panic: &PanicHookInfo<'_>) {
     );
 }
 
-/// Whether [`init`] could read the directives.
+/// Checks the directives as [`init`] does.
 ///
 /// # Errors
-/// [`Failure::Config`] where it could not.
+/// [`Failure::Config`] for directives that cannot be read.
 pub fn check(directives: &str) -> Result<(), Failure> {
     filter(directives).map(drop)
 }
@@ -125,7 +125,7 @@ fn filter(directives: &str) -> Result<EnvFilter, Failure> {
         "" => DEFAULT_LEVEL,
         directives => directives,
     };
-    // A word alone is the name of a part as well: a misspelt level would silence everything else.
+    // A word alone is also the name of a part: a misspelt level would silence everything else.
     let words = directives.split(',').map(str::trim);
     let mut lone = words.filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
     if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
@@ -138,13 +138,13 @@ fn filter(directives: &str) -> Result<EnvFilter, Failure> {
         .map_err(|error| Failure::Config(format!("--log-level: {error}")))
 }
 
-/// A layer that obeys the directives and, above them, the cap.
+/// Limits a layer to the directives and, above them, to the cap.
 fn guarded<S>(layer: impl Layer<S>, directives: EnvFilter) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    // Without a hint of its own the cap would hide that of the directives, and every debug line of
-    // every library would be put together before it is thrown away.
+    // Without a hint of its own the cap would hide the hint of the directives, and every debug line
+    // of every library would be formatted before it is dropped.
     let cap = filter_fn(within_cap).with_max_level_hint(LevelFilter::TRACE);
     layer.with_filter(directives.and(cap))
 }
@@ -153,7 +153,7 @@ fn within_cap(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || !is_capped(metadata.target())
 }
 
-/// Whether the crate a target belongs to is one of [`CAPPED_AT_INFO`]; every `pingora_*` crate is.
+/// Returns true for targets of the crates in [`CAPPED_AT_INFO`], and of every `pingora_*` crate.
 fn is_capped(target: &str) -> bool {
     let crate_name = target.split("::").next().unwrap_or(target);
     CAPPED_AT_INFO.contains(&crate_name) || crate_name.starts_with("pingora_")
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// What `body` logs under these directives.
+    /// Returns the log lines of `body` under these directives.
     fn logged(directives: &str, body: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let writer = buffer.clone();
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_line_of_the_log_that_says_where_and_why() {
         let of_the_library = std::panic::take_hook();
-        std::panic::set_hook(Box::new(tell_of_panic));
+        std::panic::set_hook(Box::new(log_panic));
         let lines = logged("info", || {
             let spoken = std::panic::catch_unwind(|| panic!("no {}", "way"));
             let silent = std::panic::catch_unwind(|| std::panic::panic_any(7));

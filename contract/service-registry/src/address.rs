@@ -1,4 +1,4 @@
-//! Where the registry is: `[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]`, what stands between
+//! The address of the registry: `[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]`, the part between
 //! `nacos://` and the path.
 
 use std::fmt;
@@ -8,12 +8,12 @@ use percent_encoding::percent_decode_str;
 use runtime::loopback::is_loopback_host;
 use zeroize::Zeroizing;
 
-/// Nacos's own; its gRPC port is a thousand above.
+/// The default of Nacos; its gRPC port is a thousand above.
 const DEFAULT_PORT: u16 = 8848;
-/// So that the gRPC port is one.
+/// Leaves room for the gRPC port.
 const LARGEST_PORT: u16 = u16::MAX - 1000;
 
-/// The servers of one registry, and who we are there.
+/// The servers of one registry, and our credentials there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryAddress {
     /// `host:port` each, at least one.
@@ -28,31 +28,31 @@ struct Server {
     port: u16,
 }
 
-/// Why an address is none. The texts do not repeat it: it may hold a password.
+/// Address parse error. The texts do not repeat the address: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// Not of the form that is expected.
+    /// It does not have the expected form.
     #[error("expected nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]")]
     Malformed,
     /// There is no room for the gRPC port.
     #[error("a port is 1 to {LARGEST_PORT}: the registry's gRPC port is 1000 above its HTTP port")]
     Port,
-    /// A `%` that escapes nothing, or bytes that are no text.
+    /// A `%` that escapes nothing, or bytes that are not text.
     #[error("user and password have to be percent-encoded")]
     Credentials,
-    /// Each without the other means nothing.
+    /// One of the two is missing.
     #[error("a user needs a password, and a password a user")]
     HalfOfCredentials,
-    /// It stands in the address, and in a file.
+    /// It stands in the address and in a file.
     #[error("the password is given twice: in the address and in a file")]
     TwoPasswords,
 }
 
 impl RegistryAddress {
-    /// Reads what follows `nacos://`, without a path.
+    /// Parses the text after `nacos://`, without a path.
     ///
     /// # Errors
-    /// [`InvalidAddress`] for what is none.
+    /// [`InvalidAddress`]
     pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
         // A password that holds an unescaped `@` ends at the last one.
         let (credentials, servers) = match text.rsplit_once('@') {
@@ -75,11 +75,10 @@ impl RegistryAddress {
         })
     }
 
-    /// Adds the password that was given elsewhere.
+    /// Adds the password from a file.
     ///
     /// # Errors
-    /// [`InvalidAddress`] where there are then two passwords, or one without a user, or a user without
-    /// one.
+    /// [`InvalidAddress`] for two passwords, and for a password or a user without the other.
     pub fn with_password(
         mut self,
         password: Option<Zeroizing<String>>,
@@ -94,33 +93,33 @@ impl RegistryAddress {
         Ok(self)
     }
 
-    /// Whether what is sent there stays on this host.
+    /// Returns true if requests to it stay on this host.
     #[must_use]
     pub fn is_on_loopback(&self) -> bool {
         let mut servers = self.servers.iter();
         servers.all(|server| is_loopback_host(&server.host))
     }
 
-    /// Whether there is a password to send.
+    /// Returns true if there is a password to send.
     #[must_use]
     pub fn has_credentials(&self) -> bool {
         self.password.is_some()
     }
 
-    /// User and password.
+    /// Returns user and password.
     #[must_use]
     pub fn credentials(&self) -> Option<(&str, &str)> {
         Some((self.user.as_deref()?, self.password.as_deref()?))
     }
 
-    /// `host:port` of each server.
+    /// Returns `host:port` of each server.
     #[must_use]
     pub fn servers(&self) -> Vec<String> {
         self.servers.iter().map(Server::to_string).collect()
     }
 }
 
-/// `HOST` or `HOST:PORT`, an IPv6 address in brackets; `None` for anything else.
+/// Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; `None` for anything else.
 #[must_use]
 pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let authority: Authority = text.parse().ok()?;
@@ -128,7 +127,7 @@ pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     if host.is_empty() {
         return None;
     }
-    // `Authority::port` is `None` for one that is no number, too.
+    // `Authority::port` is `None` also for a port that is not a number.
     match port.strip_prefix(':') {
         Some(port) => Some((host, Some(port.parse().ok()?))),
         None if port.is_empty() => Some((host, None)),
@@ -168,7 +167,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// Without user and password.
+/// Prints no user and no password.
 impl fmt::Display for RegistryAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.servers().join(","))

@@ -1,4 +1,4 @@
-//! What both programs let one say about the registry, besides where it is.
+//! The registry settings of both programs, besides its address.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use clap::Args;
 use runtime::command_line::not_empty;
 use serde::Serialize;
 
-/// Nacos's own.
+/// The default of Nacos.
 pub(crate) const DEFAULT_GROUP: &str = "DEFAULT_GROUP";
 /// Contract §1.
 pub(crate) const DEFAULT_SERVICE: &str = "auth";
 
-/// Serialised, it is part of a configuration file.
+/// Settings that, serialised, are part of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RegistryArgs {

@@ -1,11 +1,10 @@
-//! The connection to the registry. The only file that knows `nacos-sdk`, and what has to be known of
-//! it:
+//! The connection to the registry. The only file that knows `nacos-sdk` and its properties:
 //!
-//! - It connects again and repeats what was registered and subscribed by itself, after pauses that
-//!   grow to 64 seconds. What it believes is not checked with the registry: callers ask.
-//! - Nothing in it ends before the process does. So there is one client in a process, made even if
-//!   the registry is away (`load_cache_at_start` makes that no failure).
-//! - A request waits for the connection, however long: every one has a deadline here.
+//! - It connects again and repeats registrations and subscriptions by itself, after pauses that grow
+//!   to 64 seconds. It does not check its state with the registry: callers do.
+//! - Nothing in it ends before the process does. So a process has one client, made even if the
+//!   registry is away (`load_cache_at_start` avoids a failure then).
+//! - A request waits for the connection without limit: here each one has a deadline.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -23,10 +22,10 @@ use crate::instance::Instance;
 use crate::login::{Login, LoginError};
 use crate::settings::{RegistryError, RegistrySettings};
 
-/// For one answer of the registry, connecting included.
+/// For one response of the registry, connecting included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// No directory can be made there: the client would otherwise keep the lists it got in the home
-/// directory, and believe them at the next start.
+/// No directory can be made there: otherwise the client would keep its lists in the home directory
+/// and use them at the next start.
 const NO_CACHE: &str = "/dev/null";
 /// Texts of the registry go into log lines.
 const MAX_REASON_CHARACTERS: usize = 200;
@@ -47,11 +46,11 @@ impl std::fmt::Debug for RegistryClient {
 }
 
 impl RegistryClient {
-    /// Makes the connection, or leaves it to be made later if the registry is away. To be called once,
-    /// and waited for: what is given up half-way stays in memory.
+    /// Connects now, or later if the registry is away. To be called once and awaited: an abandoned
+    /// start stays in memory.
     ///
     /// # Errors
-    /// [`RegistryError::Failed`] for what trying again does not mend.
+    /// [`RegistryError::Failed`] for errors that a retry does not solve.
     pub async fn start(settings: &RegistrySettings) -> Result<Self, RegistryError> {
         let login = Login::new(settings.address.clone()).map_err(RegistryError::Login)?;
         let login = Arc::new(login);
@@ -70,43 +69,42 @@ impl RegistryClient {
     /// Lists `own` among the instances of the service, for as long as the connection lasts.
     ///
     /// # Errors
-    /// [`RegistryError`]; it is then tried again in the background all the same.
+    /// [`RegistryError`]; the client retries in the background all the same.
     pub async fn register(&self, own: &Instance) -> Result<(), RegistryError> {
         let (service, group) = self.names();
-        self.answered(self.naming.register_instance(service, group, entry(own)))
+        self.request(self.naming.register_instance(service, group, entry(own)))
             .await
     }
 
     /// Takes `own` off the list.
     ///
     /// # Errors
-    /// [`RegistryError`]; the end of the process does the same then.
+    /// [`RegistryError`]; the end of the process then takes it off.
     pub async fn deregister(&self, own: &Instance) -> Result<(), RegistryError> {
         let (service, group) = self.names();
-        self.answered(self.naming.deregister_instance(service, group, entry(own)))
+        self.request(self.naming.deregister_instance(service, group, entry(own)))
             .await
     }
 
-    /// What the registry lists of the service at this moment.
+    /// Returns the present instances of the service.
     ///
     /// # Errors
-    /// [`RegistryError`] where it does not say.
+    /// [`RegistryError`]
     pub async fn instances(&self) -> Result<Vec<Instance>, RegistryError> {
         let (service, group) = self.names();
         let listed = self
             .naming
             .get_all_instances(service, group, Vec::new(), false);
-        Ok(instances(&self.answered(listed).await?))
+        Ok(instances(&self.request(listed).await?))
     }
 
-    /// Has `changed` called with the new list each time that the registry tells of a change, after this
-    /// connection and after later ones.
+    /// Calls `changed` with the new list at each change, on this connection and on later ones.
     pub async fn subscribe(&self, changed: impl Fn(Vec<Instance>) + Send + Sync + 'static) {
         let (service, group) = self.names();
         let listener = Arc::new(Listener(changed));
         let subscribed = self.naming.subscribe(service, group, Vec::new(), listener);
-        // It is repeated with every connection; and whether one was made, `instances` tells.
-        let _ = self.answered(subscribed).await;
+        // Every new connection repeats it, and `instances` shows a missing one.
+        let _ = self.request(subscribed).await;
     }
 
     fn names(&self) -> (String, Option<String>) {
@@ -114,15 +112,15 @@ impl RegistryClient {
         (service.clone(), Some(group.clone()))
     }
 
-    async fn answered<T>(
+    async fn request<T>(
         &self,
         request: impl Future<Output = NacosResult<T>>,
     ) -> Result<T, RegistryError> {
         let login = self.login.ensure().await;
         match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
-                self.login.doubt();
+                self.login.invalidate_token();
                 Err(login_failure(login).unwrap_or_else(|| failed(&error)))
             }
             Err(_) => Err(login_failure(login).unwrap_or(RegistryError::Timeout)),
@@ -135,9 +133,9 @@ fn properties(settings: &RegistrySettings) -> ClientProps {
         .server_addr(settings.address.servers().join(","))
         .namespace(&settings.namespace)
         .app_name("postern")
-        // The settings come from where all of ours do.
+        // Our settings alone count.
         .env_first(false)
-        // What an empty list means is the caller's decision.
+        // The caller decides about an empty list.
         .naming_push_empty_protection(false)
         .naming_load_cache_at_start(true)
         .cache_dir(NO_CACHE)
@@ -149,7 +147,7 @@ fn login_failure(login: Result<(), LoginError>) -> Option<RegistryError> {
         .map(|error| RegistryError::Login(error.to_string()))
 }
 
-/// One line of bounded length.
+/// Returns the error as one line of bounded length.
 fn failed(error: &impl Display) -> RegistryError {
     let text = error.to_string();
     let shown = text
@@ -174,7 +172,7 @@ impl<F: Fn(Vec<Instance>) + Send + Sync + 'static> NamingEventListener for Liste
     }
 }
 
-/// `ephemeral`: the registry drops it when the connection ends.
+/// Returns an ephemeral entry: the registry drops it when the connection ends.
 fn entry(own: &Instance) -> ServiceInstance {
     ServiceInstance {
         ip: own.host.clone(),
@@ -185,7 +183,7 @@ fn entry(own: &Instance) -> ServiceInstance {
     }
 }
 
-/// Without those that cannot be connected to.
+/// Returns the instances that have a port.
 fn instances(listed: &[ServiceInstance]) -> Vec<Instance> {
     let instance = |listed: &ServiceInstance| {
         let port = u16::try_from(listed.port).ok().filter(|port| *port != 0)?;

@@ -1,34 +1,36 @@
-//! What `nacos-sdk` does to the environment, refused before it can: it reads all variables into a map,
-//! which ends in a panic where one is no text, and adds to them what stands in a file `.env` in the
-//! working directory or above, while other threads read them.
+//! Rejects environments that `nacos-sdk` cannot live with. It reads all variables into a map and
+//! panics at one that is not text; it also sets the variables of a file `.env` in the working
+//! directory or above, while other threads read them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// It would be read as well, wherever it is.
+/// Names a file that the client would read as well.
 const PROPERTIES_FILE: &str = "NACOS_CLIENT_PROPS_FILE_PATH";
 
-/// Why the registry client must not be started here.
+/// A reason not to start the registry client here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableEnvironment {
-    /// It would panic.
+    /// The client would panic.
     #[error("the environment variable {0} is not UTF-8, and the registry client reads all of them")]
     NotUtf8(String),
-    /// It would be taken for a part of the environment.
+    /// The client would add the file to the environment.
     #[error("the registry client would read {} into the environment: start in another directory", .0.display())]
     DotEnv(PathBuf),
-    /// It would set variables, as a file `.env` would.
+    /// The client would set variables, as with a file `.env`.
     #[error(
         "{PROPERTIES_FILE} is set: the registry client would read that file into the environment"
     )]
     PropertiesFile,
 }
 
+/// Checks variables and working directory.
+///
 /// # Errors
-/// [`UnusableEnvironment`] for the first thing found.
+/// The first [`UnusableEnvironment`].
 pub(crate) fn check() -> Result<(), UnusableEnvironment> {
     check_variables(std::env::vars_os())?;
-    // Without a working directory there is none to look in.
+    // Without a working directory there is no file `.env`.
     match std::env::current_dir() {
         Ok(directory) => check_directory(&directory),
         Err(_) => Ok(()),

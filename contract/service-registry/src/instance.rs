@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 
-/// Where a service answers, and what the registry and its owner say about it there.
+/// The address of one process of a service, with its state in the registry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
-    /// Address or name, as its owner wrote it; an IPv6 address without brackets.
+    /// Address or name, as it was registered; an IPv6 address without brackets.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Share of the requests, relative to the other instances; 0: none.
+    /// Share of the requests, relative to the other instances; 0: no requests.
     pub weight: f64,
-    /// What the registry found.
+    /// Result of the registry's own checks.
     pub healthy: bool,
-    /// What the operator says.
+    /// Switch of the operator.
     pub enabled: bool,
-    /// What its owner says about it.
+    /// Metadata of its registration.
     pub metadata: HashMap<String, String>,
 }
 
 impl Instance {
-    /// One that may be asked, without metadata.
+    /// Makes a usable instance without metadata.
     #[must_use]
     pub fn new(host: &str, port: u16) -> Self {
         Self {
@@ -33,14 +33,14 @@ impl Instance {
         }
     }
 
-    /// Whether it is to be asked at all.
+    /// Returns true if it may get requests.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        // A weight that is no number is no share either.
+        // NaN and infinity are no shares.
         self.healthy && self.enabled && self.weight > 0.0 && self.weight.is_finite()
     }
 
-    /// `host:port`, with brackets where they are needed.
+    /// Returns `host:port`, with brackets around an IPv6 address.
     #[must_use]
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
@@ -51,7 +51,7 @@ impl Instance {
         }
     }
 
-    /// Whether both are the same process's entry.
+    /// Returns true if both are the entry of one process.
     #[must_use]
     pub fn is_at(&self, other: &Self) -> bool {
         self.host == other.host && self.port == other.port

@@ -1,15 +1,15 @@
-//! The service registry (Nacos, contract §1 and §4.3) as both programs see it: where it is, how one
-//! registers there, and which instances of a service it lists.
+//! The service registry (Nacos, contract §1 and §4.3) of both programs: its address, registrations,
+//! and the instances of a service.
 //!
-//! Not here: who registers when (`auth-server`) and which instance is asked (`sidecar`). The crate
-//! `nacos-sdk` is known to one file, `client`.
+//! Not here: the time of a registration (`auth-server`) and the choice of an instance (`sidecar`).
+//! The crate `nacos-sdk` is known to one file, `client`.
 
 mod address;
 mod args;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(not(feature = "client"))]
-#[path = "absent.rs"]
+#[path = "stub.rs"]
 mod client;
 mod environment;
 mod instance;
@@ -24,9 +24,9 @@ pub use environment::UnusableEnvironment;
 pub use instance::Instance;
 pub use settings::{RegistryError, RegistrySettings};
 
-/// Whether there is a client: what would need one is refused otherwise.
+/// True if there is a client: settings that need one are rejected otherwise.
 pub const HAS_CLIENT: bool = cfg!(feature = "client");
 
-/// The registry client's own log lines, which are many and say what ours say: off, unless the
+/// Switches off the registry client's own log lines, which are many and repeat ours, unless the
 /// operator's directives, which come after this one, name it.
 pub const LOG_DIRECTIVE: &str = "nacos_sdk=off";

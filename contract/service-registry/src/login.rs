@@ -1,8 +1,7 @@
-//! The login at a registry that asks for one: user and password for a token that every request then
+//! The login at a registry that requires one: user and password for a token that every request then
 //! carries.
 //!
-//! `nacos-sdk` has one of its own, which puts the password into the address it asks and that address
-//! into its log lines.
+//! The login of `nacos-sdk` puts the password into an address and that address into its log lines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,30 +16,30 @@ use zeroize::Zeroizing;
 
 use crate::address::RegistryAddress;
 
-/// Nacos 1 and 2, then 3, which has no longer the former.
+/// Nacos 1 and 2, then 3, which no longer has the former.
 const PATHS: [&str; 2] = ["/nacos/v1/auth/login", "/nacos/v3/auth/user/login"];
 /// The name under which requests carry the token.
 const TOKEN_FIELD: &str = "accessToken";
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// A token and three more fields.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
-/// Seconds that a token is believed to last at most: it may say anything.
+/// Longest assumed lifetime of a token in seconds, for every lifetime that a response has.
 const LONGEST_LIFE: u64 = 24 * 60 * 60;
 /// Registries count failed logins, and lock the user out.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Why there is no token. No text holds an address or a credential.
+/// A failed login. No text holds an address or a credential.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum LoginError {
-    #[error("the registry's login does not answer: {0}")]
+    #[error("the registry's login does not respond: {0}")]
     Unreachable(String),
-    #[error("the registry refuses the login: {0}")]
+    #[error("the registry rejects the login: {0}")]
     Refused(StatusCode),
     #[error("the registry's login gives no token")]
     NoToken,
 }
 
-/// User, password, and the token they gave.
+/// User, password, and their token.
 pub(crate) struct Login {
     http: Client,
     address: RegistryAddress,
@@ -65,8 +64,10 @@ struct Answer {
 }
 
 impl Login {
+    /// Builds the HTTP client.
+    ///
     /// # Errors
-    /// When the HTTP client cannot be built.
+    /// When it cannot be built.
     pub(crate) fn new(address: RegistryAddress) -> Result<Self, String> {
         let http = Client::builder()
             .timeout(TIMEOUT)
@@ -83,10 +84,10 @@ impl Login {
         })
     }
 
-    /// Sees to it that requests carry a token that holds, where they need one.
+    /// Logs in if requests need a token and there is no valid one.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The last failed login.
     pub(crate) async fn ensure(&self) -> Result<(), LoginError> {
         let Some((user, password)) = self.address.credentials() else {
             return Ok(());
@@ -103,18 +104,18 @@ impl Login {
         let mut state = self.state();
         state.failure = answer.as_ref().err().cloned();
         let answer = answer?;
-        // Well before it ends, however long a renewal may be held up.
+        // Well before it ends, so that a renewal may take long.
         state.renew_at = Some(now + Duration::from_secs(answer.token_ttl.min(LONGEST_LIFE) / 2));
         state.token = Some(Arc::new(answer.access_token));
         Ok(())
     }
 
-    /// A request was refused: the token may be one of a registry that has restarted.
-    pub(crate) fn doubt(&self) {
+    /// Has the token renewed after a rejected request: the registry may have restarted.
+    pub(crate) fn invalidate_token(&self) {
         self.state().renew_at = None;
     }
 
-    /// The first answer of any server.
+    /// Returns the first response of any server.
     async fn ask_each(&self, form: &Zeroizing<String>) -> Result<Answer, LoginError> {
         let mut failure = LoginError::NoToken;
         for server in self.address.servers() {
@@ -159,7 +160,6 @@ impl Login {
         serde_json::from_slice(&body).map_err(|_| LoginError::NoToken)
     }
 
-    // A panic elsewhere must not turn every later request into one: the state is valid at any moment.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -187,7 +187,7 @@ fn form(user: &str, password: &str) -> Zeroizing<String> {
 impl AuthPlugin for Login {
     /// Called twice a minute.
     async fn login(&self, _: Arc<Vec<String>>, _: Arc<AuthContext>) {
-        // Whoever needs the token asks for it too, and reports why there is none.
+        // Requests that need the token call it too, and report the failure.
         let _ = self.ensure().await;
     }
 

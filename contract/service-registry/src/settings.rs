@@ -1,4 +1,4 @@
-//! What is configured about the registry, and what can go wrong there.
+//! The settings of the registry, and its errors.
 
 use runtime::exit::Failure;
 
@@ -6,7 +6,7 @@ use crate::address::RegistryAddress;
 use crate::args::{DEFAULT_GROUP, DEFAULT_SERVICE, RegistryArgs};
 use crate::{HAS_CLIENT, environment};
 
-/// Where the registry is, who we are there, and which service this is about.
+/// The registry's address, our credentials there, and the name of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistrySettings {
     pub(crate) address: RegistryAddress,
@@ -15,16 +15,16 @@ pub struct RegistrySettings {
     pub(crate) service: String,
 }
 
-/// Why the registry did not do what was asked.
+/// A failed request to the registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// It is away, or does not answer.
-    #[error("the registry does not answer")]
+    /// It is away, or does not respond.
+    #[error("the registry does not respond")]
     Timeout,
-    /// It answered, or the connection broke.
+    /// It responded with an error, or the connection broke.
     #[error("the registry: {0}")]
     Failed(String),
-    /// It asks for a login, and does not accept ours.
+    /// It requires a login and rejects ours.
     #[error("{0}")]
     Login(String),
     /// This program was built without the feature `client`.
@@ -33,7 +33,7 @@ pub enum RegistryError {
 }
 
 impl RegistrySettings {
-    /// The auth server under its usual name, in the public namespace and the default group.
+    /// Describes the auth server under its usual name, in the public namespace and the default group.
     #[must_use]
     pub fn new(address: RegistryAddress) -> Self {
         Self {
@@ -44,10 +44,10 @@ impl RegistrySettings {
         }
     }
 
-    /// With what the command line says. `flag` is the one that holds the address.
+    /// Adds the settings of the command line. `flag` holds the address.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line that names the flag; it repeats no password.
+    /// [`Failure::Config`], one line that names the flag and repeats no password.
     pub fn configured(self, args: &RegistryArgs, flag: &str) -> Result<Self, Failure> {
         if !HAS_CLIENT {
             return Err(Failure::Config(format!(
@@ -72,13 +72,13 @@ impl RegistrySettings {
         })
     }
 
-    /// Where the registry is.
+    /// Returns the address of the registry.
     #[must_use]
     pub fn address(&self) -> &RegistryAddress {
         &self.address
     }
 
-    /// The auth server's name there.
+    /// Returns the auth server's name there.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.service

@@ -348,7 +348,7 @@ fn a_login_that_the_registry_refuses_is_said_and_stops_nothing() {
     wait::until("the warning", || {
         let output = server.process().stderr();
         output
-            .contains("the registry refuses the login: 403")
+            .contains("the registry rejects the login: 403")
             .then_some(())
     });
     assert_eq!(registry.listed(), Vec::<String>::new());

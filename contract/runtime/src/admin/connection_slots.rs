@@ -1,18 +1,18 @@
-//! Who is being served. When there is no place left, the newest still gets one: a probe that is refused says
-//! that a healthy program is dead, and a connection that has been there for long is not a probe.
+//! Slots of connections. A full set evicts an old connection for a new one: a rejected probe would
+//! mean that a healthy program is dead, and an old connection is not a probe.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-/// Who has too many connections has them again and again.
+/// A peer with too many connections has them again and again.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The connections of one kind of peers.
 #[derive(Debug)]
-pub(super) struct Places {
-    most: usize,
+pub(super) struct ConnectionSlots {
+    max: usize,
     /// The oldest first.
     taken: Vec<Taken>,
     warned: Option<Instant>,
@@ -24,46 +24,46 @@ struct Taken {
     served: JoinHandle<()>,
 }
 
-impl Places {
-    pub(super) const fn new(most: usize) -> Self {
+impl ConnectionSlots {
+    pub(super) const fn new(max: usize) -> Self {
         Self {
-            most,
+            max,
             taken: Vec::new(),
             warned: None,
         }
     }
 
-    /// Waits until one is free. That is soon: a connection is cut off where it has to be, and is gone,
-    /// together with its descriptor, when this returns.
+    /// Waits for a free slot, soon: evicts a connection if necessary, which is gone, together with its
+    /// descriptor, when this returns.
     pub(super) async fn make_room(&mut self) {
-        self.taken.retain(|place| !place.served.is_finished());
-        while self.taken.len() >= self.most {
-            let peers: Vec<_> = self.taken.iter().map(|place| place.peer).collect();
-            let place = self.taken.remove(in_the_way(&peers));
-            place.served.abort();
-            let _ = place.served.await;
-            self.warn_of(place.peer);
+        self.taken.retain(|slot| !slot.served.is_finished());
+        while self.taken.len() >= self.max {
+            let peers: Vec<_> = self.taken.iter().map(|slot| slot.peer).collect();
+            let evicted = self.taken.remove(eviction_candidate(&peers));
+            evicted.served.abort();
+            let _ = evicted.served.await;
+            self.warn_of(evicted.peer);
         }
     }
 
-    /// To be called when there is room.
+    /// Takes a free slot.
     pub(super) fn take(&mut self, peer: IpAddr, served: JoinHandle<()>) {
         self.taken.push(Taken { peer, served });
     }
 
     fn warn_of(&mut self, peer: IpAddr) {
         let now = Instant::now();
-        let told = |last| now.duration_since(last) < WARNING_INTERVAL;
-        if !self.warned.is_some_and(told) {
+        let is_recent = |last| now.duration_since(last) < WARNING_INTERVAL;
+        if !self.warned.is_some_and(is_recent) {
             self.warned = Some(now);
             tracing::warn!(%peer, "admin port: too many connections; the oldest of this peer is closed");
         }
     }
 }
 
-/// Which one goes: the oldest of the address that has the most, so that nobody costs others their place
-/// who has not fewer than they.
-fn in_the_way(peers: &[IpAddr]) -> usize {
+/// Returns the oldest connection of the address that has the most, so that an address with fewer
+/// keeps its slots.
+fn eviction_candidate(peers: &[IpAddr]) -> usize {
     let held = |peer: &IpAddr| peers.iter().filter(|other| *other == peer).count();
     let most = peers.iter().map(held).max().unwrap_or_default();
     peers
@@ -87,7 +87,7 @@ mod tests {
             (&[3, 1, 2, 1, 2, 2], 2),
         ] {
             let peers: Vec<IpAddr> = hosts.iter().map(|host| [10, 0, 0, *host].into()).collect();
-            assert_eq!(in_the_way(&peers), gone, "{hosts:?}");
+            assert_eq!(eviction_candidate(&peers), gone, "{hosts:?}");
         }
     }
 }

@@ -1,13 +1,15 @@
-//! In place of the client, in a program that was built without it: there is never one.
+//! Stands in for the client in a program that was built without it.
 
 use crate::instance::Instance;
 use crate::settings::{RegistryError, RegistrySettings};
 
-/// Has no value.
+/// A client that cannot exist.
 #[derive(Debug)]
 pub enum RegistryClient {}
 
 impl RegistryClient {
+    /// Fails.
+    ///
     /// # Errors
     /// [`RegistryError::LeftOut`].
     pub async fn start(_: &RegistrySettings) -> Result<Self, RegistryError> {
