@@ -39,7 +39,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    finish(run().map_err(command_line::traced::<Cli>))
+    finish(run().map_err(command_line::with_provenance::<Cli>))
 }
 
 fn run() -> Result<(), Failure> {
@@ -48,7 +48,7 @@ fn run() -> Result<(), Failure> {
         .install_default()
         .map_err(|_| Failure::Software("a TLS provider is installed already".to_owned()))?;
     // Before any file is read, which may take seconds.
-    signals::survive_hang_up()?;
+    signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {

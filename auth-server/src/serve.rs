@@ -9,8 +9,8 @@ use prometheus_client::registry::Registry;
 use runtime::exit::Failure;
 use runtime::health::{Condition, Health};
 use runtime::listener::{self, Port};
-use runtime::signals::{HangUps, Termination, Terminations};
-use runtime::supervisor::{Background, Ends, background};
+use runtime::signals::{SighupStream, Termination, Terminations};
+use runtime::supervisor::{FirstFailure, Supervisor, supervisor};
 use runtime::telemetry::LogFormat;
 use runtime::{admin, tls};
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ use crate::users::reload::UsersReload;
 /// # Errors
 /// Start errors; later only a background task that has ended.
 pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    let hang_ups = HangUps::install().map_err(no_signals)?;
+    let hang_ups = SighupStream::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     let store = config.store.open_for_serving()?;
     serve_with(args, config, store, hang_ups).await
@@ -52,11 +52,11 @@ async fn serve_with(
     args: &ServeArgs,
     config: Config,
     store: Arc<dyn KeyStore>,
-    hang_ups: HangUps,
+    hang_ups: SighupStream,
 ) -> Result<(), Failure> {
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
-    let (background, ends) = background();
+    let (background, ends) = supervisor();
     let shared = SyncedState {
         live_keys: Arc::default(),
         registrations: Arc::new(config.registrations()),
@@ -99,8 +99,8 @@ async fn serve_with(
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
-    background.forever("listening for SIGHUP", hang_ups);
-    background.forever("the key synchronization", key_sync.run(config.store_reread));
+    background.spawn_critical("listening for SIGHUP", hang_ups);
+    background.spawn_critical("the key synchronization", key_sync.run(config.store_reread));
     let parts = ShutdownParts {
         serving: health.condition("serving", "starting"),
         draining: Draining::default(),
@@ -138,7 +138,7 @@ fn reloaded_parts(config: &Config) -> Vec<&'static str> {
 }
 
 /// Logs the effect of each SIGHUP; the reloaded parts receive it themselves.
-async fn log_sighups(mut hang_ups: HangUps, reloaded_parts: Vec<&'static str>) {
+async fn log_sighups(mut hang_ups: SighupStream, reloaded_parts: Vec<&'static str>) {
     loop {
         hang_ups.next().await;
         if reloaded_parts.is_empty() {
@@ -156,7 +156,7 @@ fn registration(
     public: &TcpListener,
     config: &Config,
     shared: &SyncedState,
-    background: &Background,
+    background: &Supervisor,
 ) -> Result<Registration, Failure> {
     let Some(registry) = &config.registry else {
         return Ok(Registration::none());
@@ -181,7 +181,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     metrics: &Metrics,
-    background: &Background,
+    background: &Supervisor,
 ) -> Result<(), Failure> {
     let Some(users) = &config.users else {
         metrics.builtin_users();
@@ -190,34 +190,34 @@ fn follow_users(
     users.remove_unfinished();
     let reload = UsersReload::new(Arc::clone(users), metrics.clone());
     let following = reload.watch().map_err(no_signals)?;
-    background.forever("following the users file", following);
+    background.spawn_critical("following the users file", following);
     Ok(())
 }
 
 fn follow_applications(
     config: &Config,
     shared: &SyncedState,
-    background: &Background,
+    background: &Supervisor,
 ) -> Result<(), Failure> {
     let Some(mounted) = config.mounted_applications.clone() else {
         return Ok(());
     };
     let (registrations, metrics) = (Arc::clone(&shared.registrations), shared.metrics.clone());
     let following = mounted.watch(registrations, metrics).map_err(no_signals)?;
-    background.forever("following the applications directory", following);
+    background.spawn_critical("following the applications directory", following);
     Ok(())
 }
 
 fn follow_certificate(
     config: &Config,
     metrics: &Metrics,
-    background: &Background,
+    background: &Supervisor,
 ) -> Result<(), Failure> {
     let Some(certificate) = &config.certificate else {
         return Ok(());
     };
     let following = tls::follow(Arc::clone(certificate), metrics.tls.clone());
-    background.forever(
+    background.spawn_critical(
         "following the TLS certificate",
         following.map_err(no_signals)?,
     );
@@ -248,7 +248,7 @@ fn serve_admin(
     metrics: Registry,
     format: LogFormat,
     stop: &watch::Sender<()>,
-    background: &Background,
+    background: &Supervisor,
 ) -> Result<tokio::task::JoinHandle<()>, Failure> {
     listener::announce(Port::Admin, &listener, format)?;
     let mut stopped = stop.subscribe();
@@ -262,9 +262,11 @@ fn serve_admin(
         Router::new(),
         stopped,
     );
-    Ok(background.until_told("serving the admin port", async {
-        serving.await.map_err(|error| error.to_string())
-    }))
+    Ok(
+        background.spawn_critical_until_shutdown("serving the admin port", async {
+            serving.await.map_err(|error| error.to_string())
+        }),
+    )
 }
 
 struct ShutdownParts {
@@ -278,7 +280,7 @@ struct ShutdownParts {
 /// background task takes the same way, so that no request is lost.
 async fn shutdown(
     mut terminations: Terminations,
-    ends: Ends,
+    ends: FirstFailure,
     registration: Registration,
     parts: ShutdownParts,
 ) -> Result<(), Failure> {
@@ -287,7 +289,7 @@ async fn shutdown(
         draining,
         lame_duck,
     } = parts;
-    serving.met();
+    serving.set_ready();
     let (reason, gradually) = tokio::select! {
         signal = terminations.next() => (Ok(()), signal == Termination::Requested),
         failure = ends.first() => (Err(failure), true),
@@ -299,7 +301,7 @@ async fn shutdown(
     draining.begin();
     let gradual = async {
         registration.end().await;
-        serving.unmet("stopping");
+        serving.set_not_ready("stopping");
         if gradually {
             tokio::time::sleep(lame_duck).await;
         }
@@ -308,7 +310,7 @@ async fn shutdown(
         () = gradual => {}
         _ = terminations.next() => {}
     }
-    serving.unmet("stopping");
+    serving.set_not_ready("stopping");
     reason
 }
 

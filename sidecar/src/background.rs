@@ -7,7 +7,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
-use runtime::supervisor::Background;
+use runtime::supervisor::Supervisor;
 
 /// Work that goes on to the end of the process. What fails and can be tried again is tried again.
 #[async_trait]
@@ -20,7 +20,7 @@ pub(crate) trait Work: Send + Sync + 'static {
 pub(crate) fn watched<W: Work>(
     name: &'static str,
     work: W,
-    background: &Background,
+    background: &Supervisor,
 ) -> GenBackgroundService<Watched<W>> {
     let watched = Watched {
         name,
@@ -35,7 +35,7 @@ pub(crate) fn watched<W: Work>(
 pub(crate) struct Watched<W> {
     name: &'static str,
     work: Arc<W>,
-    background: Background,
+    background: Supervisor,
 }
 
 #[async_trait]
@@ -43,7 +43,10 @@ impl<W: Work> BackgroundService for Watched<W> {
     async fn start(&self, _shutdown: ShutdownWatch) {
         let work = Arc::clone(&self.work);
         let working = async move { work.run().await.map(|never| match never {}) };
-        let _ = self.background.until_told(self.name, working).await;
+        let _ = self
+            .background
+            .spawn_critical_until_shutdown(self.name, working)
+            .await;
     }
 }
 

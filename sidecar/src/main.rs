@@ -33,12 +33,12 @@ use crate::config::Config;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    exit::finish(run().map_err(command_line::traced::<Cli>))
+    exit::finish(run().map_err(command_line::with_provenance::<Cli>))
 }
 
 fn run() -> Result<(), Failure> {
     // First of all: files are read before anybody serves, and that may take seconds.
-    signals::survive_hang_up()?;
+    signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
     if !matches!(command, Command::Serve(_) | Command::Check(_)) {

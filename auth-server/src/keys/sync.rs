@@ -325,8 +325,8 @@ impl KeySync {
         let note = (!all.is_empty()).then(|| Arc::new(all.join("; ")));
         self.store_error_note.store(note);
         self.logged_notes = notes;
-        self.key_condition.met();
-        self.store_condition.met();
+        self.key_condition.set_ready();
+        self.store_condition.set_ready();
     }
 
     fn report_failure(&mut self, failure: StoreError) {
@@ -339,8 +339,8 @@ impl KeySync {
                 .store(Some(Arc::new(failure.to_string())));
             self.logged_notes.clear();
         } else {
-            self.key_condition.unmet(failure.to_string());
-            self.store_condition.unmet(failure.to_string());
+            self.key_condition.set_not_ready(failure.to_string());
+            self.store_condition.set_not_ready(failure.to_string());
         }
         if self.last_failure.as_ref() == Some(&failure) {
             debug!(%failure, "the key store still fails");

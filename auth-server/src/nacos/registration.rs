@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::supervisor::Background;
+use runtime::supervisor::Supervisor;
 use service_registry::{Instance, RegistryClient, RegistryError, RegistrySettings};
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
@@ -47,7 +47,7 @@ impl Registration {
         own: Instance,
         live_keys: Arc<LiveKeys>,
         metrics: Metrics,
-        background: &Background,
+        background: &Supervisor,
     ) -> Self {
         let (stop, stopped) = oneshot::channel();
         let worker = Worker {
@@ -59,7 +59,7 @@ impl Registration {
                 listed: None,
             },
         };
-        let task = background.until_told("the registration", async {
+        let task = background.spawn_critical_until_shutdown("the registration", async {
             worker.run(stopped).await;
             Ok(())
         });

@@ -71,7 +71,7 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
         unreachable!("serve was asked for")
     };
     let config = Config::from_args(&args).unwrap();
-    let hang_ups = HangUps::install().unwrap();
+    let hang_ups = SighupStream::install().unwrap();
     let store = Arc::<PanickingStore>::default();
     let serving = serve_with(&args, config, store, hang_ups);
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;

@@ -1,6 +1,6 @@
 //! Schema of the users file: TOML, one `[[user]]` table each.
 
-use runtime::toml_error::TomlFault;
+use runtime::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
 use super::users_file::UsersFileError;
@@ -49,7 +49,7 @@ impl std::fmt::Debug for UserEntry {
 
 impl UsersDocument {
     pub(crate) fn parse(text: &str) -> Result<Self, UsersFileError> {
-        Ok(toml::from_str(text).map_err(|error| TomlFault::new(&error, text))?)
+        Ok(toml::from_str(text).map_err(|error| TomlError::new(&error, text))?)
     }
 }
 

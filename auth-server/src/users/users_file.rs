@@ -6,7 +6,7 @@ use std::path::Path;
 use argon2::Params;
 use contract::token::claims::ExtraInfo;
 use runtime::secret_file::{self, SecretFileError};
-use runtime::toml_error::TomlFault;
+use runtime::toml_error::TomlError;
 use zeroize::Zeroizing;
 
 use super::changes::Compared;
@@ -44,7 +44,7 @@ struct KnownUser {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsersFileError {
     #[error(transparent)]
-    Toml(#[from] TomlFault),
+    Toml(#[from] TomlError),
     #[error("user {account:?}: {cause}")]
     User { account: String, cause: UserError },
 }

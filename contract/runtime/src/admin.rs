@@ -294,7 +294,7 @@ mod tests {
         );
 
         health.set_started();
-        key.met();
+        key.set_ready();
         assert_eq!(answer(&health, peer, "/startupz").await.0, 200);
         let (status, report) = answer(&health, peer, "/readyz").await;
         assert_eq!(status, 200);

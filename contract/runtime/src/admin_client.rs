@@ -9,18 +9,18 @@ use crate::exit::Failure;
 
 /// A report is a few hundred bytes, an explanation repeats a header block; a peer that sends more
 /// is not our admin port.
-const MAX_ANSWER: usize = 1024 * 1024;
+const MAX_RESPONSE: usize = 1024 * 1024;
 
 /// A response of the admin port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct AdminResponse {
     /// The first line, as it was sent: `HTTP/1.1 200 OK`.
     pub status_line: String,
     /// The body, empty if it is missing.
     pub body: String,
 }
 
-impl Answer {
+impl AdminResponse {
     fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         Self {
@@ -48,7 +48,7 @@ pub fn ask(
     method: &str,
     path: &str,
     timeout: Duration,
-) -> Result<Answer, Failure> {
+) -> Result<AdminResponse, Failure> {
     send(admin, method, path, b"\r\n", timeout)
 }
 
@@ -62,7 +62,7 @@ pub fn post(
     media_type: &str,
     body: &[u8],
     timeout: Duration,
-) -> Result<Answer, Failure> {
+) -> Result<AdminResponse, Failure> {
     let length = body.len();
     let fields = format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n");
     send(
@@ -81,7 +81,7 @@ fn send(
     path: &str,
     rest: &[u8],
     timeout: Duration,
-) -> Result<Answer, Failure> {
+) -> Result<AdminResponse, Failure> {
     let address = reachable(admin);
     exchange(address, method, path, rest, timeout).map_err(|error| {
         Failure::Unavailable(format!("no response from http://{address}{path}: {error}"))
@@ -104,14 +104,14 @@ fn exchange(
     path: &str,
     rest: &[u8],
     timeout: Duration,
-) -> std::io::Result<Answer> {
+) -> std::io::Result<AdminResponse> {
     let started = Instant::now();
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_write_timeout(Some(timeout))?;
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     stream.write_all(&[head.as_bytes(), rest].concat())?;
 
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut chunk = [0; 1024];
     loop {
         let left = timeout.saturating_sub(started.elapsed());
@@ -120,11 +120,11 @@ fn exchange(
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut chunk)? {
-            0 => return Ok(Answer::parse(&String::from_utf8_lossy(&answer))),
-            read if answer.len() + read > MAX_ANSWER => {
+            0 => return Ok(AdminResponse::parse(&String::from_utf8_lossy(&response))),
+            read if response.len() + read > MAX_RESPONSE => {
                 return Err(Error::other("the response is too long"));
             }
-            read => answer.extend(chunk.iter().take(read)),
+            read => response.extend(chunk.iter().take(read)),
         }
     }
 }
@@ -148,8 +148,8 @@ mod tests {
             ("SSH-2.0-x 200\r\n", None, ""),
             ("", None, ""),
         ] {
-            let answer = Answer::parse(text);
-            assert_eq!((answer.status(), answer.body.as_str()), (status, body));
+            let response = AdminResponse::parse(text);
+            assert_eq!((response.status(), response.body.as_str()), (status, body));
         }
     }
 

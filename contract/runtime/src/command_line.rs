@@ -17,7 +17,7 @@ use self::clap_errors::refusal;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
 use self::from_file::FromFile;
-pub use self::provenance::traced;
+pub use self::provenance::with_provenance;
 use self::switch::with_switches;
 use crate::exit::Failure;
 
@@ -41,8 +41,8 @@ const VARIABLE_PREFIX: &str = "POSTERN_";
 pub fn parse<C: Parser>() -> Result<C, Failure> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
-        Err(Stop::Help(answer)) => answer.exit(),
-        Err(Stop::Failure(failure)) => Err(failure),
+        Err(ParseOutcome::Help(answer)) => answer.exit(),
+        Err(ParseOutcome::Failure(failure)) => Err(failure),
     }
 }
 
@@ -70,8 +70,8 @@ pub fn warn(warnings: &[String]) {
 /// Those of [`parse`].
 pub fn reread<C: Parser>() -> Result<C, Failure> {
     parse_from(std::env::args_os().collect()).map_err(|stop| match stop {
-        Stop::Failure(failure) => failure,
-        Stop::Help(_) => Failure::Software("help was requested".to_owned()),
+        ParseOutcome::Failure(failure) => failure,
+        ParseOutcome::Help(_) => Failure::Software("help was requested".to_owned()),
     })
 }
 
@@ -97,7 +97,7 @@ pub fn not_empty(text: &str) -> Result<String, &'static str> {
 /// Returns the flags of settings that stand on the command line itself: settings of the environment
 /// and the file are for every command, typed ones for this command.
 #[must_use]
-pub fn typed<C: Parser>() -> BTreeSet<String> {
+pub fn flags_on_command_line<C: Parser>() -> BTreeSet<String> {
     let arguments: Vec<_> = std::env::args_os().collect();
     all_settings(&command::<C>())
         .into_iter()
@@ -138,19 +138,19 @@ fn before_operands(arguments: &[OsString]) -> &[OsString] {
 
 /// An end of parsing without settings.
 #[derive(Debug)]
-enum Stop {
+enum ParseOutcome {
     /// Help or version was requested.
     Help(clap::Error),
     Failure(Failure),
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for ParseOutcome {
     fn from(failure: Failure) -> Self {
         Self::Failure(failure)
     }
 }
 
-fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
+fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
     let given = lenient_matches::<C>(&arguments)?;
     let mut command = command::<C>();
     // Built, so that the global flags stand in every subcommand.
@@ -163,7 +163,7 @@ fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, Stop> {
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
     let refused = |error: clap::Error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Help(error),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ParseOutcome::Help(error),
         _ => refusal(&command, &arguments, &from_file, &error).into(),
     };
     let mut matches = with_values_hidden(command.clone())
@@ -220,9 +220,11 @@ fn with_values_hidden(command: Command) -> Command {
 
 /// Parses command line and environment alone. Settings of the file may be missing, so nothing is
 /// rejected yet: the real parse does that.
-fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, Stop> {
+fn lenient_matches<C: Parser>(arguments: &[OsString]) -> Result<ArgMatches, ParseOutcome> {
     let lenient = with_values_hidden(command::<C>()).ignore_errors(true);
-    lenient.try_get_matches_from(arguments).map_err(Stop::Help)
+    lenient
+        .try_get_matches_from(arguments)
+        .map_err(ParseOutcome::Help)
 }
 
 fn file_of(given: &ArgMatches) -> Option<&PathBuf> {

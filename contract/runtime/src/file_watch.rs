@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use crate::signals::HangUps;
+use crate::signals::SighupStream;
 
 /// Soon enough for an operator who waits for it, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ pub enum Trigger {
 
 /// A timer of polls.
 #[derive(Debug)]
-pub struct PollTimer(HangUps);
+pub struct PollTimer(SighupStream);
 
 impl PollTimer {
     /// Starts the timer.
@@ -31,7 +31,7 @@ impl PollTimer {
     /// # Errors
     /// Where SIGHUP cannot be received.
     pub fn start() -> io::Result<Self> {
-        HangUps::install().map(Self)
+        SighupStream::install().map(Self)
     }
 
     /// Waits for the next poll.

@@ -134,13 +134,13 @@ impl Health {
 
 impl Condition {
     /// Reports that the condition holds.
-    pub fn met(&self) {
+    pub fn set_ready(&self) {
         self.set(true, None);
     }
 
     /// Reports that the condition does not hold; the operator reads `reason`, which must hold no
     /// secret.
-    pub fn unmet(&self, reason: impl Into<String>) {
+    pub fn set_not_ready(&self, reason: impl Into<String>) {
         self.set(false, Some(reason.into()));
     }
 
@@ -169,14 +169,14 @@ mod tests {
         let store = health.condition("store", "not asked yet");
         assert!(!health.is_ready());
 
-        key.met();
-        store.met();
+        key.set_ready();
+        store.set_ready();
         assert!(!health.is_ready(), "not started");
 
         health.set_started();
         assert!(health.is_ready());
 
-        store.unmet("connection refused");
+        store.set_not_ready("connection refused");
         assert!(!health.is_ready());
         assert!(
             health.is_started(),
@@ -187,7 +187,9 @@ mod tests {
     #[test]
     fn the_report_names_each_condition_and_why_it_fails() {
         let health = Health::new();
-        health.condition("signing_key", "no key pair yet").met();
+        health
+            .condition("signing_key", "no key pair yet")
+            .set_ready();
         let _store = health.condition_with_note("store", "not asked yet", || {
             Some("asked at noon".to_owned())
         });

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::admin_client::{Answer, ask};
+use crate::admin_client::{AdminResponse, ask};
 use crate::exit::Failure;
 
 /// Requests `/readyz` of the admin port, which may be given as it was configured to listen
@@ -15,13 +15,16 @@ pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
     outcome(&ask(admin, "GET", "/readyz", timeout)?)
 }
 
-fn outcome(answer: &Answer) -> Result<(), Failure> {
-    match answer.status() {
+fn outcome(response: &AdminResponse) -> Result<(), Failure> {
+    match response.status() {
         Some(200) => Ok(()),
-        Some(503) => Err(Failure::Unavailable(format!("not ready: {}", answer.body))),
+        Some(503) => Err(Failure::Unavailable(format!(
+            "not ready: {}",
+            response.body
+        ))),
         _ => Err(Failure::Unavailable(format!(
             "not an admin port: it responded {:?}",
-            answer.status_line
+            response.status_line
         ))),
     }
 }
@@ -51,12 +54,12 @@ mod tests {
             ),
             ("", "", Some("not an admin port: it responded \"\"")),
         ] {
-            let answer = Answer {
+            let response = AdminResponse {
                 status_line: status_line.to_owned(),
                 body: body.to_owned(),
             };
             let failure = line.map(|line| Failure::Unavailable(line.to_owned()));
-            assert_eq!(judge(&answer).err(), failure);
+            assert_eq!(outcome(&response).err(), failure);
         }
     }
 }

@@ -135,8 +135,8 @@ mod tests {
 
     fn file_with(content: &[u8], mode: u32) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), content).unwrap();
-        std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+        fs::write(file.path(), content).unwrap();
+        fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
         file
     }
 

@@ -49,9 +49,9 @@ impl Terminations {
 
 /// SIGHUP, received from the moment this is made: until then it ends the process at once.
 #[derive(Debug)]
-pub struct HangUps(Signal);
+pub struct SighupStream(Signal);
 
-impl HangUps {
+impl SighupStream {
     /// Installs the handler.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl HangUps {
 ///
 /// # Errors
 /// [`Failure::Software`] when the handler cannot be installed.
-pub fn survive_hang_up() -> Result<(), Failure> {
+pub fn ignore_sighup() -> Result<(), Failure> {
     // A handler of tokio's stays for the life of the process; a runtime is needed to install it.
     let install = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -132,7 +132,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_hang_up_ends_nothing() {
-        let mut hang_ups = HangUps::install().unwrap();
+        let mut hang_ups = SighupStream::install().unwrap();
         for _ in 0..2 {
             send("HUP");
             hang_ups.next().await;

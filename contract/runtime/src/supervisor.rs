@@ -9,38 +9,38 @@ use tokio::task::JoinHandle;
 use crate::exit::Failure;
 
 /// The cause of an end without another one.
-pub const BY_ITSELF: &str = "it stopped by itself";
+pub const STOPPED_UNEXPECTEDLY: &str = "it stopped by itself";
 
-/// Starts tasks; clones report to the same [`Ends`].
+/// Starts tasks; clones report to the same [`FirstFailure`].
 #[derive(Debug, Clone)]
-pub struct Background(watch::Sender<Option<Failure>>);
+pub struct Supervisor(watch::Sender<Option<Failure>>);
 
 /// Receives the first unexpected end of a task.
 #[derive(Debug, Clone)]
-pub struct Ends(watch::Receiver<Option<Failure>>);
+pub struct FirstFailure(watch::Receiver<Option<Failure>>);
 
 /// Returns the two halves.
 #[must_use]
-pub fn background() -> (Background, Ends) {
+pub fn supervisor() -> (Supervisor, FirstFailure) {
     let (tell, told) = watch::channel(None);
-    (Background(tell), Ends(told))
+    (Supervisor(tell), FirstFailure(told))
 }
 
-impl Background {
+impl Supervisor {
     /// Starts work that must not end, on the caller's runtime.
-    pub fn forever(
+    pub fn spawn_critical(
         &self,
         what: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
-        self.until_told(what, async {
+        self.spawn_critical_until_shutdown(what, async {
             work.await;
-            Err(BY_ITSELF.to_owned())
+            Err(STOPPED_UNEXPECTEDLY.to_owned())
         })
     }
 
     /// Starts work that ends with `Ok` at the shutdown; the caller may wait for that.
-    pub fn until_told(
+    pub fn spawn_critical_until_shutdown(
         &self,
         what: &'static str,
         work: impl Future<Output = Result<(), String>> + Send + 'static,
@@ -70,7 +70,7 @@ impl Background {
     }
 }
 
-impl Ends {
+impl FirstFailure {
     /// Waits for the first end and returns the work and its cause.
     pub async fn first(&self) -> Failure {
         let mut told = self.0.clone();
@@ -90,39 +90,39 @@ mod tests {
 
     use super::*;
 
-    async fn told(ends: &Ends) -> String {
+    async fn told(ends: &FirstFailure) -> String {
         let first = tokio::time::timeout(Duration::from_secs(30), ends.first()).await;
         first.map_or_else(|_| String::new(), |failure| failure.to_string())
     }
 
     #[tokio::test]
     async fn work_that_panics_or_stops_by_itself_is_told_with_its_name() {
-        let (background, ends) = background();
-        background.forever("the upkeep", async { panic!("oh") });
+        let (background, ends) = supervisor();
+        background.spawn_critical("the upkeep", async { panic!("oh") });
         let line = told(&ends).await;
         let is_named = line.starts_with("the upkeep has ended: ");
         assert!(is_named && line.contains("oh"), "{line}");
 
-        let (background, ends) = self::background();
-        background.forever("the follower", async {});
+        let (background, ends) = supervisor();
+        background.spawn_critical("the follower", async {});
         let line = "the follower has ended: it stopped by itself";
         assert_eq!(told(&ends).await, line);
 
-        let (background, ends) = self::background();
-        background.until_told("the port", async { Err("no socket".to_owned()) });
+        let (background, ends) = supervisor();
+        background.spawn_critical_until_shutdown("the port", async { Err("no socket".to_owned()) });
         assert_eq!(told(&ends).await, "the port has ended: no socket");
         // Whoever asks again, or later, hears of the same.
-        let later = background.forever("the follower", async {});
+        let later = background.spawn_critical("the follower", async {});
         assert!(later.await.is_ok());
         assert_eq!(told(&ends.clone()).await, "the port has ended: no socket");
     }
 
     #[tokio::test]
     async fn the_end_of_work_that_was_told_to_stop_is_no_news() {
-        let (background, ends) = background();
-        let working = background.until_told("the port", async { Ok(()) });
+        let (background, ends) = supervisor();
+        let working = background.spawn_critical_until_shutdown("the port", async { Ok(()) });
         assert!(working.await.is_ok());
-        background.forever("the last", async {});
+        background.spawn_critical("the last", async {});
         let line = told(&ends).await;
         assert!(line.starts_with("the last "), "{line}");
     }

@@ -18,7 +18,7 @@ use rustls::version::{TLS12, TLS13};
 use serde::Serialize;
 
 pub use self::certificate::{
-    CertificateFault, CertificateFiles, ServerCertificate, expired, read_bounded, trusted,
+    CertificateError, CertificateFiles, ServerCertificate, expired, read_bounded, trusted,
 };
 pub use self::metrics::CertificateMetrics;
 pub use self::reload::follow;
@@ -66,7 +66,7 @@ impl TlsArgs {
     }
 }
 
-fn flag_of(fault: &CertificateFault, key: &Path) -> &'static str {
+fn flag_of(fault: &CertificateError, key: &Path) -> &'static str {
     if fault.path() == key {
         "--tls-key"
     } else {

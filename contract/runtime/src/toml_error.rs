@@ -4,12 +4,12 @@
 /// One error, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}")]
-pub struct TomlFault {
+pub struct TomlError {
     line: usize,
     cause: String,
 }
 
-impl TomlFault {
+impl TomlError {
     /// Locates an error of the parser in `text`.
     #[must_use]
     pub fn new(error: &toml::de::Error, text: &str) -> Self {

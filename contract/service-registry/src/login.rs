@@ -209,7 +209,8 @@ mod tests {
 
     use super::*;
 
-    /// A registry that answers its n-th request with the n-th of these; gives back what was asked.
+    /// Starts a registry that responds to its n-th request with the n-th of these, and returns the
+    /// requests.
     fn login(answers: Vec<(u16, &'static str)>) -> (Login, thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("m%40e:h%26sh@{}", listener.local_addr().unwrap());
@@ -280,7 +281,7 @@ mod tests {
                 "{error}"
             );
             let again = login.ensure().await.unwrap_err();
-            assert_eq!(again.to_string(), error, "nobody is asked");
+            assert_eq!(again.to_string(), error, "there is no request");
             assert_eq!(token(&login), None);
             assert_eq!(asked.join().unwrap().len(), 1);
         }

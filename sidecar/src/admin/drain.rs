@@ -41,7 +41,7 @@ impl Drain {
     fn begin(&self) -> Progress {
         if !self.draining.is_on() {
             tracing::info!("draining by command");
-            self.serving.unmet("draining");
+            self.serving.set_not_ready("draining");
         }
         let in_flight = self.metrics.in_flight();
         Progress {
@@ -72,7 +72,7 @@ mod tests {
         let health = Health::new();
         health.set_started();
         let serving = health.condition("serving", "starting");
-        serving.met();
+        serving.set_ready();
         let drain = Drain {
             draining: Draining::default(),
             serving,

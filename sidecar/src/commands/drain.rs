@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runtime::admin_client::{self, Answer};
+use runtime::admin_client::{self, AdminResponse};
 use runtime::exit::Failure;
 
 use crate::admin::drain::{PATH, Progress};
@@ -32,7 +32,7 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
     })
 }
 
-fn progress(answer: &Answer) -> Result<Progress, Failure> {
+fn progress(answer: &AdminResponse) -> Result<Progress, Failure> {
     serde_json::from_str(&answer.body).map_err(|_| {
         Failure::Unavailable(format!(
             "not the admin port of a sidecar: it answered {:?}",
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn another_program_is_told_apart() {
-        let answer = Answer {
+        let answer = AdminResponse {
             status_line: "HTTP/1.1 404 Not Found".to_owned(),
             body: String::new(),
         };

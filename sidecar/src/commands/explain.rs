@@ -104,7 +104,7 @@ fn host_and_target(given: &str) -> (&str, String) {
 /// was typed all the same was meant otherwise. Variables and the file are there for `serve`.
 fn refuse_useless(args: &ExplainArgs) -> Result<(), Failure> {
     let is_address = |flag: &String| flag == "--admin-listen";
-    let mut typed = command_line::typed::<Cli>().into_iter();
+    let mut typed = command_line::flags_on_command_line::<Cli>().into_iter();
     if offline::is_asked_for(args) {
         return typed.find(is_address).map_or(Ok(()), |flag| {
             let line = format!("{flag}: with a file of keys no sidecar is asked");

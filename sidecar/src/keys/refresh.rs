@@ -112,10 +112,10 @@ impl Refresher {
         let state = self.keys.load();
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
         if self.keys.usable(state.as_deref(), now).is_ok() {
-            self.ready.met();
+            self.ready.set_ready();
             tracing::info!(%key_ids, age_seconds, "verification key taken from the key cache");
         } else {
-            self.ready.unmet(TOO_OLD);
+            self.ready.set_not_ready(TOO_OLD);
             tracing::warn!(%key_ids, age_seconds, "the key in the key cache is too old to be trusted");
         }
     }
@@ -253,7 +253,7 @@ impl Refresher {
         drop(previous);
         self.end_is_known.notify_one();
         self.keys.attempts().succeeded();
-        self.ready.met();
+        self.ready.set_ready();
         let result = match change {
             Change::First => {
                 tracing::info!(%key_ids, "verification key fetched");
@@ -282,7 +282,7 @@ impl Refresher {
         let until_tick = self.timing.schedule.until_next();
         let next = self.keys.attempts().failed(now, until_tick, retries);
         if unusable == Some(Rejection::AuthKeysStale) {
-            self.ready.unmet(TOO_OLD);
+            self.ready.set_not_ready(TOO_OLD);
         }
         match state.as_ref() {
             Some(state) => tracing::warn!(
@@ -293,7 +293,7 @@ impl Refresher {
                 "verification key not fetched; the last good one stays"
             ),
             None => {
-                self.ready.unmet(format!("{source}: {error}"));
+                self.ready.set_not_ready(format!("{source}: {error}"));
                 let seconds = next.as_secs_f32().ceil();
                 tracing::error!(
                     source,

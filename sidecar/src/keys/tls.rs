@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use reqwest::{Certificate, ClientBuilder, Identity, tls};
-use runtime::tls::{CertificateFault, CertificateFiles, expired, read_bounded};
+use runtime::tls::{CertificateError, CertificateFiles, expired, read_bounded};
 use zeroize::Zeroizing;
 
 /// Where the certificates are.
@@ -105,9 +105,9 @@ impl TlsFiles {
 /// Found right as a pair, as a server would show it.
 fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFileError> {
     let files = CertificateFiles::read(certificate, key).map_err(|fault| match fault {
-        CertificateFault::Certificate { problem, .. } => refused(CERTIFICATE, certificate, problem),
-        CertificateFault::Key { problem, .. } => refused(KEY, key, problem),
-        CertificateFault::KeyFile(error) => refused(KEY, key, error),
+        CertificateError::Certificate { problem, .. } => refused(CERTIFICATE, certificate, problem),
+        CertificateError::Key { problem, .. } => refused(KEY, key, problem),
+        CertificateError::KeyFile(error) => refused(KEY, key, error),
     })?;
     let mut pem = Zeroizing::new(files.chain);
     // Reserved at once: growing would leave a copy of the key behind that nobody clears.

@@ -14,7 +14,7 @@ use runtime::exit::Failure;
 use runtime::fd_limit;
 use runtime::health::Health;
 use runtime::listener::{self, Port};
-use runtime::supervisor::{Background, Ends, background};
+use runtime::supervisor::{FirstFailure, Supervisor, supervisor};
 use runtime::telemetry::LogFormat;
 use tokio::sync::watch;
 
@@ -69,7 +69,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
     let (shared, registry) = shared(&config);
     let announcement = announcement(&public, &admin, args.logs.log_format)
         .map_err(|error| Failure::Software(format!("a listener cannot be shared: {error}")))?;
-    let (background, ends) = background();
+    let (background, ends) = supervisor();
     let stop = graceful_stop(announcement, &config, &shared, ends);
     let fault = stop.fault.clone();
     let drain = Drain {
@@ -196,10 +196,10 @@ fn graceful_stop(
     announcement: Announcement,
     config: &Config,
     shared: &Shared,
-    ends: Ends,
+    ends: FirstFailure,
 ) -> GracefulStop {
     let serving = shared.health.condition("serving", "starting");
-    serving.met();
+    serving.set_ready();
     GracefulStop {
         announcement,
         times: config.stop,
@@ -359,7 +359,7 @@ fn public_service(
     clients: ClientConnections,
     listener: TcpListener,
     shared: &Shared,
-    background: &Background,
+    background: &Supervisor,
 ) -> Result<BoundService<ClientConnections>, Failure> {
     let stop = shared.connections.subscribe();
     BoundService::new("proxy", clients, listener, stop, background.clone())

@@ -14,7 +14,7 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
 use runtime::listener::{Port, announce};
-use runtime::supervisor::{BY_ITSELF, Background};
+use runtime::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
 use runtime::telemetry::LogFormat;
 
 /// The addresses where the process listens, to be announced once.
@@ -62,7 +62,7 @@ async fn tick() {
 /// Wraps Pingora's listening service, whose end nobody else would hear of.
 pub(crate) struct BoundService<A> {
     name: &'static str,
-    background: Background,
+    background: Supervisor,
     /// Taken at the start.
     bound: Option<Bound<A>>,
 }
@@ -85,7 +85,7 @@ impl<A> BoundService<A> {
         app: A,
         listener: TcpListener,
         stop: ShutdownWatch,
-        background: Background,
+        background: Supervisor,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?.to_string();
         let mut service = ListeningService::new(name.to_owned(), app);
@@ -117,7 +117,9 @@ impl<A: ServerApp + Send + Sync + 'static> Bound<A> {
             () = tick() => (),
         }
         let was_told = *self.stop.borrow();
-        was_told.then_some(()).ok_or_else(|| BY_ITSELF.to_owned())
+        was_told
+            .then_some(())
+            .ok_or_else(|| STOPPED_UNEXPECTEDLY.to_owned())
     }
 }
 
@@ -137,7 +139,10 @@ impl<A: ServerApp + Send + Sync + 'static> Service for BoundService<A> {
             };
             bound.serve(fds, listeners_per_fd).await
         };
-        let _ = self.background.until_told(self.name, serving).await;
+        let _ = self
+            .background
+            .spawn_critical_until_shutdown(self.name, serving)
+            .await;
     }
 
     fn name(&self) -> &str {
@@ -155,7 +160,7 @@ mod tests {
     use pingora::protocols::Stream;
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-    use runtime::supervisor::{Ends, background};
+    use runtime::supervisor::{FirstFailure, supervisor};
     use tokio::sync::watch;
 
     use super::*;
@@ -172,8 +177,8 @@ mod tests {
     /// Ends the server once some work has ended, and says which.
     struct UntilAnEnd {
         told_to_stop: Option<watch::Sender<bool>>,
-        background: Background,
-        ends: Ends,
+        background: Supervisor,
+        ends: FirstFailure,
         sink: Sender<String>,
     }
 
@@ -183,7 +188,7 @@ mod tests {
             if let Some(stop) = &self.told_to_stop {
                 stop.send_replace(true);
                 stop.closed().await;
-                self.background.forever("the last", async {});
+                self.background.spawn_critical("the last", async {});
             }
             let _ = self.sink.send(self.ends.first().await.to_string());
             ShutdownSignal::FastShutdown
@@ -195,7 +200,7 @@ mod tests {
         let listener =
             runtime::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
         let stop = watch::Sender::new(false);
-        let (background, ends) = background();
+        let (background, ends) = supervisor();
         let watched = (stop.subscribe(), background.clone());
         let proxy = BoundService::new("proxy", Silent, listener, watched.0, watched.1);
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());

@@ -103,7 +103,7 @@ impl Reload {
         let (start, client_tls) = (self.start.clone(), self.client_tls.clone());
         // What reads files, and what may fail, comes first.
         let reading = spawn_blocking(move || {
-            judged(&start, client_tls.as_deref()).map_err(command_line::traced::<Cli>)
+            judged(&start, client_tls.as_deref()).map_err(command_line::with_provenance::<Cli>)
         });
         let ended = |error: JoinError| Failure::Software(error.to_string());
         let judged = reading.await.map_err(ended)??;

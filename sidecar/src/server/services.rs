@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use axum::Router;
 use prometheus_client::registry::Registry;
 use runtime::health::Health;
-use runtime::supervisor::BY_ITSELF;
+use runtime::supervisor::STOPPED_UNEXPECTEDLY;
 use runtime::tls::ServerCertificate;
 use runtime::{admin, tls};
 
@@ -50,7 +50,7 @@ impl Work for AdminPort {
         self.health.set_started();
         tokio::select! {
             served = self.serve() => Err(match served {
-                Ok(()) => BY_ITSELF.to_owned(),
+                Ok(()) => STOPPED_UNEXPECTEDLY.to_owned(),
                 Err(error) => error.to_string(),
             }),
             never = self.status.hour.follow() => match never {},
@@ -67,7 +67,7 @@ impl Work for CertificateFollower {
     async fn run(&self) -> Result<Infallible, String> {
         let following = tls::follow(Arc::clone(&self.0), self.1.tls.clone());
         following.map_err(|error| error.to_string())?.await;
-        Err(BY_ITSELF.to_owned())
+        Err(STOPPED_UNEXPECTEDLY.to_owned())
     }
 }
 

@@ -15,7 +15,7 @@ use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use runtime::exit::Failure;
 use runtime::health::Condition;
 use runtime::signals::{Termination, terminated};
-use runtime::supervisor::Ends;
+use runtime::supervisor::FirstFailure;
 use tokio::sync::watch;
 
 use crate::background::Draining;
@@ -35,7 +35,7 @@ pub(crate) struct GracefulStop {
     /// last connection is closed.
     pub(crate) connections: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
-    pub(crate) ends: Ends,
+    pub(crate) ends: FirstFailure,
     /// Why, where it was no signal.
     pub(crate) fault: Fault,
 }
@@ -60,7 +60,7 @@ impl GracefulStop {
     }
 
     async fn drain(&self, lame_duck: Duration) {
-        self.serving.unmet("stopping");
+        self.serving.set_not_ready("stopping");
         // What a `drain` command has waited already is not waited again.
         let waited = self.draining.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
@@ -124,7 +124,7 @@ mod tests {
     use pingora::server::configuration::ServerConf;
     use pingora::server::{RunArgs, Server};
     use runtime::health::Health;
-    use runtime::supervisor::background;
+    use runtime::supervisor::supervisor;
     use runtime::telemetry::LogFormat;
 
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
         let health = Health::new();
         health.set_started();
         let serving = health.condition("serving", "starting");
-        serving.met();
+        serving.set_ready();
         let stop = GracefulStop {
             announcement: Announcement::new(Vec::new(), LogFormat::Text),
             times: ShutdownTimeouts {
@@ -146,7 +146,7 @@ mod tests {
             serving,
             connections: watch::Sender::new(false),
             metrics: Metrics::new(TokenCacheCounters::default()).0,
-            ends: background().1,
+            ends: supervisor().1,
             fault: Fault::default(),
         };
         (stop, health)
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_the_end_of_the_server_and_its_fault() {
-        let (background, ends) = background();
+        let (background, ends) = supervisor();
         let (stop, health) = stop(Duration::ZERO, LONG);
         let stop = GracefulStop { ends, ..stop };
         let fault = stop.fault.clone();

@@ -61,9 +61,9 @@ impl ExposureProbe {
         }
         if let Some(ready) = &self.ready {
             if is_exposed {
-                ready.unmet("the service can be reached without the sidecar");
+                ready.set_not_ready("the service can be reached without the sidecar");
             } else {
-                ready.met();
+                ready.set_ready();
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use runtime::tls::{CertificateFault, CertificateFiles, expired, trusted};
+use runtime::tls::{CertificateError, CertificateFiles, expired, trusted};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -155,8 +155,8 @@ fn authorities(path: &Path) -> Result<Arc<CaType>, TlsFilesError> {
 fn client_identity(file: &Path, key: &Path) -> Result<Identity, TlsFilesError> {
     let files = CertificateFiles::read(file, key).map_err(|fault| {
         let flag = match fault {
-            CertificateFault::Certificate { .. } => CERTIFICATE,
-            CertificateFault::KeyFile(_) | CertificateFault::Key { .. } => KEY,
+            CertificateError::Certificate { .. } => CERTIFICATE,
+            CertificateError::KeyFile(_) | CertificateError::Key { .. } => KEY,
         };
         TlsFilesError::file(flag, fault)
     })?;

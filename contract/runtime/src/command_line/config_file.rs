@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::switch::{self, is_off_by_default, is_switch};
 use crate::bounded_read;
 use crate::exit::Failure;
-use crate::toml_error::TomlFault;
+use crate::toml_error::TomlError;
 
 /// A thousand paths and origins take a tenth of it.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -39,7 +39,7 @@ impl ConfigFile {
             bounded_read::read_text(path, MAX_BYTES).map_err(|why| refuse(&why.to_string()))?;
         let values = text
             .parse()
-            .map_err(|error| refuse(&TomlFault::new(&error, &text).to_string()))?;
+            .map_err(|error| refuse(&TomlError::new(&error, &text).to_string()))?;
         Ok(Self {
             path: path.to_owned(),
             values,

@@ -15,7 +15,7 @@ pub(super) const SEE_HELP: &str = "; see --help";
 /// Adds the variable or the file to the settings that the failure names. A defect of the program
 /// itself stays as it is.
 #[must_use]
-pub fn traced<C: Parser>(failure: Failure) -> Failure {
+pub fn with_provenance<C: Parser>(failure: Failure) -> Failure {
     if matches!(failure, Failure::Software(_)) {
         return failure;
     }
@@ -29,7 +29,7 @@ pub fn traced<C: Parser>(failure: Failure) -> Failure {
         is_set: &|variable| std::env::var_os(variable).is_some(),
         file: file.as_ref(),
     };
-    failure.reworded(|text| sources.told_of(&all_settings(&command), text))
+    failure.reworded(|text| sources.describe(&all_settings(&command), text))
 }
 
 /// Three of the four sources of settings; a default is not a mistake.
@@ -40,7 +40,7 @@ pub(super) struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    pub(super) fn told_of(&self, settings: &[&Arg], text: &str) -> String {
+    pub(super) fn describe(&self, settings: &[&Arg], text: &str) -> String {
         let (told, end) = match text.strip_suffix(SEE_HELP) {
             Some(told) => (told, SEE_HELP),
             None => (text, ""),

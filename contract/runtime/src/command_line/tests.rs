@@ -62,7 +62,7 @@ fn eight_letters(value: &str) -> Result<String, String> {
     }
 }
 
-fn run(arguments: &[&str], file: &str) -> Result<Program, Stop> {
+fn run(arguments: &[&str], file: &str) -> Result<Program, ParseOutcome> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prog.toml");
     std::fs::write(&path, file).unwrap();
@@ -84,7 +84,7 @@ fn serve(arguments: &[&str], file: &str) -> Serve {
 
 fn failure(arguments: &[&str], file: &str) -> Failure {
     match run(arguments, file) {
-        Err(Stop::Failure(failure)) => failure,
+        Err(ParseOutcome::Failure(failure)) => failure,
         other => unreachable!("{other:?}"),
     }
 }
@@ -224,7 +224,7 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
 #[test]
 fn a_missing_file_is_fatal() {
     let arguments = ["prog", "serve", "--config", "/nowhere/prog.toml"].map(OsString::from);
-    let Err(Stop::Failure(failure)) = parse_from::<Program>(arguments.to_vec()) else {
+    let Err(ParseOutcome::Failure(failure)) = parse_from::<Program>(arguments.to_vec()) else {
         unreachable!("a named file must be there")
     };
     assert_eq!(failure.code(), 78);
@@ -316,9 +316,10 @@ fn help_is_an_answer_and_no_failure() {
     ] {
         let stop =
             parse_from::<Program>(arguments.iter().map(OsString::from).collect()).unwrap_err();
-        assert!(matches!(stop, Stop::Help(_)), "{stop:?}");
+        assert!(matches!(stop, ParseOutcome::Help(_)), "{stop:?}");
     }
-    let Err(Stop::Failure(failure)) = parse_from::<Program>(vec![OsString::from("prog")]) else {
+    let Err(ParseOutcome::Failure(failure)) = parse_from::<Program>(vec![OsString::from("prog")])
+    else {
         unreachable!("no command is no success")
     };
     assert_eq!(
@@ -355,7 +356,7 @@ fn told(text: &str, arguments: &[&str], file: &str) -> String {
         is_set: &|variable| variable == "CARGO_PKG_NAME",
         file: Some(&ConfigFile::read(&path).unwrap()),
     };
-    let told = sources.told_of(&all_settings(&command), &text);
+    let told = sources.describe(&all_settings(&command), &text);
     told.replace(&directory, "")
 }
 

@@ -24,7 +24,7 @@ const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 /// Error of two files that are not a certificate to serve with. Each text names its file and none
 /// quotes a key.
 #[derive(Debug, thiserror::Error)]
-pub enum CertificateFault {
+pub enum CertificateError {
     /// The file of the chain.
     #[error("{}: {problem}", path.display())]
     Certificate {
@@ -46,7 +46,7 @@ pub enum CertificateFault {
     },
 }
 
-impl CertificateFault {
+impl CertificateError {
     /// Returns the faulty file.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -84,8 +84,8 @@ impl ServerCertificate {
     /// Reads both files.
     ///
     /// # Errors
-    /// [`CertificateFault`] for files that are not a chain and its key.
-    pub fn open(cert: PathBuf, key: PathBuf) -> Result<Self, CertificateFault> {
+    /// [`CertificateError`] for files that are not a chain and its key.
+    pub fn open(cert: PathBuf, key: PathBuf) -> Result<Self, CertificateError> {
         let shown = ArcSwap::from_pointee(Shown::read(&cert, &key)?);
         Ok(Self { cert, key, shown })
     }
@@ -100,16 +100,16 @@ impl ServerCertificate {
     /// `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`CertificateFault`] for files that are not a chain and its key, and for a new certificate that
+    /// [`CertificateError`] for files that are not a chain and its key, and for a new certificate that
     /// has expired. The previous one stays.
-    pub fn reload(&self, now: i64) -> Result<bool, CertificateFault> {
+    pub fn reload(&self, now: i64) -> Result<bool, CertificateError> {
         let read = Shown::read(&self.cert, &self.key)?;
         // The key belongs to the chain: another key is another chain.
         if read.certified.cert == self.shown.load().certified.cert {
             return Ok(false);
         }
         if read.not_after < now {
-            return Err(CertificateFault::Certificate {
+            return Err(CertificateError::Certificate {
                 path: self.cert.clone(),
                 problem: "the certificate has expired".to_owned(),
             });
@@ -146,12 +146,12 @@ impl CertificateFiles {
     ///
     /// # Errors
     /// Those of [`ServerCertificate::open`].
-    pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+    pub fn read(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
         let (files, _) = Self::parsed(cert, key)?;
         Ok(files)
     }
 
-    fn parsed(cert: &Path, key: &Path) -> Result<(Self, Shown), CertificateFault> {
+    fn parsed(cert: &Path, key: &Path) -> Result<(Self, Shown), CertificateError> {
         let (chain, pem) = (trusted(cert)?, secret_file::read(key)?);
         let shown = Shown::of(&chain, &pem, cert, key)?;
         let files = Self {
@@ -164,17 +164,17 @@ impl CertificateFiles {
 }
 
 impl Shown {
-    fn read(cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+    fn read(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
         let (_, shown) = CertificateFiles::parsed(cert, key)?;
         Ok(shown)
     }
 
-    fn of(chain: &[u8], pem: &str, cert: &Path, key: &Path) -> Result<Self, CertificateFault> {
+    fn of(chain: &[u8], pem: &str, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
         let (chain, not_after) = parse_chain(chain).map_err(|problem| {
             let path = cert.to_owned();
-            CertificateFault::Certificate { path, problem }
+            CertificateError::Certificate { path, problem }
         })?;
-        let problem = |problem: String| CertificateFault::Key {
+        let problem = |problem: String| CertificateError::Key {
             path: key.to_owned(),
             problem,
         };
@@ -212,13 +212,13 @@ pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<Stri
 /// Reads a file of certificates to trust: PEM of at least one certificate.
 ///
 /// # Errors
-/// [`CertificateFault::Certificate`] for anything else.
-pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateFault> {
+/// [`CertificateError::Certificate`] for anything else.
+pub fn trusted(path: &Path) -> Result<Vec<u8>, CertificateError> {
     read_bounded(path)
         .and_then(|pem| parse_chain(&pem).map(|_| pem))
         .map_err(|problem| {
             let path = path.to_owned();
-            CertificateFault::Certificate { path, problem }
+            CertificateError::Certificate { path, problem }
         })
 }
 
@@ -294,7 +294,7 @@ pub(super) mod tests {
             self.0.path().join("tls.key")
         }
 
-        pub(crate) fn open(&self) -> Result<ServerCertificate, CertificateFault> {
+        pub(crate) fn open(&self) -> Result<ServerCertificate, CertificateError> {
             ServerCertificate::open(self.cert(), self.key())
         }
     }
