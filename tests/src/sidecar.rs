@@ -13,6 +13,17 @@ use crate::wait;
 /// A tick every second: the contract's minute, scaled down.
 pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
 
+/// `on` or `off`: every sidecar of the tests gets it as `--fast-path`.
+const FAST_PATH: &str = "POSTERN_TEST_FAST_PATH";
+
+fn fast_path_flag() -> Vec<String> {
+    let setting = std::env::var(FAST_PATH).ok();
+    setting
+        .map(|setting| format!("--fast-path={setting}"))
+        .into_iter()
+        .collect()
+}
+
 /// What kind of sidecar is to be started.
 #[derive(Debug)]
 pub struct SidecarPlan {
@@ -155,6 +166,7 @@ impl SidecarPlan {
             ])
             .arguments(["--upstream", &self.upstream])
             .arguments(["--app-name", &self.app_name])
+            .arguments(fast_path_flag())
             .arguments(&self.flags);
         let command = match &self.auth_server {
             None => command,
