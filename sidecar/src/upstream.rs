@@ -1,7 +1,7 @@
 //! The upstream: the address of the service, and connections to it.
 //!
-//! The peer of each request is cloned from a prototype, because building one parses and resolves an address.
-//! The prototypes are replaced when the name resolves to other addresses.
+//! The peer of each request is cloned from a prototype, because building one parses and resolves an
+//! address. The prototypes are replaced when the name resolves to other addresses.
 
 mod address;
 mod dns_refresh;
@@ -30,15 +30,17 @@ pub(crate) use dns_refresh::UpstreamNames;
 pub(crate) use retry::{MAX_TRIES, Sent, Tries};
 pub(crate) use tls::{TlsFiles, TlsFilesError, UpstreamTls};
 
-/// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being closed
-/// fails.
+/// Below the 5 s of Node, the shortest of the common servers: a POST on a connection that is being
+/// closed fails.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The limit of most HTTP/2 servers; a lower one of the service applies.
 const MAX_STREAMS: u32 = 100;
-/// Window of one HTTP/2 response. Pingora's 8 MiB, for each stream and for all of them together, would let one
-/// client that does not read block all others; less would block more calls in which both sides only send.
+/// Window of one HTTP/2 response. Pingora's 8 MiB, for each stream and for all of them together,
+/// would let one client that does not read block all others; less would block more calls in which
+/// both sides only send.
 const STREAM_WINDOW: u32 = 512 * 1024;
-/// Pool group of WebSocket connections: they must not be HTTP/2, which Pingora's pool does not check.
+/// Pool group of WebSocket connections: they must not be HTTP/2, which Pingora's pool does not
+/// check.
 const WEBSOCKET_GROUP: u64 = 1;
 /// Number of pool groups for each generation of TLS.
 const GROUPS: u64 = 2;
@@ -179,8 +181,8 @@ impl Upstream {
         self.preferred.store(0, Ordering::Relaxed);
     }
 
-    /// Opens new connections with `tls`; requests in flight keep their connections, which are not reused.
-    /// Returns true if `tls` is a change.
+    /// Opens new connections with `tls`; requests in flight keep their connections, which are not
+    /// reused. Returns true if `tls` is a change.
     pub(crate) fn set_tls(&self, tls: Option<UpstreamTls>) -> bool {
         let mut current = self.tls();
         if current.tls == tls {
@@ -220,7 +222,8 @@ impl UpstreamSettings {
         options.max_h2_streams = MAX_STREAMS as usize;
         options.h2_stream_window_size = Some(STREAM_WINDOW);
         options.h2_connection_window_size = Some(MAX_STREAMS * STREAM_WINDOW);
-        // Explicit, although the default: an update must not change which requests may open a tunnel.
+        // Explicit, although the default: an update must not change which requests may open a
+        // tunnel.
         options.http_upstream_request_policy.h1_upgrade = H1UpgradePolicy::WebSocketOnly;
         match self.address.protocol {
             Protocol::Http => options.set_http_version(1, 1),

@@ -97,7 +97,8 @@ impl AuthPolicy {
     }
 
     /// Decides about `request` at `now` (seconds since the epoch). `keys` is a rejection until the
-    /// first key was fetched, and again once it is stale. Of a cached token only the times are checked.
+    /// first key was fetched, and again once it is stale. Of a cached token only the times are
+    /// checked.
     ///
     /// # Errors
     /// The rejection of the request.
@@ -110,7 +111,8 @@ impl AuthPolicy {
         self.authorize_observed(request, keys, now, &mut Unobserved)
     }
 
-    /// Decides like [`AuthPolicy::authorize`], reports each check to `observer`, and reads no cache.
+    /// Decides like [`AuthPolicy::authorize`], reports each check to `observer`, and reads no
+    /// cache.
     ///
     /// # Errors
     /// The rejection of the request.

@@ -7,8 +7,8 @@ use http::{HeaderMap, Method};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Returns true for a request that may change state, carries the token in the cookie, and comes from
-/// a page of another site. `host` is the request's authority.
+/// Returns true for a request that may change state, carries the token in the cookie, and comes
+/// from a page of another site. `host` is the request's authority.
 pub(crate) fn is_cross_site_request(
     sources: &TokenSources,
     method: &Method,

@@ -1,7 +1,7 @@
 //! Limits of open connections and of requests in flight.
 //!
-//! A client's connection takes a file descriptor, and so may each of its requests, towards the service:
-//! one HTTP/2 connection carries many requests.
+//! A client's connection takes a file descriptor, and so may each of its requests, towards the
+//! service: one HTTP/2 connection carries many requests.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -29,8 +29,8 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Creates `configured` permits, by default one for every two file descriptors: half of them are for
-    /// clients, half for requests.
+    /// Creates `configured` permits, by default one for every two file descriptors: half of them
+    /// are for clients, half for requests.
     pub(crate) fn new(flag: &'static str, configured: Option<usize>, descriptors: usize) -> Self {
         let enough_for = descriptors / 2;
         let max = configured.unwrap_or(enough_for.min(MAX_BY_DEFAULT));

@@ -1,9 +1,9 @@
 //! A client's connection, as Pingora reads and writes it.
 //!
 //! Pingora's own 400 has no envelope, reason code, log line or metric. It is recognised because no
-//! request is being handled, and replaced. Heads that are too slow or too large are rejected here too,
-//! and bytes that Pingora would parse more leniently than other parsers are poisoned.
-//! HTTP/2 passes unchanged; the rejections of its library are reported.
+//! request is being handled, and replaced. Heads that are too slow or too large are rejected here
+//! too, and bytes that Pingora would parse more leniently than other parsers are poisoned. HTTP/2
+//! passes unchanged; the rejections of its library are reported.
 
 mod connection_info;
 mod ended_responses;
@@ -41,8 +41,8 @@ const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PEEK_BYTES: usize = 2048;
 /// A byte that Pingora rejects twice in a row anywhere outside of a body's data.
 const POISON_BYTE: u8 = b'\r';
-/// Wait for a client that is still sending: closing earlier would reset the connection before it reads
-/// the response.
+/// Wait for a client that is still sending: closing earlier would reset the connection before it
+/// reads the response.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Rejects and reports requests that could not be parsed.
@@ -88,8 +88,8 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    /// Wraps `transport`. `head_timeout` limits the arrival of a head, `send_timeout` how long an HTTP/2
-    /// client may hold back responses by its windows.
+    /// Wraps `transport`. `head_timeout` limits the arrival of a head, `send_timeout` how long an
+    /// HTTP/2 client may hold back responses by its windows.
     pub(crate) fn new(
         transport: ClientTransport,
         reject_unparsed: Arc<dyn RejectUnparsed>,
@@ -119,7 +119,8 @@ impl ClientStream {
         }
     }
 
-    /// Marks the bytes written from now on as a request's response or as Pingora's own. For HTTP/1 alone.
+    /// Marks the bytes written from now on as a request's response or as Pingora's own. For HTTP/1
+    /// alone.
     pub(crate) fn set_handling(&self, handling: bool) {
         self.handling.store(handling, Ordering::Relaxed);
         if handling {
@@ -154,8 +155,8 @@ impl ClientStream {
             && written.starts_with(PINGORA_400)
     }
 
-    /// Reads until the bytes are the HTTP/2 preface or differ from it, if only by the first byte: a request
-    /// of HTTP/1.0 may be shorter than the preface.
+    /// Reads until the bytes are the HTTP/2 preface or differ from it, if only by the first byte: a
+    /// request of HTTP/1.0 may be shorter than the preface.
     async fn peek(&mut self) -> io::Result<()> {
         if std::mem::replace(&mut self.has_peeked, true) {
             return Ok(());
@@ -275,8 +276,8 @@ impl ClientStream {
         }
     }
 
-    /// Reads as the end of the stream, so that Pingora closes the connection; for HTTP/1 our rejection is
-    /// sent first.
+    /// Reads as the end of the stream, so that Pingora closes the connection; for HTTP/1 our
+    /// rejection is sent first.
     fn give_up(&mut self, rejection: Option<Rejection>) -> Poll<io::Result<()>> {
         if let Some(rejection) = rejection.filter(|_| self.rejection.is_none()) {
             if self.is_http_2 {

@@ -1,7 +1,7 @@
 //! TLS handshakes with clients.
 //!
-//! Pingora's own listener would shake hands before a connection has a permit and without our timeout,
-//! and could not reload the authorities of client certificates.
+//! Pingora's own listener would shake hands before a connection has a permit and without our
+//! timeout, and could not reload the authorities of client certificates.
 
 use std::fmt;
 use std::io;

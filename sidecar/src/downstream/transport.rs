@@ -78,7 +78,8 @@ impl ClientTransport {
         info.is_some_and(|info| info.tcpi_state != TCP_ESTABLISHED)
     }
 
-    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut off.
+    /// Closes the connection, over TLS with a `close_notify`, which proves that nothing was cut
+    /// off.
     pub(crate) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
     }

@@ -1,5 +1,5 @@
-//! Permits of HTTP/2 requests whose responses are not sent yet: `h2` queues response bytes past the end
-//! of a request, and the permit is given back with the last of them.
+//! Permits of HTTP/2 requests whose responses are not sent yet: `h2` queues response bytes past the
+//! end of a request, and the permit is given back with the last of them.
 
 use std::sync::{Arc, OnceLock};
 

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::ascii_json::ascii_json;
 
-/// Characters to escape beside those beyond ASCII: the percent sign of an escape, and the comma, which
-/// separates the members of a list.
+/// Characters to escape beside those beyond ASCII: the percent sign of an escape, and the comma,
+/// which separates the members of a list.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%').add(b',');
 const BLANK: &str = "%20";
 

@@ -41,8 +41,8 @@ impl std::str::FromStr for FieldName {
     }
 }
 
-/// Names with a meaning in HTTP, in browsers, in frameworks or in the sidecar: overwriting one would
-/// break the request or misuse the user as something else.
+/// Names with a meaning in HTTP, in browsers, in frameworks or in the sidecar: overwriting one
+/// would break the request or misuse the user as something else.
 const RESERVED: [&str; 62] = [
     "age",
     "allow",
@@ -134,7 +134,8 @@ const RESERVED_PREFIXES: [&str; 23] = [
     "x-sendfile",
     "x-xss-",
 ];
-/// Names that [`forwarded::is_client_address_header`] matches but that other proxies use for the user.
+/// Names that [`forwarded::is_client_address_header`] matches but that other proxies use for the
+/// user.
 const FORWARDED_USER: [&str; 4] = [
     "x-forwarded-email",
     "x-forwarded-groups",

@@ -94,8 +94,8 @@ fn quoted(address: &str) -> String {
     }
 }
 
-/// Returns true if a service may read the client's address or scheme from a field of this name, or from
-/// one that CGI maps to the same variable.
+/// Returns true if a service may read the client's address or scheme from a field of this name, or
+/// from one that CGI maps to the same variable.
 pub(crate) fn is_client_address_header(name: &str) -> bool {
     /// Prefixes and suffixes, because no list of names is complete.
     const PREFIX: &str = "x-forwarded-";

@@ -1,7 +1,7 @@
 //! The user header, and one header for each configured claim.
 //!
-//! [`UserHeader::apply`] is the only code that writes them: it strips every look-alike, then sets the
-//! headers or leaves them absent. There is no third path.
+//! [`UserHeader::apply`] is the only code that writes them: it strips every look-alike, then sets
+//! the headers or leaves them absent. There is no third path.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -73,7 +73,8 @@ pub(crate) struct Identity {
     claims: Box<[Option<HeaderValue>]>,
 }
 
-/// The name of the contract, stripped even if another one is configured: services may still read it.
+/// The name of the contract, stripped even if another one is configured: services may still read
+/// it.
 const DEFAULT_NAME: HeaderName = HeaderName::from_static("x-current-user");
 
 impl std::str::FromStr for ClaimHeader {
@@ -138,8 +139,8 @@ impl UserHeader {
     /// [`UserHeader::extra_claims`].
     ///
     /// # Errors
-    /// [`Rejection::IdentityTooLarge`] past the budget: services reject an oversize header block with
-    /// errors that do not name the cause.
+    /// [`Rejection::IdentityTooLarge`] past the budget: services reject an oversize header block
+    /// with errors that do not name the cause.
     pub(crate) fn identity(
         &self,
         user: &CurrentUserDetails,
@@ -183,10 +184,11 @@ impl UserHeader {
         .map_err(|_| Rejection::Internal)
     }
 
-    /// Strips every field with one of the names, or one that CGI, WSGI or PHP map to the same variable,
-    /// then sets the headers of `identity`, if any.
+    /// Strips every field with one of the names, or one that CGI, WSGI or PHP map to the same
+    /// variable, then sets the headers of `identity`, if any.
     ///
-    /// Call it last: a client could remove a header that is set earlier by naming it in `Connection`.
+    /// Call it last: a client could remove a header that is set earlier by naming it in
+    /// `Connection`.
     pub(crate) fn apply(
         &self,
         request: &mut RequestHeader,

@@ -1,5 +1,5 @@
-//! Pingora's phases of one request. Each delegates: [`crate::auth::authorize`] decides about the request,
-//! [`crate::proxy::response`] writes our own responses.
+//! Pingora's phases of one request. Each delegates: [`crate::auth::authorize`] decides about the
+//! request, [`crate::proxy::response`] writes our own responses.
 
 mod deadlines;
 
@@ -152,8 +152,9 @@ impl AuthProxy {
         fields
     }
 
-    /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it waits, because
-    /// one connection could hold a hundred heads in memory; `None` if no permit is free.
+    /// Completes `work` for a request that is not forwarded. On HTTP/2 it takes a permit while it
+    /// waits, because one connection could hold a hundred heads in memory; `None` if no permit is
+    /// free.
     async fn while_waiting<T>(&self, is_http2: bool, work: impl Future<Output = T>) -> Option<T> {
         if is_http2 {
             self.in_flight.while_waiting(work).await
@@ -162,7 +163,8 @@ impl AuthProxy {
         }
     }
 
-    /// Returns the address at which the upstream failed, or the configured one if it has no address.
+    /// Returns the address at which the upstream failed, or the configured one if it has no
+    /// address.
     pub(super) fn failed_upstream_addr(
         &self,
         outcome: Outcome,
@@ -206,8 +208,9 @@ fn set_handling(session: &Session, handling: bool) {
     }
 }
 
-/// Allows bytes behind the present request: the next one (RFC 9112 §9.3.2), or an empty line after a body.
-/// Pingora would fail the present request otherwise, which the service may have carried out by then.
+/// Allows bytes behind the present request: the next one (RFC 9112 §9.3.2), or an empty line after
+/// a body. Pingora would fail the present request otherwise, which the service may have carried out
+/// by then.
 fn allow_pipelining(session: &mut Session) {
     if let ServerSession::H1(connection) = session.as_downstream_mut() {
         connection.set_pipelining_enabled(true);
@@ -236,7 +239,8 @@ fn not_authorized() -> Box<Error> {
     Error::new_in(ErrorType::InternalError)
 }
 
-/// Returns true once the final response has begun or a tunnel is open: no response of ours may follow.
+/// Returns true once the final response has begun or a tunnel is open: no response of ours may
+/// follow.
 fn has_response(session: &Session) -> bool {
     session.response_written().is_some_and(|head| {
         !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS

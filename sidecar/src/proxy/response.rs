@@ -11,12 +11,12 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::proxy::Session;
 
-/// Wait for a client that is still sending: closing earlier would reset the connection before it reads the
-/// response.
+/// Wait for a client that is still sending: closing earlier would reset the connection before it
+/// reads the response.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// `Allow` of a 405 (RFC 9110 §15.5.6): for the user-details endpoint, and for the service, whose own
-/// methods are unknown.
+/// `Allow` of a 405 (RFC 9110 §15.5.6): for the user-details endpoint, and for the service, whose
+/// own methods are unknown.
 const USER_DETAILS_METHODS: &str = "GET, HEAD";
 const SERVICE_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
@@ -165,7 +165,8 @@ impl LocalResponse {
     }
 }
 
-/// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed: it has no session.
+/// Returns the bytes of an HTTP/1.1 response to a request that could not be parsed: it has no
+/// session.
 pub(crate) fn raw_http1_response(rejection: Rejection) -> Bytes {
     let response = LocalResponse::rejection(rejection);
     let head = format!(
@@ -184,8 +185,8 @@ fn allowed_methods(method: &Method) -> &'static str {
     }
 }
 
-/// Returns true for a client that may omit the body after this response, so that its next request would be
-/// read as the body.
+/// Returns true for a client that may omit the body after this response, so that its next request
+/// would be read as the body.
 fn expects_continue(session: &Session) -> bool {
     session.req_header().headers.contains_key(header::EXPECT)
 }

@@ -1,8 +1,8 @@
-//! Deadlines of a request. A stream (WebSocket, server-sent events, gRPC) ends when its token expires; any
-//! other body may take any time as long as its parts keep coming.
+//! Deadlines of a request. A stream (WebSocket, server-sent events, gRPC) ends when its token
+//! expires; any other body may take any time as long as its parts keep coming.
 //!
-//! Pingora has no timer hook, so an expired deadline drops the whole work on a request: HTTP/1.1 connections
-//! are closed on both sides, of an HTTP/2 connection only the stream is reset.
+//! Pingora has no timer hook, so an expired deadline drops the whole work on a request: HTTP/1.1
+//! connections are closed on both sides, of an HTTP/2 connection only the stream is reset.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -81,14 +81,14 @@ pub(crate) fn expire_stream_after(left: Duration, request: impl FnOnce() -> Requ
     set(|deadlines| &deadlines.token, Some(left), request);
 }
 
-/// Ends the present request if the next part of its body does not come `within` this time; `None` after
-/// the last part. For HTTP/2 alone: Pingora's own timeout for HTTP/1.1 allows a response.
+/// Ends the present request if the next part of its body does not come `within` this time; `None`
+/// after the last part. For HTTP/2 alone: Pingora's own timeout for HTTP/1.1 allows a response.
 pub(crate) fn expect_body(within: Option<Duration>, request: impl FnOnce() -> Request) {
     set(|deadlines| &deadlines.body, within, request);
 }
 
-/// Ends the present request if its response does not begin `within` this time. For possible streams alone:
-/// Pingora's own timeout for other requests allows a response.
+/// Ends the present request if its response does not begin `within` this time. For possible streams
+/// alone: Pingora's own timeout for other requests allows a response.
 pub(crate) fn expect_response(within: Option<Duration>, request: impl FnOnce() -> Request) {
     set(|deadlines| &deadlines.response, within, request);
 }

@@ -1,10 +1,11 @@
-//! Header fields that hold a list (RFC 9110 §5.6.1), the options of `Connection`, and the removal of
-//! fields by name.
+//! Header fields that hold a list (RFC 9110 §5.6.1), the options of `Connection`, and the removal
+//! of fields by name.
 
 use http::header::{self, HeaderMap, HeaderName};
 use pingora::http::RequestHeader;
 
-/// Returns the members of all fields of the name, as bytes: a non-ASCII one does not hide the others.
+/// Returns the members of all fields of the name, as bytes: a non-ASCII one does not hide the
+/// others.
 pub(crate) fn members<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,

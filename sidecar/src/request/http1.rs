@@ -1,5 +1,6 @@
-//! Rejects an HTTP/1 head that two parsers could read differently (`contract::http::framing`), that is
-//! too large, or that no proxy may forward. Pingora rejects what it cannot parse, but repairs the rest.
+//! Rejects an HTTP/1 head that two parsers could read differently (`contract::http::framing`), that
+//! is too large, or that no proxy may forward. Pingora rejects what it cannot parse, but repairs
+//! the rest.
 
 use contract::http::framing;
 use contract::http::host;
@@ -27,7 +28,8 @@ pub(crate) fn check(version: Version, headers: &HeaderMap, raw: &[u8]) -> Result
 }
 
 /// Returns true if `Connection` would remove a field that frames or routes the request, so that the
-/// service reads another request than was authorized, or if it names something that is no field name.
+/// service reads another request than was authorized, or if it names something that is no field
+/// name.
 fn connection_names_end_to_end_header(headers: &HeaderMap) -> bool {
     let named = members(headers, &header::CONNECTION).filter(|name| !name.is_empty());
     let is_never = |name: &[u8]| {

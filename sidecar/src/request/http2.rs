@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, header};
 
 use crate::downstream::head_limits::{MAX_HEAD_BYTES, MAX_HEAD_LINES};
 
-/// Twice [`MAX_HEAD_BYTES`]: past that a client gets an envelope, past this the bare 431 of `h2`, which
-/// is not counted.
+/// Twice [`MAX_HEAD_BYTES`]: past that a client gets an envelope, past this the bare 431 of `h2`,
+/// which is not counted.
 pub(crate) const LIBRARY_MAX_HEAD_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32;
 
 const CONNECTION_SPECIFIC: [HeaderName; 5] = [
@@ -40,7 +40,8 @@ pub(crate) fn check(
     }
     let fields = headers.iter();
     framing::check_fields(fields.map(|(name, value)| (name.as_str(), value.as_bytes())))?;
-    // `h2` rejects two hosts and a missing one (`downstream::stream::h2_error_sniffer`), not odd bytes.
+    // `h2` rejects two hosts and a missing one (`downstream::stream::h2_error_sniffer`), not odd
+    // bytes.
     let host = headers.get(header::HOST).map(|host| host.as_bytes());
     host::check(authority.or(host))
 }

@@ -82,8 +82,8 @@ fn is_event_stream(essence: &[u8]) -> bool {
     essence.eq_ignore_ascii_case(b"text/event-stream")
 }
 
-/// Returns true for `application/grpc` and its message formats (`+proto`), not for `grpc-web`, which
-/// proxies treat as a plain request.
+/// Returns true for `application/grpc` and its message formats (`+proto`), not for `grpc-web`,
+/// which proxies treat as a plain request.
 fn is_grpc(essence: &[u8]) -> bool {
     const NAME: &[u8] = b"application/grpc";
     essence
@@ -93,8 +93,9 @@ fn is_grpc(essence: &[u8]) -> bool {
         })
 }
 
-/// Returns true for a complete WebSocket handshake (RFC 6455 §4.1); Pingora requires `Upgrade` alone.
-/// One that announces a body is a plain request: services differ in when they read that body.
+/// Returns true for a complete WebSocket handshake (RFC 6455 §4.1); Pingora requires `Upgrade`
+/// alone. One that announces a body is a plain request: services differ in when they read that
+/// body.
 fn is_websocket_handshake(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     *method == Method::GET
         && version == Version::HTTP_11

@@ -79,8 +79,8 @@ pub(crate) fn is_in_origin_form(raw_head: &[u8]) -> bool {
     raw_target(raw_head).is_some_and(|target| target.starts_with(b"/"))
 }
 
-/// Returns the bytes between the first and the last space of the request line; empty lines before it
-/// are allowed (RFC 9112 §2.2).
+/// Returns the bytes between the first and the last space of the request line; empty lines before
+/// it are allowed (RFC 9112 §2.2).
 fn raw_target(raw_head: &[u8]) -> Option<&[u8]> {
     let line = raw_head
         .trim_ascii_start()

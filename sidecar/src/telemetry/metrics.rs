@@ -408,8 +408,8 @@ fn labels(outcome: Outcome) -> RequestLabels {
     }
 }
 
-/// One request or connection in its gauge, removed on drop: a broken connection drops its request without
-/// a last phase.
+/// One request or connection in its gauge, removed on drop: a broken connection drops its request
+/// without a last phase.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 

@@ -12,7 +12,8 @@ pub(crate) enum Outcome {
     Passed,
     /// Responded to by the sidecar, with the current user.
     Responded,
-    /// Rejected before it was forwarded, or failed because the service failed, even within its response.
+    /// Rejected before it was forwarded, or failed because the service failed, even within its
+    /// response.
     Rejected(Rejection),
     /// Ended by the client before the response was complete.
     Aborted,

@@ -1,5 +1,5 @@
-//! The request id and the trace id, which connect the log lines of one request. Both are optional; a
-//! received `traceparent` is never changed.
+//! The request id and the trace id, which connect the log lines of one request. Both are optional;
+//! a received `traceparent` is never changed.
 
 use aws_lc_rs::rand;
 use contract::http::trace::{REQUEST_ID, RequestId, TRACEPARENT, TraceId, new_traceparent};

@@ -45,8 +45,8 @@ impl RequestLogger {
         }
     }
 
-    /// Logs a request whose rejection was counted and logged already, without its path. Its own record is
-    /// logged only if every request is.
+    /// Logs a request whose rejection was counted and logged already, without its path. Its own
+    /// record is logged only if every request is.
     pub(crate) fn request_ended_by_reported_rejection<'a>(
         &self,
         outcome: Outcome,

@@ -119,8 +119,8 @@ impl UpstreamAddress {
         self.protocol == Protocol::H2c
     }
 
-    /// Returns true if a connection to the address reaches a socket that listens on `listen`. A name is
-    /// resolved only if the ports are equal.
+    /// Returns true if a connection to the address reaches a socket that listens on `listen`. A
+    /// name is resolved only if the ports are equal.
     pub(crate) fn leads_to(&self, listen: SocketAddr) -> bool {
         match &self.endpoint {
             Endpoint::Tcp { host, port } if *port == listen.port() => (host.as_str(), *port)

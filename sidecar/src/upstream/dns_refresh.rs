@@ -48,7 +48,8 @@ impl UpstreamNames {
         in_order(found)
     }
 
-    /// Applies changed addresses. After an error the known ones stay: only the resolver may be down.
+    /// Applies changed addresses. After an error the known ones stay: only the resolver may be
+    /// down.
     fn update(&self, known: &mut Vec<SocketAddr>, found: io::Result<Vec<SocketAddr>>) {
         match found {
             Ok(found) if found != *known => {
@@ -81,8 +82,8 @@ pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     in_order((host, port).to_socket_addrs()?)
 }
 
-/// Sorts the addresses, because resolvers do not; IPv4 first, because most services bind `127.0.0.1` and
-/// `localhost` is both.
+/// Sorts the addresses, because resolvers do not; IPv4 first, because most services bind
+/// `127.0.0.1` and `localhost` is both.
 fn in_order(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = addresses.collect();
     addresses.sort_unstable();

@@ -28,8 +28,8 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     }
 }
 
-/// Returns true if `h2` reset the stream because the client broke the framing after the head. That was counted
-/// and logged when the reset was written (see [`crate::downstream::stream`]).
+/// Returns true if `h2` reset the stream because the client broke the framing after the head. That
+/// was counted and logged when the reset was written (see [`crate::downstream::stream`]).
 pub(crate) fn was_reset_for_framing(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     *error.esource() == ErrorSource::Downstream

@@ -1,7 +1,7 @@
 //! Probes the service on the pod's address, where clients would reach it without the sidecar.
 //!
-//! A probe from inside the pod cannot prove that no client gets through. It finds the most common mistake: a
-//! service that binds every address.
+//! A probe from inside the pod cannot prove that no client gets through. It finds the most common
+//! mistake: a service that binds every address.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};

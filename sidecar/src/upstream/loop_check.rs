@@ -1,10 +1,10 @@
-//! Detects a proxy loop: a sidecar that is its own upstream forwards a request to itself until its limits are
-//! reached.
+//! Detects a proxy loop: a sidecar that is its own upstream forwards a request to itself until its
+//! limits are reached.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-/// Returns true if a connection to `target` reaches a socket that listens on `listen`. `is_ours` recognises
-/// the addresses of this host.
+/// Returns true if a connection to `target` reaches a socket that listens on `listen`. `is_ours`
+/// recognises the addresses of this host.
 pub(crate) fn leads_to(
     target: SocketAddr,
     listen: SocketAddr,

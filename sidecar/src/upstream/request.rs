@@ -10,7 +10,8 @@ use crate::headers::forwarded::{Client, ForwardedPolicy};
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 
-/// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as well.
+/// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
+/// well.
 const DEFAULT_HOST: &str = "localhost";
 
 /// Configured changes to the head of a request.
@@ -47,8 +48,9 @@ impl UpstreamRequestPolicy {
             join_cookies(request)?;
         }
         if forward.body && !self.reuse_after_body && !to_http_2 {
-            // Some services leave an unused body on the connection and parse it as the next request, with
-            // a user header of the client's choice. Pingora does not pool a connection with `close`.
+            // Some services leave an unused body on the connection and parse it as the next
+            // request, with a user header of the client's choice. Pingora does not pool a
+            // connection with `close`.
             request.insert_header(header::CONNECTION, "close")?;
         }
         if !self.forward_authorization {

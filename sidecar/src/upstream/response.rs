@@ -8,8 +8,8 @@ use crate::request::header_list::connection_headers;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// Removes the fields of the connection to the service (RFC 9110 §7.6.1), and those that the client's HTTP
-/// version lacks.
+/// Removes the fields of the connection to the service (RFC 9110 §7.6.1), and those that the
+/// client's HTTP version lacks.
 pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
     // The handshake of a tunnel applies to both connections.
     if head.status != StatusCode::SWITCHING_PROTOCOLS {
@@ -34,8 +34,8 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
 /// Replaces `Content-Length: 2, 2` by one value (RFC 9110 §8.6), as Pingora reads it.
 ///
 /// # Errors
-/// [`ErrorType::InvalidHTTPHeader`] for an invalid length or several: the next bytes could be the begin of
-/// another response.
+/// [`ErrorType::InvalidHTTPHeader`] for an invalid length or several: the next bytes could be the
+/// begin of another response.
 pub(crate) fn unify_length(head: &mut ResponseHeader) -> pingora::Result<()> {
     let Some(value) = head.headers.get(header::CONTENT_LENGTH) else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Retries of requests that failed before the service responded.
 //!
-//! A service that restarts rejects connections for a moment, which clients need not notice. A request that the
-//! service may have carried out is not sent twice.
+//! A service that restarts rejects connections for a moment, which clients need not notice. A
+//! request that the service may have carried out is not sent twice.
 
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,8 @@ impl Tries {
     }
 }
 
-/// Returns true for errors of a service that is starting. After a failed TLS handshake or a connect timeout a
-/// retry would not help.
+/// Returns true for errors of a service that is starting. After a failed TLS handshake or a connect
+/// timeout a retry would not help.
 fn may_pass_soon(error: &Error) -> bool {
     matches!(
         error.etype(),

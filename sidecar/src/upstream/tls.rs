@@ -1,7 +1,7 @@
 //! TLS towards the service: trusted authorities and the client certificate.
 //!
-//! All files are checked when they are read: Pingora panics on a malformed certificate, and verifies nothing if
-//! the server name is empty.
+//! All files are checked when they are read: Pingora panics on a malformed certificate, and
+//! verifies nothing if the server name is empty.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -82,8 +82,8 @@ impl UpstreamTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`TlsFilesError`] for an unreadable file, a file without a certificate, or a key that does not match its
-    /// certificate or is readable by others.
+    /// [`TlsFilesError`] for an unreadable file, a file without a certificate, or a key that does
+    /// not match its certificate or is readable by others.
     pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsFilesError> {
         if ServerName::try_from(files.server_name.as_str()).is_err() {
             return Err(TlsFilesError::ServerName(files.server_name.clone()));
@@ -99,7 +99,8 @@ impl UpstreamTls {
         })
     }
 
-    /// Returns the warning of a client certificate that has expired at `now`, in seconds since 1970.
+    /// Returns the warning of a client certificate that has expired at `now`, in seconds since
+    /// 1970.
     pub(crate) fn expired_certificate(&self, now: i64) -> Option<String> {
         let client = self.client.as_ref()?;
         expired(CERTIFICATE, &client.file, client.not_after, now)

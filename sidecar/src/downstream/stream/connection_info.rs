@@ -65,8 +65,8 @@ impl GetTimingDigest for ClientStream {
     }
 }
 
-/// Carries our data to each request of an HTTP/2 connection, which cannot reach its stream: the proxy
-/// digest is the only digest with room for it.
+/// Carries our data to each request of an HTTP/2 connection, which cannot reach its stream: the
+/// proxy digest is the only digest with room for it.
 impl GetProxyDigest for ClientStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         if !self.is_http_2 {

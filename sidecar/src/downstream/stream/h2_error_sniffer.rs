@@ -1,10 +1,11 @@
-//! Finds the rejections that Pingora and `h2` send to HTTP/2 clients before any filter: of requests with two
-//! hosts, no host or a user in the authority, and of broken HTTP/2 framing.
+//! Finds the rejections that Pingora and `h2` send to HTTP/2 clients before any filter: of requests
+//! with two hosts, no host or a user in the authority, and of broken HTTP/2 framing.
 //!
-//! They are a head of `:status: 400` alone (every other response has the `Date` that Pingora adds), and a stream
-//! or connection that ends with `PROTOCOL_ERROR`. They are counted, not replaced: `h2` counts the bytes of a body.
-//! The bare 431 of `h2` (see `request::http2`) is not found: its status is not in the static table, and its
-//! encoding looks like trailers of one field. If its request has a body, the reset of the stream is found.
+//! They are a head of `:status: 400` alone (every other response has the `Date` that Pingora adds),
+//! and a stream or connection that ends with `PROTOCOL_ERROR`. They are counted, not replaced: `h2`
+//! counts the bytes of a body. The bare 431 of `h2` (see `request::http2`) is not found: its status
+//! is not in the static table, and its encoding looks like trailers of one field. If its request
+//! has a body, the reset of the stream is found.
 
 /// RFC 9113 §4.1.
 const FRAME_HEADER_BYTES: usize = 9;
@@ -71,7 +72,8 @@ impl BareRejections {
 }
 
 impl Frame {
-    /// Consumes at least one of the bytes; returns their number, and the rejection that they complete.
+    /// Consumes at least one of the bytes; returns their number, and the rejection that they
+    /// complete.
     fn take(&mut self, bytes: &[u8]) -> (usize, Option<BareRejection>) {
         let mut found = None;
         let (taken, next) = match self {
@@ -160,8 +162,9 @@ fn rejection_in(kind: u8, begun: &[u8]) -> Option<BareRejection> {
     }
 }
 
-/// Returns true for `:status: 400` alone, after table size updates (RFC 7541 §6.3): the prefix `001`, and a
-/// size past five bits in further bytes, of which all but the last have their highest bit set.
+/// Returns true for `:status: 400` alone, after table size updates (RFC 7541 §6.3): the prefix
+/// `001`, and a size past five bits in further bytes, of which all but the last have their highest
+/// bit set.
 fn is_bare(block: &[u8]) -> bool {
     let mut rest = block;
     loop {

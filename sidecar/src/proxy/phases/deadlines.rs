@@ -1,5 +1,5 @@
-//! Timeouts of the parts of a request. Only a response that opens a stream exempts from one, never the
-//! request itself, and then the token deadline is set.
+//! Timeouts of the parts of a request. Only a response that opens a stream exempts from one, never
+//! the request itself, and then the token deadline is set.
 
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ impl AuthProxy {
         }
     }
 
-    /// Gives the rest of the request the timeouts of a plain one: its response is no stream, or has ended.
+    /// Gives the rest of the request the timeouts of a plain one: its response is no stream, or has
+    /// ended.
     pub(super) fn hold_to_plain(
         &self,
         session: &mut Session,
@@ -90,8 +91,8 @@ impl AuthProxy {
         }
     }
 
-    /// Extends the deadline of a response that could have been a stream: Pingora's timeout for its parts is
-    /// off. The client has its write timeout for each part too.
+    /// Extends the deadline of a response that could have been a stream: Pingora's timeout for its
+    /// parts is off. The client has its write timeout for each part too.
     pub(super) fn extend_response_deadline(&self, is_end: bool) {
         let within = self.upstream.read_timeout().zip(self.send_timeout);
         let within = within.filter(|_| !is_end);
