@@ -180,7 +180,7 @@ impl AuthProxy {
 
     fn on_response_end(&self, session: &mut Session, ctx: &mut RequestContext) {
         if let Some(forward) = &mut ctx.forward {
-            self.hold_to_plain(session, forward, &ctx.ids);
+            self.treat_as_plain(session, forward, &ctx.ids);
         }
     }
 

@@ -144,7 +144,7 @@ fn user(decision: Result<Decision, Rejection>) -> Option<Value> {
 }
 
 #[test]
-fn a_verified_request_goes_on_with_its_user() {
+fn a_verified_request_is_forwarded_with_its_user() {
     let token = token("Ada");
     let decision = authorize("/orders/1", &[("Authorization", &token)], Some(&keys()));
     assert_eq!(
@@ -163,7 +163,7 @@ fn a_public_path_is_forwarded_without_a_user() {
 }
 
 #[test]
-fn the_user_details_are_answered_in_the_envelope() {
+fn the_user_details_come_in_the_envelope() {
     let fields = [("Authorization", &*token("Ada"))];
     let answer = user(authorize(
         "/orders/current/user/details",
@@ -190,7 +190,7 @@ fn without_a_key_only_public_paths_are_forwarded() {
 }
 
 #[test]
-fn a_user_who_does_not_fit_is_refused() {
+fn an_oversize_user_is_rejected() {
     let fields = [("Authorization", &*token(&"\u{7ba1}".repeat(20)))];
     assert_eq!(
         authorize("/orders/1", &fields, Some(&keys())),
@@ -219,7 +219,7 @@ fn only_a_verified_request_may_become_a_websocket() {
 }
 
 #[test]
-fn the_shape_is_checked_before_anything_else() {
+fn the_framing_is_checked_first() {
     let framing = [("Content-Length", "3"), ("Content-Length", "3")];
     assert_eq!(
         authorize("/orders/static/a", &framing, Some(&keys())),
@@ -292,7 +292,7 @@ fn a_cached_token_gives_the_same_decisions() {
 }
 
 #[test]
-fn a_remembered_token_is_held_to_its_times() {
+fn the_times_of_a_cached_token_are_checked() {
     let keys = keys();
     let token =
         token_of(&json!({"username": "ada", "userId": "1", "nbf": NOW - 60, "exp": NOW + 60}));
@@ -313,7 +313,7 @@ fn a_remembered_token_is_held_to_its_times() {
 }
 
 #[test]
-fn what_other_keys_have_verified_does_not_count() {
+fn tokens_cached_under_other_keys_do_not_count() {
     let (keys, token) = (keys(), token("Ada"));
     let fields = [("Authorization", token.as_str())];
     let admitted = |keys| authorize("/orders/1", &fields, Some(keys)).err();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn responses_that_leave_in_time_are_never_overdue() {
+    async fn responses_that_are_sent_in_time_are_never_overdue() {
         let mut deadline = WindowDeadline::new(Some(TIMEOUT));
         for _ in 0..10 {
             let held = deadline.ended().generation();

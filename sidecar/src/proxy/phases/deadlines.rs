@@ -71,13 +71,13 @@ impl AuthProxy {
         } else if !response.status.is_informational() && forward.kind != RequestKind::Plain {
             stream_deadline::clear_token_deadline();
             self.extend_response_deadline(false);
-            self.hold_to_plain(session, forward, ids);
+            self.treat_as_plain(session, forward, ids);
         }
     }
 
     /// Gives the rest of the request the timeouts of a plain one: its response is no stream, or has
     /// ended.
-    pub(super) fn hold_to_plain(
+    pub(super) fn treat_as_plain(
         &self,
         session: &mut Session,
         forward: &mut Forward,
