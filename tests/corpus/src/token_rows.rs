@@ -66,17 +66,6 @@ pub enum KeySetShape {
     Named,
 }
 
-/// Whose claims a row is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Subject {
-    /// Those that every token has.
-    #[default]
-    Any,
-    /// Those of the contract, which tokens of other issuers do not have.
-    Contract,
-}
-
 /// The verifier as it is set, as far as rows depend on it.
 #[derive(Debug, Clone)]
 pub struct Setting {
@@ -214,12 +203,6 @@ pub struct TokenRow {
     lines: Option<Vec<String>>,
     /// The query string of the request.
     pub query: Option<String>,
-    /// The setting under which the row does not hold.
-    #[serde(default)]
-    pub unless: Option<Policy>,
-    /// Whose claims it is about.
-    #[serde(default)]
-    pub claims: Subject,
     /// `accepted`, or status and reason code: `401 token_signature`.
     pub expect: String,
     /// The verdict where keys have names, if that is another.
@@ -268,12 +251,6 @@ impl TokenRow {
     /// Whether it is a token in the usual place, and nothing else about the request is odd.
     pub const fn is_about_the_token(&self) -> bool {
         self.lines.is_none()
-    }
-
-    /// Whether it sends a header field of this name.
-    pub fn sends(&self, name: &str) -> bool {
-        let is_named = |line: &String| line.split(':').next() == Some(name);
-        self.lines.iter().flatten().any(is_named)
     }
 
     /// The shapes in which the key is known that this row is about.

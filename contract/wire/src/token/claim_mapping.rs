@@ -57,14 +57,6 @@ impl ClaimMapping {
         Ok(Self(mapped))
     }
 
-    /// Writes `text` where `id` and `account` are read from, so that the claims name a user.
-    pub fn name_user(&self, members: &mut Map<String, Value>, text: &str) {
-        let required = |field: &str| REQUIRED.contains(&field);
-        for (_, claim) in self.0.iter().filter(|(field, _)| required(field)) {
-            claim.write(members, Value::from(text));
-        }
-    }
-
     /// The user of a payload. Text stays as it is, a number or a truth value becomes its JSON text,
     /// and so does an array or an object, because any other form could be read in two ways.
     ///
@@ -145,18 +137,6 @@ mod tests {
         ] {
             let expected = [("id", id.to_owned()), ("account", account.to_owned())];
             assert_eq!(user(entries, &payload).unwrap(), expected, "{entries:?}");
-        }
-    }
-
-    #[test]
-    fn a_user_is_named_where_one_is_read_from() {
-        for entries in [&[][..], &["id=/a~1b/c/0", "account=login"]] {
-            let mapping = ClaimMapping::parse(entries.iter().copied()).unwrap();
-            let mut members = Map::new();
-            mapping.name_user(&mut members, "ada");
-            let user = mapping.user(&members).unwrap();
-            assert_eq!(user.id.as_deref(), Some("ada"), "{members:?}");
-            assert_eq!(user.account.as_deref(), Some("ada"), "{members:?}");
         }
     }
 

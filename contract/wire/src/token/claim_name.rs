@@ -70,20 +70,6 @@ impl ClaimName {
         Self(Place::TopLevel(name.to_owned()))
     }
 
-    pub(crate) fn write(&self, members: &mut Map<String, Value>, value: Value) {
-        match &self.0 {
-            Place::TopLevel(name) => members.insert(name.clone(), value),
-            Place::Nested { outer, pointer } => {
-                let names = pointer.strip_prefix('/').into_iter();
-                let names = names.flat_map(|path| path.rsplit('/'));
-                let nested = names.fold(value, |inner, name| {
-                    Value::Object(Map::from_iter([(unescaped(name), inner)]))
-                });
-                members.insert(outer.clone(), nested)
-            }
-        };
-    }
-
     pub(crate) fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
         match &self.0 {
             Place::TopLevel(name) => members.get(name),

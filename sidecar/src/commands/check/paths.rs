@@ -1,7 +1,7 @@
-//! Paths that are not open, dressed as ones that are; and open ones, spelt as no client should.
+//! Protected paths that are disguised as public ones, and public ones in odd spellings.
 //!
-//! Made from the patterns of the configuration: for each, ways in which one program or another would read a
-//! path as the pattern's although it leads elsewhere. None may pass without a token.
+//! Each pattern of the configuration yields paths that some program reads as public although they lead
+//! elsewhere. None may pass without a token.
 
 use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
@@ -9,50 +9,25 @@ use contract::rejection::Rejection;
 use runtime::exit::Failure;
 
 use super::Outcome;
-use super::judge::Request;
+use super::attacks::{PathParts, authorize};
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::policy_args::RulesArgs;
 use crate::config::example;
 
-/// A path that nobody lists on purpose.
-pub(super) const PROBE: &str = "/postern-probe";
+/// A path that no pattern lists on purpose.
+const PROBE: &str = "/postern-probe";
 
-/// How some program spells `..`.
-const DOTS: [&str; 14] = [
-    "..",
-    "%2e%2e",
-    "%2E.",
-    ".%2e",
-    "%252e%252e",
-    "%25252e%25252e",
-    "..;",
-    "..;a=b",
-    "..%3b",
-    "..%00",
-    "..%20",
-    "%c0%ae%c0%ae",
-    "%e0%80%ae%e0%80%ae",
-    "%ef%bc%8e%ef%bc%8e",
-];
-
-/// How some program spells `/`.
-const SLASHES: [&str; 8] = ["/", "//", ";/", "%2f", "%5c", "\\", "%252f", "%c0%af"];
-
-/// Where some program believes that a path ends.
-const ENDS: [&str; 10] = [
-    "?", "#", ";", "%3f", "%23", "%3b", "%00", "%0a", "%0d%0a", "%253f",
-];
-
-/// The paths of a configuration that need no token: those of `--pass`, and of `--optional` where none is sent.
+/// The paths of `--pass` and `--optional`: requests without a token reach them.
 #[derive(Debug)]
-pub(super) struct OpenPaths {
+pub(super) struct OpenPaths<'p> {
+    parts: &'p PathParts,
     context: String,
     patterns: Vec<String>,
     list: PassList,
 }
 
-impl OpenPaths {
-    pub(super) fn new(rules: &RulesArgs) -> Result<Self, Failure> {
+impl<'p> OpenPaths<'p> {
+    pub(super) fn new(rules: &RulesArgs, parts: &'p PathParts) -> Result<Self, Failure> {
         let patterns = [&rules.pass[..], &rules.optional].concat();
         let list = PassList::parse(patterns.iter().map(String::as_str))
             .map_err(|error| Failure::Config(error.to_string()))?;
@@ -61,24 +36,25 @@ impl OpenPaths {
             name => format!("/{name}"),
         };
         Ok(Self {
+            parts,
             context,
             patterns,
             list,
         })
     }
 
-    /// Whether `path`, relative to the context path, is one of them.
-    pub(super) fn holds(&self, path: &str) -> bool {
+    /// Matches `path`, relative to the context path, against the patterns.
+    fn holds(&self, path: &str) -> bool {
         path != USER_DETAILS_PATH && self.list.matches(path)
     }
 
-    /// The path as it is requested.
+    /// Puts the context path before `path`.
     pub(super) fn full(&self, path: &str) -> String {
         format!("{}{path}", self.context)
     }
 
-    /// What is to be reached without a token.
-    fn protected(&self) -> impl Iterator<Item = &'static str> {
+    /// The paths that need a token: user details always, the probe unless a pattern lists it.
+    pub(super) fn protected(&self) -> impl Iterator<Item = &'static str> {
         let protected = |path: &&str| !self.holds(path);
         [USER_DETAILS_PATH, PROBE].into_iter().filter(protected)
     }
@@ -91,10 +67,10 @@ impl OpenPaths {
                 attacks.extend(self.climbing(&open, protected));
                 attacks.extend(self.hidden_ends(&open, protected));
             }
-            attacks.extend(self.odd_spellings(&open));
+            attacks.extend(self.spellings(&open));
             attacks.extend(self.near_misses(pattern));
         }
-        // Without a pattern nothing is open, whatever it looks like.
+        // Without a pattern no path is public.
         if self.patterns.is_empty() {
             for protected in self.protected() {
                 attacks.extend(self.climbing("/static", protected));
@@ -104,12 +80,12 @@ impl OpenPaths {
         attacks
     }
 
-    /// Out of an open directory into one that is not, and the other way round.
+    /// Climbs out of an open directory into a protected one, and the other way round.
     fn climbing(&self, open: &str, protected: &str) -> Vec<String> {
         let mut paths = Vec::new();
-        let (open, protected) = (open.trim_end_matches('/'), protected);
-        for dots in DOTS {
-            for slash in SLASHES {
+        let open = open.trim_end_matches('/');
+        for dots in &self.parts.dots {
+            for slash in &self.parts.slashes {
                 let up = format!("{slash}{dots}").repeat(open.matches('/').count().max(1));
                 let target = protected.replacen('/', slash, 1);
                 paths.push(self.full(&format!("{open}{up}{target}")));
@@ -120,47 +96,28 @@ impl OpenPaths {
         paths
     }
 
-    /// A protected path, and behind what some take for its end, an open one.
+    /// Appends an open path to a protected one, behind a character that some program ends a path at.
     fn hidden_ends(&self, open: &str, protected: &str) -> Vec<String> {
         let last = open.rsplit('/').next().unwrap_or_default();
-        ENDS.iter()
-            .flat_map(|end| {
-                [
-                    format!("{protected}{end}{open}"),
-                    format!("{protected}{end}{last}"),
-                ]
-            })
-            .map(|path| self.full(&path))
+        let ends = self.parts.ends.iter();
+        ends.flat_map(|end| [open, last].map(|tail| self.full(&format!("{protected}{end}{tail}"))))
             .collect()
     }
 
-    /// An open path in spellings that not every program reads as the same one.
-    fn odd_spellings(&self, open: &str) -> Vec<String> {
+    /// Spells an open path so that not every program reads it as the same path.
+    fn spellings(&self, open: &str) -> Vec<String> {
         let full = self.full(open);
         let Some(rest) = full.strip_prefix('/') else {
             return Vec::new();
         };
-        let mut paths = vec![
-            format!("//{rest}"),
-            format!("/./{rest}"),
-            format!("/%2e/{rest}"),
-            format!("/x/../{rest}"),
-            format!("/;/{rest}"),
-            format!("/%2f{rest}"),
-            format!("\\{rest}"),
-            format!("{full};a=b"),
-            format!("{full}%00"),
-            format!("{full}\\"),
-        ];
+        let spellings = self.parts.spellings.iter();
+        let mut paths: Vec<_> = spellings.map(|odd| odd.replace("{rest}", rest)).collect();
         let first = rest.chars().next().filter(char::is_ascii_alphanumeric);
-        paths.extend(first.map(|first| {
-            let escaped = format!("/%{:02x}", u32::from(first));
-            full.replacen(&format!("/{first}"), &escaped, 1)
-        }));
+        paths.extend(first.map(|first| format!("/%{:02x}{}", u32::from(first), &rest[1..])));
         paths
     }
 
-    /// Other names than the one that a pattern without wildcards lists, but for some program the same.
+    /// Varies the path of a pattern without wildcards into names that some program takes for the same.
     fn near_misses(&self, pattern: &str) -> Vec<String> {
         if pattern.contains(['*', '?', ' ', '%']) || !pattern.is_ascii() {
             return Vec::new();
@@ -186,16 +143,16 @@ impl OpenPaths {
     }
 }
 
-/// Puts every path before the rules, without a token.
-pub(super) fn attack(settings: &RulesArgs, rules: &AuthPolicy) -> Result<Outcome, Failure> {
+/// Requests every path without a token.
+pub(super) fn attack(
+    settings: &RulesArgs,
+    rules: &AuthPolicy,
+    parts: &PathParts,
+) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
-    for target in OpenPaths::new(settings)?.attacks() {
-        let request = Request {
-            target: &target,
-            lines: &[],
-        };
-        match request.judged(rules, Err(Rejection::AuthKeysUnavailable), 0) {
-            Err(_) => outcome.refused += 1,
+    for target in OpenPaths::new(settings, parts)?.attacks() {
+        match authorize(rules, &target, &[], Err(Rejection::AuthKeysUnavailable), 0) {
+            Err(_) => outcome.count(true),
             Ok(_) => outcome.surprises.push(format!(
                 "{}: passes without a token",
                 target.escape_default()
@@ -210,6 +167,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use clap::Parser;
 
+    use super::super::attacks::Attacks;
     use super::*;
     use crate::cli::{Cli, Command};
 
@@ -229,13 +187,17 @@ mod tests {
             pass,
         ];
         match Cli::try_parse_from(line).unwrap().command {
-            Command::Check(args) => OpenPaths::new(&args.settings.rules).unwrap().attacks(),
+            Command::Check(args) => {
+                let parts = Attacks::load().unwrap().path;
+                let open = OpenPaths::new(&args.settings.rules, &parts).unwrap();
+                open.attacks()
+            }
             other => unreachable!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_known_disguises_are_among_the_attacks() {
+    fn known_disguises_are_among_the_attacks() {
         let attacks = attacks("/static/**,/health");
         for path in [
             "/orders/static/x/../../postern-probe",
@@ -256,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_list_means_to_open_is_no_attack() {
+    fn paths_that_a_pattern_lists_are_no_attack() {
         let attacks = attacks("/health,/health/,/Health,/**");
         for path in ["/orders/health/", "/orders/HEALTH", "/orders/postern-probe"] {
             assert!(attacks.iter().all(|attack| attack != path), "{path}");
