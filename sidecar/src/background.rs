@@ -1,4 +1,4 @@
-//! Background work, whose end is reported, and the state in which the process drains.
+//! Supervised background tasks, and the draining state.
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
@@ -9,20 +9,20 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use runtime::supervisor::Supervisor;
 
-/// Work that goes on to the end of the process. What fails and can be tried again is tried again.
+/// A task that runs to the end of the process. It retries what can be retried.
 #[async_trait]
-pub(crate) trait Work: Send + Sync + 'static {
-    /// Never done; where it cannot go on, why.
+pub(crate) trait BackgroundTask: Send + Sync + 'static {
+    /// Runs forever; returns the error that it cannot recover from.
     async fn run(&self) -> Result<Infallible, String>;
 }
 
-/// A service for Pingora, which drops a task that panics without a word.
-pub(crate) fn watched<W: Work>(
+/// Wraps a task as a Pingora service, which would drop a panic silently.
+pub(crate) fn supervised<W: BackgroundTask>(
     name: &'static str,
     work: W,
     background: &Supervisor,
-) -> GenBackgroundService<Watched<W>> {
-    let watched = Watched {
+) -> GenBackgroundService<Supervised<W>> {
+    let watched = Supervised {
         name,
         work: Arc::new(work),
         background: background.clone(),
@@ -30,16 +30,16 @@ pub(crate) fn watched<W: Work>(
     background_service(name, watched)
 }
 
-/// Work whose end is told.
+/// A task whose end is reported.
 #[derive(Debug)]
-pub(crate) struct Watched<W> {
+pub(crate) struct Supervised<W> {
     name: &'static str,
     work: Arc<W>,
     background: Supervisor,
 }
 
 #[async_trait]
-impl<W: Work> BackgroundService for Watched<W> {
+impl<W: BackgroundTask> BackgroundService for Supervised<W> {
     async fn start(&self, _shutdown: ShutdownWatch) {
         let work = Arc::clone(&self.work);
         let working = async move { work.run().await.map(|never| match never {}) };
@@ -50,7 +50,7 @@ impl<W: Work> BackgroundService for Watched<W> {
     }
 }
 
-/// Whether, and since when, the process is on its way out: answers then close their connection.
+/// The time since which the process drains: responses then close their connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Draining(Arc<OnceLock<Instant>>);
 
@@ -59,7 +59,7 @@ impl Draining {
         self.0.get().is_some()
     }
 
-    /// Begins, or has begun; since when.
+    /// Starts the drain, and returns the time of its start.
     pub(crate) fn begin(&self) -> Instant {
         *self.0.get_or_init(Instant::now)
     }

@@ -29,18 +29,19 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the application's secret
-    /// are read again when they change, and at SIGHUP
+    /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the application's
+    /// secret are read again when they change, and at SIGHUP
     Serve(Box<ServeArgs>),
-    /// Check the configuration and print what is in effect, secrets hidden; then put forged tokens and
-    /// disguised paths before it, and tell what is not refused
+    /// Check the configuration and print the effective settings without secrets; then try forged
+    /// tokens and disguised paths on it, and report each that is not rejected
     Check(Box<CheckArgs>),
-    /// Ask a running sidecar whether it is ready
+    /// Check that a running sidecar is ready
     Healthcheck(HealthcheckArgs),
-    /// Tell why a request is let through or refused, and what the service would get, without sending it
+    /// Explain why a request is accepted or rejected, and print the request that the service would
+    /// get, without sending it
     Explain(Box<ExplainArgs>),
-    /// Take a running sidecar out of service: it reports not ready, goes on serving, and this command
-    /// ends when nothing is in flight any more
+    /// Take a running sidecar out of service: it reports not ready and goes on serving; this command
+    /// ends when no request is in flight
     Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
@@ -48,15 +49,15 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// The settings of `serve`, and how closely to look.
+/// The settings of `serve`, and the strictness of the check.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Fetch the key, compare clocks with its server, connect to the service, and look for it on the pod's
-    /// address: exit code 69 where something needed is away, 78 where it refuses
+    /// Fetch the key, compare clocks with its server, connect to the service, and probe the service
+    /// on the pod's address: exit code 69 if something is unreachable, 78 if it is rejected
     #[arg(long)]
     pub(crate) online: bool,
 
-    /// End with exit code 78 where there is anything to warn of
+    /// End with exit code 78 at any warning
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -65,7 +66,7 @@ pub(crate) struct CheckArgs {
     pub(crate) settings: ServeArgs,
 }
 
-/// Which sidecar a command asks.
+/// The sidecar that a command queries.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
     /// Admin address of the sidecar
@@ -83,7 +84,7 @@ pub(crate) struct AdminArgs {
 pub(crate) struct HealthcheckArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-    /// Time to wait for the answer
+    /// Time to wait for the response
     #[arg(long, default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) timeout: Seconds,
 }
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_values_are_rejected_by_flag_name() {
         for (arguments, flag) in [
             (["--threads", "0"], "--threads"),
             (["--signing-type", "none"], "--signing-type"),

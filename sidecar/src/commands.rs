@@ -1,4 +1,4 @@
-//! Commands beside `serve`: each asks a running sidecar, or reads the configuration.
+//! Commands beside `serve`: they query a running sidecar or read the configuration.
 
 pub(crate) mod check;
 pub(crate) mod drain;

@@ -1,4 +1,4 @@
-//! The configuration, checked through: what is here can be served. Every complaint names its flag.
+//! The validated configuration. Each error names its flag.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,35 +30,33 @@ mod policy;
 mod upstream;
 
 use self::effective::effective_config;
-use self::flag_value::refused;
+use self::flag_value::flag_error;
 use self::policy::mapping;
-use self::upstream::{
-    bypass, refuse_bypass_nowhere, refuse_own_address, upstream_timeouts, upstream_tls,
-};
+use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
 pub(crate) use path_warnings::example;
 pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
 pub(crate) use upstream::upstream_address;
 
-/// How long each part of the stop may take.
+/// Durations of the shutdown steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShutdownTimeouts {
-    /// Whoever routes here needs this long to notice that we are not ready any more.
+    /// Time in which routers notice that the sidecar is not ready.
     pub(crate) lame_duck: Duration,
-    /// What is still in flight after it is cut off.
+    /// Time after which requests in flight are cut off.
     pub(crate) drain_limit: Duration,
 }
 
-/// Everything that `serve` needs to know.
+/// The settings of `serve`.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) admin_listen: SocketAddr,
-    /// `None`: the port speaks plainly.
+    /// `None`: plain HTTP.
     pub(crate) tls: Option<ClientTlsSettings>,
-    /// About the lists of open paths, and certificates that have expired.
-    second_thoughts: Vec<String>,
-    /// Where the service is looked for on the pod's address, and whether it must not be found there.
+    /// About the patterns of public paths, and expired certificates.
+    of_settings: Vec<String>,
+    /// The service's port on the pod's address, and whether an exposed service prevents readiness.
     pub(crate) bypass: Option<(SocketAddr, bool)>,
     pub(crate) rules: Rules,
     pub(crate) upstream: UpstreamSettings,
@@ -69,16 +67,16 @@ pub(crate) struct Config {
     trusts_shared_secret: bool,
     pub(crate) timing: Timing,
     pub(crate) token_cache: TokenCache,
-    /// `None` for ever.
+    /// `None`: forever.
     pub(crate) max_key_age: Option<Duration>,
     pub(crate) request_header_timeout: Duration,
-    /// `None` waits for ever.
+    /// `None`: forever.
     pub(crate) request_body_timeout: Option<Duration>,
-    /// The same.
+    /// `None`: forever.
     pub(crate) send_timeout: Option<Duration>,
-    /// Where it was asked for.
+    /// `None`: the default.
     pub(crate) max_connections: Option<usize>,
-    /// The same.
+    /// `None`: the default.
     pub(crate) max_in_flight: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) stop: ShutdownTimeouts,
@@ -94,11 +92,11 @@ impl Config {
         let key_source = key_source::settings(args)?;
         let upstream = upstream_address(&args.service)?;
         refuse_own_address(args, &upstream)?;
-        refuse_bypass_nowhere(args)?;
+        require_pod_ip(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
-        let mut second_thoughts = path_warnings::second_thoughts(&args.rules)?;
-        second_thoughts.extend(policy::dotted_claims(args));
-        second_thoughts.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
+        let mut of_settings = path_warnings::warnings(&args.rules)?;
+        of_settings.extend(policy::dotted_claims(args));
+        of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let rules = Rules {
             auth_policy: auth_policy(&args.rules, mapping(args)?, &upstream)?,
             upstream_request: upstream_request(&args.rules.upstream_request),
@@ -108,7 +106,7 @@ impl Config {
             listen: args.listening.listen,
             admin_listen: args.listening.admin_listen,
             tls,
-            second_thoughts,
+            of_settings,
             bypass: bypass(args, &upstream),
             rules,
             upstream: UpstreamSettings {
@@ -143,12 +141,12 @@ impl Config {
         })
     }
 
-    /// What works but deserves a second thought.
+    /// Returns warnings: settings that work, but may not be intended.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let settings = self.warnings_of_settings().into_iter();
         settings
             .map(ToOwned::to_owned)
-            .chain(self.second_thoughts.iter().cloned())
+            .chain(self.of_settings.iter().cloned())
             .collect()
     }
 
@@ -158,7 +156,8 @@ impl Config {
         key_source::ignored_proxy(&self.key_source, is_set)
     }
 
-    /// As [`Config::warnings`], and about command line and environment, which no reload changes.
+    /// Returns [`Config::warnings`] and those about command line and environment, which no reload
+    /// changes.
     pub(crate) fn warnings_at_the_start(&self) -> Vec<String> {
         let mut warnings = self.warnings();
         warnings.extend(exposed_secrets::<Cli>());
@@ -169,31 +168,31 @@ impl Config {
     fn warnings_of_settings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
         if !self.rules.auth_policy.policy.require_expiry {
-            warnings.push("--allow-no-exp: a token without an expiry is accepted for ever");
+            warnings.push("--allow-no-exp: a token without an expiry is accepted forever");
         }
         if self.rules.upstream_request.reuse_after_body {
             warnings.push(
-                "--reuse-after-body: a service that leaves a body unread takes it for a request",
+                "--reuse-after-body: a service that does not read a body parses it as the next request",
             );
         }
         if self.trusts_shared_secret {
             warnings
-                .push("--signing-type hmac: whoever reads this process's memory can issue tokens");
+                .push("--signing-type hmac: a reader of this process's memory can issue tokens");
         }
         if self.key_source.is_plain_over_a_network() {
             warnings.push(match self.key_source {
                 SourceSettings::AuthServer(_) => {
                     "--auth-server: the application secret and the key travel there in plain HTTP"
                 }
-                _ => "--jwks-url: whoever is on the way can replace the keys, it is plain HTTP",
+                _ => "--jwks-url: plain HTTP, keys can be replaced on the way",
             });
         }
         if matches!(self.key_source, SourceSettings::AuthServer(_))
             && !self.rules.auth_policy.policy.audiences.is_empty()
         {
             warnings.push(
-                "--audience: the auth server's tokens carry an aud only where it was started with --audience \
-                 itself; without, they are all refused",
+                "--audience: the auth server's tokens have an aud only if it runs with --audience \
+                 itself; otherwise all are rejected",
             );
         }
         if self.key_source.shows_password() {
@@ -212,12 +211,12 @@ fn client_tls(args: &ServeArgs) -> Result<Option<ClientTlsSettings>, Failure> {
             certificate,
             client_ca: args.listening.client_ca.clone(),
         });
-    // To be told by `check` too.
+    // Read here so that `check` reports its errors too.
     settings.as_ref().map(ClientTls::new).transpose()?;
     Ok(settings)
 }
 
-/// Those that are shown here; the one for the server of the keys is judged by who asks that.
+/// Warns of expired certificates that this process presents, except the one for the key server.
 fn expired(
     tls: Option<&ClientTlsSettings>,
     upstream: Option<&UpstreamTls>,
@@ -231,7 +230,7 @@ fn expired(
 fn timing(args: &ServeArgs) -> Result<Timing, Failure> {
     Ok(Timing {
         schedule: Schedule::new(&args.keys.refresh_cron)
-            .map_err(|error| refused("refresh-cron", &args.keys.refresh_cron, error))?,
+            .map_err(|error| flag_error("refresh-cron", &args.keys.refresh_cron, error))?,
         retry_without_key: args.keys.retry_without_key,
         previous_key_grace: args.keys.previous_key_grace.duration(),
     })

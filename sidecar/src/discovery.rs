@@ -1,4 +1,4 @@
-//! Where the auth server is: asked anew at every tick.
+//! The address of the auth server, found anew at every tick.
 //!
 //! One address is tried per tick, without retries (contract §8: 0/0); with several instances the
 //! next tick takes the next one.
@@ -22,16 +22,16 @@ use runtime::host_port::{NoPort, port_of};
 use runtime::loopback::is_loopback_host;
 use service_registry::{InvalidAddress, RegistryAddress, RegistryArgs, RegistrySettings};
 
-pub(crate) use attempts::Asked;
+pub(crate) use attempts::RecentAttempts;
 pub(crate) use dns::DnsName;
 pub(crate) use nacos::NacosService;
-pub(crate) use srv::ServiceName;
+pub(crate) use srv::SrvName;
 pub(crate) use static_address::FixedAddress;
 
 /// The configured auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthServer {
-    /// What is spoken with every instance.
+    /// The protocol of every instance.
     scheme: Scheme,
     location: Location,
     context: ContextPath,
@@ -42,37 +42,37 @@ enum Location {
     Fixed(FixedAddress),
     Dns(DnsName),
     Nacos(NacosService),
-    Srv(ServiceName),
+    Srv(SrvName),
 }
 
-/// One instance to ask.
+/// One instance of the auth server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instance {
-    /// `host:port`: which one it is, in logs and among others.
+    /// `host:port`: its name in logs and among the others.
     pub(crate) authority: String,
-    /// Where to connect to; `None` where the HTTP client resolves `host` itself.
+    /// The address to connect to; `None` where the HTTP client resolves `host` itself.
     pub(crate) address: Option<SocketAddr>,
     /// `host:port` of the `Host` field, and the host that a certificate has to name: the configured
-    /// name, also where an address is connected to. The port is the one connected to.
+    /// name, with the port of the connection.
     pub(crate) host: String,
 }
 
-/// Why there is no instance to ask right now.
+/// The reason why there is no instance now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiscoveryError {
-    #[error("looking up {name} failed: {cause}")]
+    #[error("lookup of {name} failed: {cause}")]
     Lookup { name: String, cause: std::io::Error },
-    #[error("looking up {name} took too long")]
+    #[error("lookup of {name} timed out")]
     LookupTimeout { name: String },
     #[error("{name} has no address")]
     NoAddress { name: String },
-    #[error("the registry {registry} has not answered yet")]
+    #[error("the registry {registry} has not responded yet")]
     RegistryAway { registry: String },
     #[error("the registry {registry} lists no usable instance of {service}")]
     NoneListed { registry: String, service: String },
 }
 
-/// Why `--auth-server` cannot be used.
+/// The error of an unusable `--auth-server`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthServerError {
     #[error(
@@ -80,9 +80,7 @@ pub(crate) enum AuthServerError {
          dns+srv://_SERVICE._tcp.NAME/CONTEXT or nacos://HOST:PORT/CONTEXT"
     )]
     Malformed,
-    #[error(
-        "a user and a password have no place here: --app-id and --app-secret-file say who asks"
-    )]
+    #[error("user and password are not allowed here: use --app-id and --app-secret-file")]
     Credentials,
     #[error(transparent)]
     Port(#[from] NoPort),
@@ -91,7 +89,7 @@ pub(crate) enum AuthServerError {
          with +https"
     )]
     Scheme(String),
-    #[error("dns:// needs a port; SRV records, which hold one, are asked for with dns+srv://")]
+    #[error("dns:// needs a port; SRV records, which hold one, need dns+srv://")]
     PortMissing,
     #[error(transparent)]
     Registry(#[from] InvalidAddress),
@@ -102,17 +100,20 @@ pub(crate) enum AuthServerError {
 }
 
 impl AuthServer {
-    /// Finds the instance for this tick, in view of those that were asked before.
-    pub(crate) async fn locate(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
+    /// Finds the instance for this tick, by recent attempts.
+    pub(crate) async fn locate(
+        &self,
+        attempts: &RecentAttempts,
+    ) -> Result<Instance, DiscoveryError> {
         match &self.location {
             Location::Fixed(address) => Ok(address.instance()),
-            Location::Dns(name) => name.next_instance(asked).await,
-            Location::Srv(name) => name.next_instance(asked).await,
-            Location::Nacos(service) => service.next_instance(asked).await,
+            Location::Dns(name) => name.next_instance(attempts).await,
+            Location::Srv(name) => name.next_instance(attempts).await,
+            Location::Nacos(service) => service.next_instance(attempts).await,
         }
     }
 
-    /// The same, found by asking this name server; `None` where nothing is asked of one.
+    /// Uses this name server; `None` for a location that needs no name server.
     pub(crate) fn with_name_server(mut self, server: SocketAddr) -> Option<Self> {
         match &mut self.location {
             Location::Fixed(_) | Location::Nacos(_) => return None,
@@ -122,11 +123,10 @@ impl AuthServer {
         Some(self)
     }
 
-    /// Adds what else is said about the registry, where there is one, and what the certificates of its
-    /// instances name.
+    /// Adds the settings of the registry, and the name in the certificates of its instances.
     ///
     /// # Errors
-    /// [`Failure::Config`], one line naming the flag; it repeats no password.
+    /// [`Failure::Config`], one line with the flag and without a password.
     pub(crate) fn with_registry(
         mut self,
         args: &RegistryArgs,
@@ -142,13 +142,13 @@ impl AuthServer {
                 Ok(self)
             }
             _ if server_name.is_some() => Err(Failure::Config(
-                "--auth-server-name is of use only with nacos+https".to_owned(),
+                "--auth-server-name has an effect only with nacos+https".to_owned(),
             )),
             _ => Ok(self),
         }
     }
 
-    /// Whether a password travels in the open to a registry on another host.
+    /// Returns true if a password goes unencrypted to a registry on another host.
     pub(crate) fn shows_password(&self) -> bool {
         let Location::Nacos(service) = &self.location else {
             return false;
@@ -157,24 +157,24 @@ impl AuthServer {
         registry.has_credentials() && !registry.is_on_loopback()
     }
 
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub(crate) const fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// Whether what is sent there could be read and changed on the way.
+    /// Returns true if credentials could be read and changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
         let host = match &self.location {
             Location::Fixed(address) => address.host(),
             Location::Dns(name) => &name.host,
-            // Which hosts it lists is not known before.
+            // The hosts that it lists are not known before.
             Location::Nacos(_) => return self.scheme == Scheme::HTTP,
             Location::Srv(name) => name.domain(),
         };
         self.scheme == Scheme::HTTP && !is_loopback_host(host)
     }
 
-    /// What a scheme that finds an address ends in.
+    /// Returns the end of a scheme that finds an address.
     fn suffix(&self) -> &'static str {
         if self.scheme == Scheme::HTTPS {
             "+https"
@@ -183,7 +183,7 @@ impl AuthServer {
         }
     }
 
-    /// The auth server's context path.
+    /// Returns the auth server's context path.
     pub(crate) fn context(&self) -> &ContextPath {
         &self.context
     }
@@ -193,7 +193,7 @@ impl FromStr for AuthServer {
     type Err = AuthServerError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // What follows may hold several hosts with a port each, which are no authority of a URI.
+        // The rest may hold several hosts with a port each, which is not an authority of a URI.
         match text.split_once("://") {
             Some(("nacos", rest)) => return in_registry(Scheme::HTTP, rest),
             Some(("nacos+https", rest)) => return in_registry(Scheme::HTTPS, rest),
@@ -203,7 +203,7 @@ impl FromStr for AuthServer {
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(AuthServerError::Malformed);
         };
-        // `host()` leaves user information out: what is not understood must not be dropped.
+        // `host()` drops user information, which must not be ignored silently.
         if authority.as_str().contains('@') {
             return Err(AuthServerError::Credentials);
         }
@@ -227,7 +227,7 @@ impl FromStr for AuthServer {
                 name_server: None,
             }),
             Some("dns+srv") if port.is_some() => return Err(AuthServerError::PortSurplus),
-            Some("dns+srv") => Location::Srv(ServiceName::new(authority.host())),
+            Some("dns+srv") => Location::Srv(SrvName::new(authority.host())),
             Some(_) => return Err(AuthServerError::Scheme(scheme.to_owned())),
         };
         Ok(Self {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn unusable_addresses_are_rejected_with_a_reason() {
         let refused = |text: &str| text.parse::<AuthServer>().unwrap_err();
         for text in [
             "",
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_server_is_of_use_only_where_a_name_is_looked_up() {
+    fn a_name_server_needs_a_dns_address() {
         let server = SocketAddr::from(([127, 0, 0, 1], 8600));
         for (text, of_use) in [
             ("http://auth:9000/auth", false),
@@ -404,10 +404,10 @@ mod tests {
     #[tokio::test]
     async fn a_fixed_address_is_the_only_instance() {
         let server: AuthServer = "http://auth:9000/auth".parse().unwrap();
-        let mut asked = Asked::default();
-        let first = server.locate(&asked).await.unwrap();
+        let mut attempts = RecentAttempts::default();
+        let first = server.locate(&attempts).await.unwrap();
         assert_eq!(first.authority, "auth:9000");
-        asked.note(first.clone(), false);
-        assert_eq!(server.locate(&asked).await.unwrap(), first);
+        attempts.note(first.clone(), false);
+        assert_eq!(server.locate(&attempts).await.unwrap(), first);
     }
 }

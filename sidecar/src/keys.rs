@@ -1,4 +1,4 @@
-//! The verification keys: what is trusted now, where it comes from, when it is fetched again.
+//! The verification keys: the trusted ones, their source, and the schedule of fetches.
 
 mod backoff;
 pub(crate) mod cache;

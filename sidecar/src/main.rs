@@ -26,8 +26,8 @@ use runtime::{command_line, healthcheck, signals};
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 
-/// A request makes some eighty allocations, nearly all of them within Pingora. Tests have one that
-/// counts.
+/// A request makes some eighty allocations, nearly all of them within Pingora. Tests have a
+/// counting allocator.
 #[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    // First of all: files are read before anybody serves, and that may take seconds.
+    // First: files are read before the ports open, which may take seconds.
     signals::ignore_sighup()?;
     let command = command_line::parse::<Cli>()?.command;
     let warnings = command_line::unknown_variables::<Cli>();
@@ -86,16 +86,15 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     server::build::serve(config, args, watched)
 }
 
-/// First of all: Pingora would install ring's otherwise, and the whole product uses one library.
+/// Installs it before Pingora installs ring's: the whole product uses one library.
 fn install_tls_provider() -> Result<(), Failure> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
-        .map_err(|_| Failure::Software("another TLS provider is installed already".to_owned()))
+        .map_err(|_| Failure::Software("another TLS provider is already installed".to_owned()))
 }
 
-/// Libraries that report each step of their start and stop at info, in words of their own, and the
-/// proxy, which calls every client that breaks off an error: the access log has those. What is asked
-/// for comes last, so that it can ask for those lines too.
+/// Silences libraries that log each step of their start at info, and the proxy's errors of clients
+/// that disconnect, which the access log has. The requested filter comes last and can enable them.
 fn log_filter(asked: &str) -> String {
     let registry = service_registry::LOG_DIRECTIVE;
     format!(

@@ -1,4 +1,4 @@
-//! `POST /drain`: begins the drain and says how it stands.
+//! `POST /drain`: starts the drain and reports its progress.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::telemetry::metrics::Metrics;
 
 pub(crate) const PATH: &str = "/drain";
 
-/// What the admin port needs to begin the drain and to tell how it stands.
+/// The state behind the drain route.
 #[derive(Debug, Clone)]
 pub(crate) struct Drain {
     pub(crate) draining: Draining,
@@ -24,16 +24,17 @@ pub(crate) struct Drain {
     pub(crate) lame_duck: Duration,
 }
 
-/// How the drain stands.
+/// The progress of the drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// The lame-duck time is over and nothing is in flight.
+    /// True after the lame-duck time without requests in flight.
     pub(crate) drained: bool,
     pub(crate) in_flight: i64,
 }
 
 impl Drain {
-    /// `POST /drain`, which may be repeated. Changes state: the admin port answers loopback peers only.
+    /// Returns `POST /drain`, which may be repeated. It changes state, so the admin port serves it
+    /// to loopback peers only.
     pub(crate) fn routes(self) -> Router {
         Router::new().route(PATH, post(begin)).with_state(self)
     }
@@ -55,7 +56,7 @@ async fn begin(State(drain): State<Drain>) -> Response {
     match serde_json::to_string(&drain.begin()) {
         Ok(progress) => ([(header::CONTENT_TYPE, "application/json")], progress).into_response(),
         Err(error) => {
-            tracing::error!(%error, "admin port: the drain cannot be reported");
+            tracing::error!(%error, "admin port: the progress of the drain cannot be serialised");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_drained_when_nothing_is_in_flight() {
+    fn drained_means_no_request_is_in_flight() {
         let (drain, health) = drain(Duration::ZERO);
         assert!(health.is_ready());
         let request = drain.metrics.request_began();
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_drained_before_callers_can_have_noticed() {
+    fn the_lame_duck_time_comes_before_drained() {
         let (drain, _) = drain(Duration::from_secs(3600));
         assert!(!drain.begin().drained);
     }

@@ -1,4 +1,4 @@
-//! Puts a question before the judge, for the admin port and for the command.
+//! Explains requests, for the admin port and for the command.
 
 pub(crate) mod replay;
 pub(crate) mod request;
@@ -21,7 +21,7 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use runtime::clock::unix_seconds;
 
-use self::request::{NoRequest, Question};
+use self::request::{ExplainRequest, RequestError};
 use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_tokens};
 use crate::auth::authorize::{Decision, Forward};
 use crate::config::live::{CurrentRules, Rules};
@@ -34,26 +34,26 @@ use crate::upstream::errors;
 
 pub(crate) const PATH: &str = "/explain";
 pub(crate) const JSON: &str = "application/json";
-/// As large as a header block may be, in JSON.
+/// The size of the largest header block, in JSON.
 pub(crate) const MAX_BODY_BYTES: usize = 128 * 1024;
-/// The request is taken as sent by who asks, on this machine.
-const ASKER: Client = Client {
+/// The request counts as sent from this machine.
+const LOCAL_CLIENT: Client = Client {
     address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     tls: false,
 };
 
-/// Judges questions as the proxy judges requests.
+/// Authorizes requests as the proxy does, and reports each check.
 #[derive(Debug, Clone)]
 pub(crate) struct Explainer {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) keys: Arc<CurrentKeys>,
     pub(crate) correlation: CorrelationPolicy,
-    /// Whether the service speaks HTTP/2 for certain; over TLS it is asked, and may.
+    /// True for a service without TLS that speaks HTTP/2; over TLS it is negotiated.
     pub(crate) to_http_2: bool,
 }
 
 impl Explainer {
-    /// `POST /explain`.
+    /// Returns `POST /explain`.
     pub(crate) fn routes(self) -> Router {
         Router::new()
             .route(PATH, post(explain))
@@ -61,13 +61,15 @@ impl Explainer {
             .with_state(Arc::new(self))
     }
 
+    /// Explains a request.
+    ///
     /// # Errors
-    /// Where the question cannot be put into a request at all: which part of it.
+    /// For input that is not a request: the part of it.
     pub(crate) fn explain(
         &self,
-        question: &Question,
+        question: &ExplainRequest,
         now: SystemTime,
-    ) -> Result<Explanation, NoRequest> {
+    ) -> Result<Explanation, RequestError> {
         let raw = question.raw_head()?;
         let mut explanation = Explanation {
             at: question.at.unwrap_or_else(|| unix_seconds(now)),
@@ -120,7 +122,7 @@ impl Explainer {
         }
     }
 
-    /// The head that the service gets.
+    /// Returns the head that the service gets.
     fn sent(
         &self,
         request: &RequestHeader,
@@ -138,7 +140,7 @@ impl Explainer {
             forward,
             &ids,
             &rules.auth_policy,
-            ASKER,
+            LOCAL_CLIENT,
         )?;
         frame_body(&mut head, forward)?;
         let sources = rules.auth_policy.interceptor.sources();
@@ -159,7 +161,7 @@ async fn explain(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    // A page of a stranger in a browser on this machine cannot send this type unasked.
+    // Pages of other sites in a browser on this machine cannot send this type without a preflight.
     if headers
         .get(header::CONTENT_TYPE)
         .is_none_or(|media_type| media_type != JSON)
@@ -170,7 +172,8 @@ async fn explain(
         )
             .into_response();
     }
-    let question = serde_json::from_slice::<Question>(&body).map_err(|_| NoRequest::Question);
+    let question =
+        serde_json::from_slice::<ExplainRequest>(&body).map_err(|_| RequestError::ExplainRequest);
     let explanation = question.and_then(|question| explainer.explain(&question, SystemTime::now()));
     match explanation.map(|explanation| serde_json::to_vec(&explanation)) {
         Ok(Ok(json)) => ([(header::CONTENT_TYPE, JSON)], json).into_response(),

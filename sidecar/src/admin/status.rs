@@ -1,7 +1,8 @@
-//! The status page on the admin port, and its JSON twin: what is protected, whether the key is
-//! fresh, how requests ended, what was refused and what to do about it.
+//! The status page on the admin port, and its JSON twin: protected paths, freshness of the key,
+//! outcomes of requests, rejections and their remedies.
 //!
-//! It reads what others know and changes nothing. The admin port shows it to loopback peers only.
+//! It reads the state of other rooms and changes nothing. The admin port serves it to loopback
+//! peers only.
 
 mod chart;
 pub(crate) mod history;
@@ -29,7 +30,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::Totals;
 use crate::telemetry::recent_rejections::RecentRejections;
 
-/// The page runs and loads nothing but its own style sheet, and nobody may frame it.
+/// The page runs and loads nothing but its own style sheet, and may not be framed.
 const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -49,11 +50,11 @@ const PAGE_HEADERS: [(HeaderName, HeaderValue); 5] = [
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
 ];
 
-/// As long as an issuer may ask us not to ask again (`MAX_FRESHNESS`), and three ticks of the contract's
-/// minute: one fetch that failed is no news.
+/// The longest freshness of a key set (`MAX_FRESHNESS`), and three ticks of the contract's minute:
+/// a single failed fetch is no news.
 const FRESH_SECONDS: u64 = MAX_FRESHNESS.as_secs() + 180;
 
-/// Where the page gets its facts from.
+/// The sources of the page.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) rules: Arc<CurrentRules>,
@@ -65,14 +66,14 @@ pub(crate) struct Status {
     pub(crate) started: Instant,
 }
 
-/// Everything at one moment: what the JSON twin is, and what the page is drawn from.
+/// All facts at one moment: the JSON twin, and the input of the page.
 #[derive(Debug, Serialize)]
 struct Snapshot<'a> {
     version: &'static str,
     at: String,
     uptime_seconds: u64,
     ready: bool,
-    /// Settings that were read wait for the next start.
+    /// True while changed settings wait for the next start.
     restart_needed: bool,
     conditions: Vec<ConditionState>,
     protected: &'a EffectiveConfig,
@@ -84,7 +85,7 @@ struct Snapshot<'a> {
 #[derive(Debug, Serialize)]
 struct KeysSnapshot {
     fresh: bool,
-    /// Not fetched by this process.
+    /// True for keys that this process did not fetch.
     cached: bool,
     age_seconds: u64,
     generation: u64,
@@ -178,7 +179,7 @@ impl Status {
     }
 }
 
-/// To the second, in UTC.
+/// Formats a time to the second, in UTC.
 fn rfc_3339(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time).replace_nanosecond(0);
     time.ok()
@@ -186,7 +187,7 @@ fn rfc_3339(time: SystemTime) -> String {
         .unwrap_or_default()
 }
 
-/// The pages.
+/// Returns the routes of the pages.
 pub(crate) fn routes(status: Arc<Status>) -> Router {
     Router::new()
         .route("/", get(page))
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_stranger_sends_is_shown_as_text() {
+    fn text_of_clients_is_escaped() {
         let attack = b"/<script>alert(1)</script>/\"onmouseover=x?token=hush";
         let status = status(&[(attack, Rejection::TokenMissing)]);
         let page = page_of(&status);
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_leads_to_its_remedy() {
+    fn a_rejection_links_to_its_remedy() {
         let status = status(&[(b"/a", Rejection::TokenExpired)]);
         let page = page_of(&status);
         assert!(page.contains("href=\"/reasons#token_expired\""), "{page}");
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_twin_says_the_same() {
+    fn json_and_page_hold_the_same_facts() {
         let status = status(&[(b"/a?b", Rejection::TokenExpired)]);
         let rules = status.rules.load();
         let snapshot = status.snapshot(&rules, SystemTime::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! What `explain` takes.
+//! The arguments of `explain`.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use super::log_args::TracingArgs;
 use super::policy_args::{IssuerTokenArgs, RulesArgs};
 use super::service_args::ServiceArgs;
 
-/// The settings of which each says that nobody is asked. None is a variable: one that is meant for
-/// `serve` must not make an answer from files of what was a question to the running sidecar.
+/// The group of flags for explaining without a running sidecar. None is a variable: one that is
+/// meant for `serve` must not switch from the running sidecar to files.
 const OFFLINE: &str = "offline";
 
-/// Without a file of keys the running sidecar is asked, and its own settings count.
+/// Without a key file the running sidecar explains, by its own settings.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new(OFFLINE))]
 pub(crate) struct ExplainArgs {
@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
     )]
     pub(crate) headers: Vec<String>,
 
-    /// Judge as if it were then: seconds since the epoch, or 2026-01-31T12:00:00Z
+    /// Explain at this time: seconds since the epoch, or 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = contract::explain::report::parse_moment)]
     pub(crate) at: Option<i64>,
 
@@ -45,16 +45,16 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// End with exit code 1 unless this becomes of the request: verified, passed, answered, or the reason code of
-    /// its refusal, such as token_expired
+    /// End with exit code 1 unless this is the outcome: `verified`, `passed`, `answered`, or the reason
+    /// code of the rejection, such as token_expired
     #[arg(long, value_name = "OUTCOME")]
     pub(crate) expect: Option<String>,
 
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 
-    /// Ask nobody: judge by the auth server's key in this file, by what its key endpoint answered or by its
-    /// JWK Set, and by the settings below, which are those of serve
+    /// Query no sidecar: use the auth server's key in this file, the response of its key endpoint
+    /// or its JWK Set, and the settings below, which are those of serve
     #[arg(long, group = OFFLINE, conflicts_with_all = ["algorithms", "claim"], value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
@@ -66,7 +66,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, group = OFFLINE, requires_all = ["issuer", "audience"], value_name = "FILE")]
     pub(crate) public_key_file: Option<PathBuf>,
 
-    /// How the auth server signs tokens: rsa, hmac or ecdsa. It is configured with the same
+    /// Signing type of the auth server: rsa, hmac or ecdsa. It is configured with the same
     #[arg(
         long,
         env = "POSTERN_SIGNING_TYPE",

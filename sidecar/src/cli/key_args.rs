@@ -17,7 +17,7 @@ use service_registry::RegistryArgs;
 
 use super::policy_args::ISSUERS;
 
-/// The settings that say where the verification keys come from: exactly one is given.
+/// The group of flags for the source of the verification keys: exactly one is given.
 const KEY_SOURCE: &str = "key_source";
 
 /// The source of the verification keys and the credentials for it.
@@ -25,10 +25,11 @@ const KEY_SOURCE: &str = "key_source";
 #[command(next_help_heading = "Keys", group = ArgGroup::new(KEY_SOURCE).required(true))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct KeyArgs {
-    /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT to
-    /// resolve the name at each tick and go round its addresses; dns+srv://_SERVICE._tcp.NAME/CONTEXT
-    /// to go by its SRV records; nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a
-    /// registry lists; these three also with +https
+    /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT
+    /// to resolve the name at each tick and rotate its addresses;
+    /// dns+srv://_SERVICE._tcp.NAME/CONTEXT to use its SRV records;
+    /// nacos://[USER@]HOST[:PORT][,HOST…]/CONTEXT for the instances that a registry lists; these
+    /// three also with +https
     #[arg(
         long,
         env = "POSTERN_AUTH_SERVER",
@@ -77,13 +78,13 @@ pub(crate) struct KeyArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_key_file: Option<PathBuf>,
 
-    /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when it
-    /// changes
+    /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when
+    /// it changes
     #[arg(long, env = "POSTERN_AUTH_CA", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) auth_ca: Option<PathBuf>,
 
-    /// Certificate chain in PEM to show to an auth server that asks for one
+    /// Certificate chain in PEM to present to an auth server that requires one
     #[arg(
         long,
         env = "POSTERN_AUTH_CLIENT_CERT",
@@ -103,7 +104,7 @@ pub(crate) struct KeyArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) auth_client_key: Option<PathBuf>,
 
-    /// Name server to ask for dns:// and dns+srv:// in place of the machine's, such as Consul's
+    /// Name server to query for dns:// and dns+srv:// in place of the machine's, such as Consul's
     /// 127.0.0.1:8600
     #[arg(
         long,
@@ -115,7 +116,7 @@ pub(crate) struct KeyArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dns_server: Option<SocketAddr>,
 
-    /// What the certificates of the instances name with nacos+https, if not the registered address
+    /// Name in the certificates of the instances with nacos+https, if not the registered address
     #[arg(
         long,
         env = "POSTERN_AUTH_SERVER_NAME",
@@ -130,7 +131,7 @@ pub(crate) struct KeyArgs {
     #[serde(flatten)]
     pub(crate) registry: RegistryArgs,
 
-    /// Application id shown to the auth server
+    /// Application id for the auth server
     #[arg(
         long,
         env = "POSTERN_APP_ID",
@@ -140,7 +141,7 @@ pub(crate) struct KeyArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) app_id: Option<String>,
 
-    /// Application secret shown to the auth server
+    /// Application secret for the auth server
     #[arg(
         long,
         env = "POSTERN_APP_SECRET",
@@ -163,7 +164,7 @@ pub(crate) struct KeyArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) app_secret_file: Option<PathBuf>,
 
-    /// How the auth server signs tokens: rsa (the default), hmac or ecdsa. It is configured with the
+    /// Signing type of the auth server: rsa (the default), hmac or ecdsa. It is configured with the
     /// same
     #[arg(
         long,
@@ -182,8 +183,8 @@ pub(crate) struct KeyArgs {
     #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
     pub(crate) trust_shared_secret: bool,
 
-    /// Time for which a key without a name still counts after another took its place. Only for
-    /// servers without a JWK Set; 0: the last fetched key alone counts
+    /// Time for which a replaced key without a name is still accepted. Only for servers without a
+    /// JWK Set; 0: only the last fetched key is accepted
     #[arg(
         long,
         env = "POSTERN_PREVIOUS_KEY_GRACE",
@@ -201,20 +202,20 @@ pub(crate) struct KeyArgs {
     )]
     pub(crate) refresh_cron: String,
 
-    /// Try a failed fetch again while there is no key that can be used: after 1, 2, 4, 8, then every
-    /// 10 seconds, beside the schedule
+    /// Retry a failed fetch while no key is usable: after 1, 2, 4, 8, then every 10 seconds, beside
+    /// the schedule
     #[arg(long, env = "POSTERN_RETRY_WITHOUT_KEY", default_value_t = true, action = ArgAction::Set)]
     pub(crate) retry_without_key: bool,
 
-    /// File that keeps the last fetched keys, so that a sidecar that is started while nobody can be asked
-    /// serves at once; --max-key-age counts on from the fetch. Written for its owner alone. Not with
-    /// hmac, where the key is a secret
+    /// File that keeps the last fetched keys, so that a sidecar that starts while no key server is
+    /// reachable serves at once; --max-key-age counts on from the fetch. Readable by its owner
+    /// only. Not with hmac, where the key is a secret
     #[arg(long, env = "POSTERN_KEY_CACHE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_cache: Option<PathBuf>,
 
     /// Time for which keys are trusted that cannot be fetched again, for example while the auth
-    /// server is away; then tokens are answered with 503 auth_keys_stale. 0 for ever
+    /// server is down; then tokens get 503 auth_keys_stale. 0: forever
     #[arg(
         long,
         env = "POSTERN_MAX_KEY_AGE",

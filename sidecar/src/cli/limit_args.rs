@@ -1,4 +1,4 @@
-//! Times, numbers and memory; and the times of a stop.
+//! Bounds on times, numbers and memory, and the times of a shutdown.
 
 use clap::{ArgAction, Args};
 use runtime::command_line::seconds::{Seconds, at_least_one, within};
@@ -9,8 +9,8 @@ use serde::Serialize;
 #[command(next_help_heading = "Limits")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LimitArgs {
-    /// Memory for tokens that were verified already, so that a repeated one is not verified again:
-    /// about 500 bytes each. 0: every request's token is verified
+    /// Memory for verified tokens, so that a repeated one is not verified again: about 500 bytes
+    /// each. 0: each token is verified at each request
     #[arg(
         long,
         env = "POSTERN_TOKEN_CACHE_BYTES",
@@ -19,8 +19,8 @@ pub(crate) struct LimitArgs {
     )]
     pub(crate) token_cache_bytes: usize,
 
-    /// Whether WebSockets, server-sent events and gRPC calls are closed when the token that opened
-    /// them expires (exp and leeway)
+    /// Close WebSockets, server-sent events and gRPC calls when the token that opened them expires
+    /// (exp and leeway)
     #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set)]
     pub(crate) end_streams: bool,
 
@@ -28,8 +28,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) upstream_connect_timeout: Seconds,
 
-    /// Time the service may be silent before and within its answer; 0 for ever. WebSockets, gRPC
-    /// calls and event streams are exempt once their answer has begun, where the request brought a
+    /// Time the service may be silent before and within its response; 0: forever. WebSockets, gRPC
+    /// calls and event streams are exempt once their response has begun, if the request brought a
     /// token
     #[arg(
         long,
@@ -44,8 +44,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = Seconds::new(10), value_parser = within(1..=59), value_name = "DURATION")]
     pub(crate) request_header_timeout: Seconds,
 
-    /// Time a client may be silent within the body of its request; 0 for ever. WebSockets,
-    /// and gRPC calls that brought a token, are exempt until their answer ends; before it begins,
+    /// Time a client may be silent within the body of its request; 0: forever. WebSockets, and gRPC
+    /// calls that brought a token, are exempt until their response ends; before it begins,
     /// --upstream-read-timeout bounds their silence
     #[arg(
         long,
@@ -55,7 +55,8 @@ pub(crate) struct LimitArgs {
     )]
     pub(crate) request_body_timeout: Seconds,
 
-    /// Time a client may take nothing of what is sent to it; 0 for ever. Its connection is closed then
+    /// Time a client may read nothing of what is sent to it; 0: forever. Then its connection is
+    /// closed
     #[arg(
         long,
         env = "POSTERN_SEND_TIMEOUT",
@@ -64,15 +65,14 @@ pub(crate) struct LimitArgs {
     )]
     pub(crate) send_timeout: Seconds,
 
-    /// Most connections of clients at once; more are closed. Default: half of the file descriptors
+    /// Max. connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384
     #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_parser = connections, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Most requests at once on their way to the service and back, over all connections; more are
-    /// answered with 503 server_busy. Half of them at most without a token. Default: as for
-    /// --max-connections
+    /// Max. requests at once on their way to the service and back, over all connections; more get
+    /// 503 server_busy. Half of them at most without a token. Default: as for --max-connections
     #[arg(long, env = "POSTERN_MAX_IN_FLIGHT", value_parser = connections, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_in_flight: Option<usize>,

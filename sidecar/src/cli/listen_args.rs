@@ -37,7 +37,8 @@ pub(crate) struct ListenArgs {
     #[serde(flatten)]
     pub(crate) tls: TlsArgs,
 
-    /// PEM file of the authorities of which one has to vouch for every client, besides its token
+    /// PEM file of authorities: every client must present a certificate of one of them, besides its
+    /// token
     #[arg(
         long,
         env = "POSTERN_CLIENT_CA",

@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::request_id::CorrelationPolicy;
 
-/// RequestIds that are added to a request so that its lines are found.
+/// Ids that are added to a request so that its lines are found.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct TracingArgs {
-    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the answer and
-    /// the log
+    /// Give each request an id (X-Request-Id), unless it brings one: for the service, the response
+    /// and the log
     #[arg(long, env = "POSTERN_REQUEST_ID")]
     pub(crate) request_id: bool,
 
-    /// Begin a trace (W3C traceparent) where a request belongs to none
+    /// Begin a trace (W3C traceparent) for a request without one
     #[arg(long, env = "POSTERN_START_TRACES")]
     pub(crate) start_traces: bool,
 }
@@ -37,13 +37,13 @@ impl TracingArgs {
 #[command(next_help_heading = "Logs")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccessLogArgs {
-    /// Which requests get a log line
+    /// Requests that get a log line
     #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
 
-    /// Network of proxies whose X-Forwarded-For is believed when a log line names the client, such as
-    /// 10.0.0.0/8; repeatable
+    /// Network of proxies whose X-Forwarded-For is trusted when a log line names the client, such
+    /// as 10.0.0.0/8; repeatable
     #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<IpNet>,

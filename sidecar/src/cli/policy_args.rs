@@ -1,5 +1,4 @@
-//! The settings that decide what becomes of a request: of `serve` and `check`, and of `explain`, which
-//! needs no others.
+//! The rules for requests: settings of `serve`, `check` and `explain`.
 
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -11,7 +10,7 @@ use serde::Serialize;
 use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
 
-/// The settings that say where the keys of another issuer than the auth server are.
+/// Flags of key sources other than the auth server.
 pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
 
 /// More would accept tokens long after they expired.
@@ -41,8 +40,9 @@ pub(crate) struct RulesArgs {
     )]
     pub(crate) pass: Vec<String>,
 
-    /// Ant pattern, relative to the context path, of paths where a token may be missing: the request
-    /// is then forwarded without a user. A bad token is refused there too. Written as --pass
+    /// Ant pattern, relative to the context path, of paths where the token is optional: without one
+    /// the request is forwarded without a user. A bad token is rejected there too. Written as
+    /// --pass
     #[arg(
         long,
         env = "POSTERN_OPTIONAL",
@@ -52,9 +52,9 @@ pub(crate) struct RulesArgs {
     pub(crate) optional: Vec<String>,
 
     /// Origin whose pages may call the service from a browser, as in https://app.example; may be
-    /// repeated, or hold several separated by commas. Its preflights pass without a token, and our
-    /// own answers carry the CORS fields; the service answers for itself. The cookie of --token-cookie
-    /// counts for them no more than for any other site
+    /// repeated, or hold several separated by commas. Its preflights pass without a token, and the
+    /// sidecar's own responses carry the CORS fields; the service adds its own. The cookie of
+    /// --token-cookie is accepted from them no more than from any other site
     #[arg(
         long,
         env = "POSTERN_CORS_ORIGIN",
@@ -76,7 +76,7 @@ pub(crate) struct RulesArgs {
     pub(crate) upstream_request: UpstreamRequestArgs,
 }
 
-/// Places of a request that may hold the token, and the claims it has to carry.
+/// Locations of the token in a request, and its required claims.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Tokens")]
 #[serde(rename_all = "kebab-case")]
@@ -111,15 +111,15 @@ pub(crate) struct TokenArgs {
     #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
     pub(crate) allow_no_exp: bool,
 
-    /// Cookie that may hold the token where there is no Authorization header. WebSockets, and requests
-    /// other than GET, HEAD and OPTIONS, are refused if another site made the browser send them
+    /// Cookie that may hold the token if there is no Authorization header. WebSockets, and requests
+    /// other than GET, HEAD and OPTIONS, are rejected if another site made the browser send them
     #[arg(long, env = "POSTERN_TOKEN_COOKIE", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_cookie: Option<String>,
 
-    /// Origin of another site, as in https://app.example, whose pages may have the browser send that
-    /// cookie all the same; may be repeated, or hold several separated by commas. Those of --cors-origin
-    /// may not unless they are named here too
+    /// Origin of another site, as in https://app.example, whose pages may make the browser send
+    /// that cookie; may be repeated, or hold several separated by commas. Those of --cors-origin
+    /// may not unless they are listed here too
     #[arg(
         long,
         env = "POSTERN_COOKIE_ORIGIN",
@@ -130,8 +130,8 @@ pub(crate) struct TokenArgs {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cookie_origin: Vec<String>,
 
-    /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, which is all that a
-    /// browser can send
+    /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, the only field
+    /// that a browser can set
     #[arg(long, env = "POSTERN_WEBSOCKET_TOKEN")]
     pub(crate) websocket_token: bool,
 
@@ -151,8 +151,8 @@ pub(crate) struct TokenArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct IssuerTokenArgs {
     /// Algorithms that another issuer's tokens may be signed with, separated by commas: RS256 (the
-    /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key that does not say which
-    /// one it is for is used with the first that fits its type
+    /// default), RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. A key without an algorithm
+    /// is used with the first that fits its type
     #[arg(
         long,
         env = "POSTERN_ALGORITHMS",
@@ -166,9 +166,9 @@ pub(crate) struct IssuerTokenArgs {
     )]
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
 
-    /// FIELD=CLAIM: which claim of another issuer's token fills a field of the user; may be repeated.
-    /// A claim's name is taken whole; one that begins with / is a JSON Pointer to a nested claim. id
-    /// and account come from sub unless mapped
+    /// FIELD=CLAIM: fill a field of the user from a claim of another issuer's token; may be
+    /// repeated. A claim's name is taken whole; one that begins with / is a JSON Pointer to a
+    /// nested claim. id and account come from sub unless mapped
     #[arg(
         long,
         env = "POSTERN_CLAIM",
@@ -180,7 +180,7 @@ pub(crate) struct IssuerTokenArgs {
 }
 
 impl IssuerTokenArgs {
-    /// Each algorithm once: the order counts, how often it was written does not.
+    /// Returns each algorithm once, in the given order.
     pub(crate) fn each_algorithm(&self) -> Vec<AsymmetricAlgorithm> {
         let mut each = Vec::new();
         for algorithm in &self.algorithms {
@@ -197,7 +197,7 @@ impl IssuerTokenArgs {
 #[command(next_help_heading = "Identity")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct IdentityArgs {
-    /// Header that tells the service who the user is
+    /// Header that names the user to the service
     #[arg(
         long,
         env = "POSTERN_USER_HEADER",
@@ -206,16 +206,16 @@ pub(crate) struct IdentityArgs {
     )]
     pub(crate) user_header: String,
 
-    /// How the user is written in that header: JSON in ASCII, or the same JSON in base64url without
+    /// Encoding of the user in that header: JSON in ASCII, or the same JSON in base64url without
     /// padding
     #[arg(long, env = "POSTERN_USER_HEADER_ENCODING", value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
     pub(crate) user_header_encoding: Encoding,
 
-    /// NAME=CLAIM: one more header, which tells the service one claim of the token, as in
+    /// NAME=CLAIM: pass one claim of the token to the service in one more header, as in
     /// X-User-Id=sub; may be repeated, or hold several separated by commas. A claim is named as in
-    /// --claim. Text is percent-encoded where it is not visible ASCII, and so are % and the comma, which
-    /// separates the members of a list; an object is JSON. Without the claim there is no header; what
-    /// clients send under the name is always removed
+    /// --claim. Text is percent-encoded except visible ASCII, and so are % and the comma, which
+    /// separates the members of a list; an object is JSON. Without the claim there is no header;
+    /// values that clients send under the name are always removed
     #[arg(
         long,
         env = "POSTERN_CLAIM_HEADER",
@@ -225,8 +225,8 @@ pub(crate) struct IdentityArgs {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim_header: Vec<String>,
 
-    /// Most bytes of the user header's value, together with those of --claim-header; a user who does not
-    /// fit is refused
+    /// Max. bytes of the user header's value, together with those of --claim-header; a user who
+    /// does not fit is rejected
     #[arg(
         long,
         env = "POSTERN_MAX_USER_HEADER_BYTES",

@@ -1,4 +1,4 @@
-//! The service behind the sidecar, and what it gets of a request.
+//! The service behind the sidecar, and the treatment of requests to it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -25,22 +25,22 @@ pub(crate) struct ServiceArgs {
     pub(crate) upstream: String,
 }
 
-/// Certificates for the connection to the service, and the look for a way past the sidecar.
+/// Certificates for the connection to the service, and the exposure check.
 #[derive(Debug, Clone, Args, Serialize)]
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamArgs {
-    /// Carries plain HTTP/1.1 requests to an http:// or unix: service without Pingora's proxy: less work for
-    /// each, and the same checks, limits and time-outs
+    /// Carry plain HTTP/1.1 requests to an http:// or unix: service without Pingora's proxy: less work for
+    /// each, with the same checks, limits and timeouts
     #[arg(long, env = "POSTERN_FAST_PATH", default_value_t = true, action = ArgAction::Set)]
     pub(crate) fast_path: bool,
 
-    /// PEM file of the authorities that may vouch for an https:// service. Default: the system's
+    /// PEM file of the authorities to trust for an https:// service. Default: the system's
     #[arg(long, env = "POSTERN_UPSTREAM_CA", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_ca: Option<PathBuf>,
 
-    /// PEM file of the certificate that is shown to an https:// service
+    /// PEM file of the certificate to present to an https:// service
     #[arg(long, env = "POSTERN_UPSTREAM_CLIENT_CERT", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_client_cert: Option<PathBuf>,
@@ -55,13 +55,13 @@ pub(crate) struct UpstreamArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_server_name: Option<String>,
 
-    /// Address of the pod, to look once a minute whether the service answers there too, where nobody
-    /// asks for a token; a warning and a metric say so
+    /// Address of the pod: once a minute the sidecar checks whether the service listens there too,
+    /// reachable without a token; a warning and a metric report it
     #[arg(long, env = "POSTERN_POD_IP", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pod_ip: Option<IpAddr>,
 
-    /// Not to be ready while the service answers on --pod-ip
+    /// Do not become ready while the service accepts connections on --pod-ip
     #[arg(long, env = "POSTERN_REFUSE_BYPASS")]
     pub(crate) refuse_bypass: bool,
 }
@@ -71,18 +71,18 @@ pub(crate) struct UpstreamArgs {
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamRequestArgs {
-    /// Whether the service sees the Authorization header
+    /// Pass the Authorization header to the service
     #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set)]
     pub(crate) forward_authorization: bool,
 
-    /// Reuse a connection to the service after a request with a body. Quicker; only for a service
-    /// that reads every body to its end, also of requests that it refuses
+    /// Reuse a connection to the service after a request with a body. Faster; only for a service
+    /// that reads every body to its end, also of requests that it rejects
     #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
     pub(crate) reuse_after_body: bool,
 
-    /// What becomes of X-Forwarded-For, -Proto and Forwarded: the client's address is appended,
-    /// everything a client says is overwritten – any other X-Forwarded-*, X-Real-IP, X-Client-IP and the
-    /// like are removed –, or nothing is touched
+    /// Treatment of X-Forwarded-For, -Proto and Forwarded: append the client's address; overwrite
+    /// all that a client sends, and remove any other X-Forwarded-*, X-Real-IP, X-Client-IP and the
+    /// like; or change nothing
     #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
     #[serde(serialize_with = "word")]
     pub(crate) forwarded: ForwardedPolicy,

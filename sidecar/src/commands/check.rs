@@ -18,27 +18,27 @@ mod online;
 mod paths;
 mod tokens;
 
-/// The command.
+/// Runs the command.
 ///
 /// # Errors
-/// When the configuration cannot be used, or lets an attack through.
+/// For an unusable configuration, or one that accepts an attack.
 pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<(), Failure> {
     let settings = &args.settings;
     let config = Config::new(settings)?;
     let report = attack(settings, &config)?;
-    // Certificates and files of keys are part of the configuration.
+    // Certificates and key files are part of the configuration.
     let mut source = KeySource::new(config.key_source.clone())?;
     let found = match args.online {
-        true => online::look(&config, &mut source)?,
+        true => online::run_checks(&config, &mut source)?,
         false => Findings::default(),
     };
     let warnings: Vec<String> = unknown_variables
         .into_iter()
         .chain(config.warnings_at_the_start())
-        .chain(source.second_thought())
+        .chain(source.warning())
         .chain(found.warnings.iter().cloned())
         .collect();
-    output::print(&format!("{}{report}{found}", shown(settings, &warnings)?))?;
+    output::print(&format!("{}{report}{found}", as_toml(settings, &warnings)?))?;
     report.verdict()?;
     found.verdict()?;
     match args.strict {
@@ -47,16 +47,16 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
     }
 }
 
-/// The configuration as a file, with comments about it.
-fn shown(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
+/// Renders the configuration as a file, with warnings as comments.
+fn as_toml(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
     let settings = Table::try_from(args).map_err(|error| {
-        Failure::Software(format!("the configuration cannot be shown: {error}"))
+        Failure::Software(format!("the configuration cannot be printed: {error}"))
     })?;
     let warnings = warnings.iter();
     let warnings: String = warnings
         .map(|warning| format!("# warning: {warning}\n"))
         .collect();
-    // The file may not hold the secret itself: what is printed is to be a usable one.
+    // Printed as a comment: the output is usable as a file, which may not hold the secret.
     let secret = args
         .keys
         .app_secret
@@ -75,12 +75,12 @@ fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
     Ok(Report { tokens, paths })
 }
 
-/// What became of one kind of attack.
+/// The results of one kind of attack.
 #[derive(Debug, Default)]
 struct Outcome {
     refused: usize,
     accepted: usize,
-    /// One line for each that did not end as it should.
+    /// One line for each attack with an unexpected result.
     surprises: Vec<String>,
 }
 
@@ -114,20 +114,20 @@ impl Report {
             more => format!(" (and {more} more)"),
         };
         Err(Failure::Config(format!(
-            "attack not refused: {first}{more}"
+            "attack not rejected: {first}{more}"
         )))
     }
 }
 
-/// Comments of the configuration that is printed.
+/// Renders comments of the printed configuration.
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for surprise in self.surprises() {
-            writeln!(f, "# attack not refused: {surprise}")?;
+            writeln!(f, "# attack not rejected: {surprise}")?;
         }
         writeln!(
             f,
-            "# attacks: {} tokens and {} paths refused as expected; {} good tokens accepted",
+            "# attacks: {} tokens and {} paths rejected as expected; {} good tokens accepted",
             self.tokens.refused, self.paths.refused, self.tokens.accepted
         )
     }
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn no_source_of_keys_lets_an_attack_through() {
+    fn attacks_are_rejected_for_every_key_source() {
         for source in SOURCES {
             withstands(source, &[]);
         }
     }
 
     #[test]
-    fn no_rule_lets_an_attack_through() {
+    fn attacks_are_rejected_under_every_rule() {
         for flags in [
             &[
                 "--app-name",
@@ -267,12 +267,12 @@ mod tests {
                 "100000",
             ],
         ] {
-            // The quickest signatures.
+            // ECDSA: the fastest signatures.
             withstands(SOURCES[1], flags);
         }
     }
 
-    /// The report on rules that are not those of the settings.
+    /// Returns the report on rules that differ from the settings.
     fn report_on(change: impl Fn(&mut AuthPolicy)) -> Report {
         let flags = [
             "--pass",
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_missing_is_found_by_the_row_s_name() {
+    fn a_missing_rule_is_reported_by_the_row_s_name() {
         type Change = fn(&mut AuthPolicy);
         assert_eq!(report_on(|_| {}).verdict(), Ok(()));
         let rows: [(Change, &str); 5] = [
@@ -313,13 +313,13 @@ mod tests {
             let failure = report.verdict().unwrap_err();
             assert_eq!(failure.code(), 78);
             assert!(
-                report.to_string().contains(&format!("not refused: {row}")),
+                report.to_string().contains(&format!("not rejected: {row}")),
                 "{row}\n{report}"
             );
         }
     }
 
-    /// Names of rows of the corpus that are tried on every configuration, where they are for the key.
+    /// Rows of the corpus that no configuration accepts; each key gets those for its algorithm.
     const TOKENS: [&str; 22] = [
         "alg none without a signature",
         "alg none with a good signature",
@@ -360,12 +360,15 @@ mod tests {
         rejected: Vec<TokenRow>,
     }
 
-    /// Keys and tokens from the forge; the private keys are gone with it.
+    /// Returns keys and tokens of a new forge, whose private keys are dropped.
     fn made(issued: i64) -> Made {
         let rows = TokenTable::load().unwrap().token;
         let key = token_corpus::keys::SigningType::ALL.map(|signing_type| {
             let forge = Forge::new(signing_type);
-            let setting = Setting::of_defaults("kid", issued);
+            let setting = Setting {
+                issuer: "https://issuer.invalid/".to_owned(),
+                ..Setting::of_defaults("kid", issued)
+            };
             let token = |row: &token_rows::TokenRow| {
                 let line = row.attack(&forge, &setting).lines.concat();
                 let line = String::from_utf8(line).unwrap();

@@ -1,7 +1,7 @@
-//! `sidecar drain`: the stop's first half by command, for an orchestrator's preStop hook.
+//! `sidecar drain`: starts the drain, for an orchestrator's preStop hook.
 //!
-//! Kubernetes runs the hook before it signals anybody, and signals a native sidecar last. The hook
-//! holds that up until callers have noticed that they have to go elsewhere and nothing is in flight.
+//! Kubernetes runs the hook before it sends a signal, and signals native sidecars last. The hook
+//! delays that until callers have moved on and no request is in flight.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::commands::wait;
 
 const ONE_ANSWER: Duration = Duration::from_secs(2);
 
-/// Begins the drain and waits for its end.
+/// Starts the drain and waits for its end.
 ///
 /// # Errors
-/// When `timeout` is over before, or no sidecar answers.
+/// At `timeout`, or without a response of the sidecar.
 pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
     wait::asking(timeout, || {
         let progress = progress(&admin_client::ask(admin, "POST", PATH, ONE_ANSWER)?)?;
         if progress.drained {
-            return Ok(wait::Answer::Done);
+            return Ok(wait::Poll::Done);
         }
-        Ok(wait::Answer::NotYet(Failure::Unavailable(format!(
+        Ok(wait::Poll::NotYet(Failure::Unavailable(format!(
             "not drained after {} s: {} requests in flight",
             timeout.as_secs(),
             progress.in_flight
@@ -35,7 +35,7 @@ pub(crate) fn until_drained(admin: SocketAddr, timeout: Duration) -> Result<(), 
 fn progress(answer: &AdminResponse) -> Result<Progress, Failure> {
     serde_json::from_str(&answer.body).map_err(|_| {
         Failure::Unavailable(format!(
-            "not the admin port of a sidecar: it answered {:?}",
+            "not the admin port of a sidecar: its response was {:?}",
             answer.status_line
         ))
     })
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_program_is_told_apart() {
+    fn another_program_on_the_port_is_an_error() {
         let answer = AdminResponse {
             status_line: "HTTP/1.1 404 Not Found".to_owned(),
             body: String::new(),

@@ -1,7 +1,7 @@
-//! `sidecar explain`: why a request is judged as it is, by the judge itself.
+//! `sidecar explain`: the reason why a request is accepted or rejected, by the rules of the proxy.
 //!
-//! Asked of a running sidecar (`POST /explain` on its admin port, which answers loopback peers
-//! only), or worked out here from settings and a key file.
+//! Explained by a running sidecar (`POST /explain` on its admin port, for loopback peers only), or
+//! here from settings and a key file.
 
 mod offline;
 
@@ -15,20 +15,20 @@ use runtime::command_line;
 use runtime::exit::Failure;
 use runtime::output;
 
-use crate::admin::explain::request::Question;
+use crate::admin::explain::request::ExplainRequest;
 use crate::admin::explain::{JSON, MAX_BODY_BYTES, PATH};
 use crate::cli::Cli;
 use crate::cli::explain_args::ExplainArgs;
 
 const ONE_ANSWER: Duration = Duration::from_secs(5);
 
-/// The command.
+/// Runs the command.
 ///
 /// # Errors
-/// When no sidecar answers, or what was given is no request.
+/// Without a response of the sidecar, or for input that is not a request.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let question = question(args)?;
-    refuse_useless(args)?;
+    reject_unused_flags(args)?;
     let explanation = match offline::explainer(args)? {
         None => ask(args, &question)?,
         Some(explainer) => {
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Failure> {
     }
 }
 
-fn question(args: &ExplainArgs) -> Result<Question, Failure> {
+fn question(args: &ExplainArgs) -> Result<ExplainRequest, Failure> {
     let mut headers = headers(args)?;
     let has_host = headers
         .iter()
@@ -66,7 +66,7 @@ fn question(args: &ExplainArgs) -> Result<Question, Failure> {
     if args.method != "CONNECT" {
         require_target(&target)?;
     }
-    Ok(Question {
+    Ok(ExplainRequest {
         method: args.method.clone(),
         target,
         headers,
@@ -74,7 +74,7 @@ fn question(args: &ExplainArgs) -> Result<Question, Failure> {
     })
 }
 
-/// An outcome, or the reason code of a refusal.
+/// Compares the verdict with the expected outcome or reason code.
 fn as_expected(expected: &str, verdict: &Verdict) -> Result<(), Failure> {
     let found = verdict.reason.as_ref().unwrap_or(&verdict.outcome);
     if expected == found {
@@ -85,8 +85,8 @@ fn as_expected(expected: &str, verdict: &Verdict) -> Result<(), Failure> {
     )))
 }
 
-/// A pasted URL stands for the request that a client makes of it: its path and query, and a `Host`. Beside a
-/// `Host` of its own it is the absolute form of a target (RFC 9112 §3.2.2).
+/// Splits a pasted URL into path and query, and a `Host`. Beside an explicit `Host` it stays an
+/// absolute-form target (RFC 9112 §3.2.2).
 fn host_and_target(given: &str) -> (&str, String) {
     let rest = ["http://", "https://"]
         .iter()
@@ -100,27 +100,27 @@ fn host_and_target(given: &str) -> (&str, String) {
     (host, format!("{slash}{target}"))
 }
 
-/// A running sidecar is judged by its own settings, and where nobody is asked, nobody's address counts: what
-/// was typed all the same was meant otherwise. Variables and the file are there for `serve`.
-fn refuse_useless(args: &ExplainArgs) -> Result<(), Failure> {
+/// Rejects flags that have no effect: a running sidecar uses its own settings, and a key file no
+/// address. Variables and the configuration file are ignored, because they are for `serve`.
+fn reject_unused_flags(args: &ExplainArgs) -> Result<(), Failure> {
     let is_address = |flag: &String| flag == "--admin-listen";
     let mut typed = command_line::flags_on_command_line::<Cli>().into_iter();
     if offline::is_asked_for(args) {
         return typed.find(is_address).map_or(Ok(()), |flag| {
-            let line = format!("{flag}: with a file of keys no sidecar is asked");
+            let line = format!("{flag}: with a key file no sidecar is queried");
             Err(Failure::Usage(line))
         });
     }
     typed.find(|flag| !is_address(flag)).map_or(Ok(()), |flag| {
         let line = format!(
-            "{flag}: a running sidecar is judged by its own settings; to judge by these, name a file of keys: \
+            "{flag}: a running sidecar uses its own settings; to use these, name a key file: \
              --key-file, --jwks-file or --public-key-file"
         );
         Err(Failure::Usage(line))
     })
 }
 
-/// What no client would send as a target is a slip of the command line (RFC 9112 §3.2).
+/// Rejects targets that no client would send (RFC 9112 §3.2).
 fn require_target(target: &str) -> Result<(), Failure> {
     let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let is_absolute =
@@ -129,12 +129,12 @@ fn require_target(target: &str) -> Result<(), Failure> {
     {
         return Ok(());
     }
-    let line = format!("'{target}' is no target of a request: it begins with a slash");
+    let line = format!("'{target}' is not a request target: it has to begin with a slash");
     Err(Failure::Usage(line))
 }
 
-/// The fields of the command line; `@-` stands for lines of standard input, where no other user of
-/// the machine can see them.
+/// Returns the fields of the command line; `@-` reads them from standard input, where no other user
+/// of the machine can see them.
 fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
     let mut headers = Vec::new();
     for given in &args.headers {
@@ -151,19 +151,19 @@ fn headers(args: &ExplainArgs) -> Result<Vec<(String, String)>, Failure> {
     Ok(headers)
 }
 
-/// The complaint does not repeat the field: it may hold a token.
+/// Parses a header line. The error does not repeat it: it may hold a token.
 fn field(line: &str) -> Result<(String, String), Failure> {
     let (name, value) = line
         .split_once(':')
         .ok_or_else(|| Failure::Usage("--header: expected 'NAME: VALUE'".to_owned()))?;
-    // As it is written: this is how the service gets it.
+    // As written: the service gets it in this case.
     let name = name.trim();
     HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| Failure::Usage("--header: the name is none".to_owned()))?;
+        .map_err(|_| Failure::Usage("--header: the name is not valid".to_owned()))?;
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-fn ask(args: &ExplainArgs, question: &Question) -> Result<Explanation, Failure> {
+fn ask(args: &ExplainArgs, question: &ExplainRequest) -> Result<Explanation, Failure> {
     let json =
         serde_json::to_vec(question).map_err(|error| Failure::Software(error.to_string()))?;
     let answer = admin_client::post(args.admin.admin_listen, PATH, JSON, &json, ONE_ANSWER)?;
@@ -173,7 +173,7 @@ fn ask(args: &ExplainArgs, question: &Question) -> Result<Explanation, Failure> 
         }),
         Some(400) => Err(Failure::Usage(answer.body.trim_end().to_owned())),
         _ => Err(Failure::Unavailable(format!(
-            "not the admin port of a sidecar: it answered {:?}",
+            "not the admin port of a sidecar: its response was {:?}",
             answer.status_line
         ))),
     }

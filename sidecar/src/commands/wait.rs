@@ -10,35 +10,35 @@ use runtime::healthcheck;
 const PAUSE: Duration = Duration::from_millis(200);
 const ONE_ANSWER: Duration = Duration::from_secs(2);
 
-/// Asks until the sidecar is ready.
+/// Polls until the sidecar is ready.
 ///
 /// # Errors
-/// The last answer, when `timeout` is over.
+/// The last response, at `timeout`.
 pub(crate) fn until_ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
     asking(timeout, || {
         let ready = healthcheck::ready(admin, ONE_ANSWER);
-        Ok(ready.map_or_else(Answer::NotYet, |()| Answer::Done))
+        Ok(ready.map_or_else(Poll::NotYet, |()| Poll::Done))
     })
 }
 
-/// What was waited for.
-pub(crate) enum Answer {
+/// The result of one poll.
+pub(crate) enum Poll {
     Done,
-    /// What to say if the time is over.
+    /// The error at the timeout.
     NotYet(Failure),
 }
 
-/// Asks again and again.
+/// Polls until done.
 ///
 /// # Errors
-/// Whatever `ask` fails with, at once; what the last [`Answer::NotYet`] says, when `timeout` is over.
+/// Any error of `ask`, at once; at `timeout` the last [`Poll::NotYet`].
 pub(crate) fn asking(
     timeout: Duration,
-    ask: impl Fn() -> Result<Answer, Failure>,
+    ask: impl Fn() -> Result<Poll, Failure>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     loop {
-        let Answer::NotYet(failure) = ask()? else {
+        let Poll::NotYet(failure) = ask()? else {
             return Ok(());
         };
         let left = timeout.saturating_sub(started.elapsed());
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection after the other with these statuses.
+    /// Serves one connection after the other with these statuses.
     fn admin_port(statuses: &'static [u16]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -77,13 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_through_not_ready_answers() {
+    fn it_waits_while_the_sidecar_is_not_ready() {
         let admin = admin_port(&[503, 503, 200]);
         assert_eq!(until_ready(admin, Duration::from_secs(60)), Ok(()));
     }
 
     #[test]
-    fn it_gives_up_with_the_last_answer() {
+    fn a_timeout_returns_the_last_response() {
         let failure = until_ready(admin_port(&[503]), Duration::ZERO).unwrap_err();
         assert_eq!(failure.code(), 69);
         assert!(failure.to_string().starts_with("not ready"), "{failure}");

@@ -1,4 +1,4 @@
-//! The settings that count for requests now, as the status page shows them.
+//! The settings in effect for requests, as the status page presents them.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::cli::ServeArgs;
 use crate::headers::identity::Encoding;
 use crate::keys::source::SourceSettings;
 
-/// What the configuration says.
+/// The effective settings.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct EffectiveConfig {
     pub(crate) service: String,
@@ -15,16 +15,16 @@ pub(crate) struct EffectiveConfig {
     pub(crate) open_paths: Vec<String>,
     /// Patterns of paths where a token may be missing.
     pub(crate) optional_paths: Vec<String>,
-    /// Where a token may stand besides `Authorization`.
+    /// Location of a token besides `Authorization`.
     pub(crate) token_cookie: Option<String>,
     pub(crate) cookie_origins: Vec<String>,
     pub(crate) websocket_token: bool,
     pub(crate) user_header: String,
     pub(crate) user_header_encoding: Encoding,
-    /// Which claim stands in which header.
+    /// Claim and header pairs.
     pub(crate) claim_headers: Vec<String>,
     pub(crate) issuer: Option<String>,
-    /// A token is for any of them; for none, that is not checked.
+    /// A token is for any of them; empty: not checked.
     pub(crate) audiences: Vec<String>,
     pub(crate) cors_origins: Vec<String>,
     pub(crate) keys_from: String,

@@ -5,10 +5,10 @@ use std::fmt::Display;
 use runtime::command_line::not_empty;
 use runtime::exit::Failure;
 
-/// Returns what is given, if anything is: an empty one is no wish to leave the check out.
+/// Returns the value if there is one; an empty one is an error, because it would disable the check.
 pub(super) fn given(flag: &str, value: Option<&str>) -> Result<Option<String>, Failure> {
     let given = value.map(not_empty).transpose();
-    given.map_err(|error| refused(flag, "", error))
+    given.map_err(|error| flag_error(flag, "", error))
 }
 
 /// Parses the value of a flag.
@@ -16,10 +16,12 @@ pub(super) fn parsed<T: std::str::FromStr<Err: Display>>(
     flag: &str,
     value: &str,
 ) -> Result<T, Failure> {
-    value.parse().map_err(|error| refused(flag, value, error))
+    value
+        .parse()
+        .map_err(|error| flag_error(flag, value, error))
 }
 
 /// Returns the error that names the flag and its value.
-pub(super) fn refused(flag: &str, value: impl Display, why: impl Display) -> Failure {
+pub(super) fn flag_error(flag: &str, value: impl Display, why: impl Display) -> Failure {
     Failure::Config(format!("--{flag} '{value}': {why}"))
 }

@@ -1,4 +1,4 @@
-//! Where the verification keys come from: one of the flags that clap lets through together.
+//! The source of the verification keys: one of the flags, of which clap accepts one.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use runtime::host_port::without_credentials;
 use runtime::secret_file;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::flag_value::refused;
+use super::flag_value::flag_error;
 use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
 use crate::keys::cache::KeyCacheSettings;
@@ -21,8 +21,8 @@ use crate::keys::source::file::{Format, KeyFile};
 use crate::keys::source::jwks_url::JwksUrlSettings;
 use crate::keys::tls::TlsFiles;
 
-/// Warns of a proxy in the environment, where nothing is asked through it: whoever proxies a fetch chooses the key.
-/// `is_set` looks a variable up.
+/// Warns of a proxy in the environment, which is not used: a proxy could replace the keys. `is_set`
+/// reads a variable.
 pub(super) fn ignored_proxy(
     source: &SourceSettings,
     is_set: impl Fn(&str) -> bool,
@@ -33,7 +33,7 @@ pub(super) fn ignored_proxy(
     };
     let named = VARIABLES.into_iter().find(|name| is_set(name))?;
     (*settings.url.scheme() == Scheme::HTTPS).then(|| {
-        format!("{named} is set, and not used: --jwks-url is asked directly, not through a proxy")
+        format!("{named} is set, and not used: keys of --jwks-url are fetched directly, not through a proxy")
     })
 }
 
@@ -47,14 +47,14 @@ pub(super) fn settings(args: &ServeArgs) -> Result<SourceSettings, Failure> {
     let file = match (&args.keys.jwks_file, &args.keys.public_key_file) {
         (Some(path), _) => key_file(args, path, Format::JwkSet),
         (None, Some(path)) => key_file(args, path, Format::Pem),
-        // clap asks for one of them.
+        // clap requires one of them.
         (None, None) => return Err(Failure::Config("--auth-server is missing".to_owned())),
     };
     tls_files(args, None)?;
     Ok(SourceSettings::File(file))
 }
 
-/// Where the keys of `source` are kept for the next start.
+/// Returns the cache file of `source` for the next start.
 pub(super) fn key_cache(
     args: &ServeArgs,
     source: &SourceSettings,
@@ -63,7 +63,7 @@ pub(super) fn key_cache(
         return Ok(None);
     };
     if file.file_name().is_none() {
-        return Err(refused(
+        return Err(flag_error(
             "key-cache",
             file.display(),
             "is not the name of a file",
@@ -72,13 +72,13 @@ pub(super) fn key_cache(
     source
         .cached_in(file.clone(), args.rules.tokens.issuer.clone())
         .map(Some)
-        .map_err(|why| refused("key-cache", file.display(), why))
+        .map_err(|why| flag_error("key-cache", file.display(), why))
 }
 
 fn endpoint(args: &ServeArgs, url: &str) -> Result<EndpointSettings, Failure> {
     let auth_server = url
         .parse::<AuthServer>()
-        .map_err(|error| refused("auth-server", without_credentials(url), error))?
+        .map_err(|error| flag_error("auth-server", without_credentials(url), error))?
         .with_registry(&args.keys.registry, args.keys.auth_server_name.as_deref())?;
     let auth_server = with_name_server(auth_server, args.keys.dns_server)?;
     Ok(EndpointSettings {
@@ -96,16 +96,16 @@ fn with_name_server(
     let Some(server) = server else {
         return Ok(auth_server);
     };
-    let why = "is asked only for an --auth-server that begins with dns";
+    let why = "is used only with an --auth-server that begins with dns";
     auth_server
         .with_name_server(server)
-        .ok_or_else(|| refused("dns-server", server, why))
+        .ok_or_else(|| flag_error("dns-server", server, why))
 }
 
 fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
     let url: JwksAddress = url
         .parse()
-        .map_err(|error| refused("jwks-url", without_credentials(url), error))?;
+        .map_err(|error| flag_error("jwks-url", without_credentials(url), error))?;
     Ok(JwksUrlSettings {
         tls: tls_files(args, Some(url.scheme()))?,
         url,
@@ -122,7 +122,7 @@ fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
     }
 }
 
-/// A certificate that is of no use is a sign that something else was meant.
+/// Rejects a certificate without effect: it was meant for something else.
 fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Failure> {
     let identity = args
         .keys
@@ -140,16 +140,16 @@ fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Fail
         Some(_) => "auth-ca",
         None => "auth-client-cert",
     };
-    let why = "is of use only with https";
+    let why = "has an effect only with https";
     Err(Failure::Config(format!("--{flag} {why}")))
 }
 
 fn signing_type(args: &ServeArgs) -> Result<SigningType, Failure> {
     let signing_type = args.keys.signing_type.unwrap_or_default();
     if signing_type == SigningType::Hmac && !args.keys.trust_shared_secret {
-        let why = "hands this sidecar the secret that issues tokens; \
+        let why = "gives this sidecar the secret that issues tokens; \
                    allow that with --trust-shared-secret";
-        return Err(refused("signing-type", signing_type, why));
+        return Err(flag_error("signing-type", signing_type, why));
     }
     Ok(signing_type)
 }
@@ -163,12 +163,12 @@ fn application(args: &ServeArgs) -> Result<Application, Failure> {
     Ok(Application { id, secret })
 }
 
-/// Where it is a variable of a pod, an empty one is a label that the pod lacks.
+/// An empty variable of a pod is a label that the pod lacks.
 fn app_id(args: &ServeArgs) -> Result<String, Failure> {
     let id = args.keys.app_id.clone().unwrap_or_default();
     if args.keys.app_id.is_some() && id.is_empty() {
         let why = "is empty; in Kubernetes it is the pod's label app.kubernetes.io/name";
-        return Err(refused("app-id", id, why));
+        return Err(flag_error("app-id", id, why));
     }
     Ok(id)
 }
@@ -178,7 +178,7 @@ fn secret(args: &ServeArgs) -> Result<SecretString, Failure> {
         (Some(secret), None) => Ok(secret.clone()),
         (None, Some(file)) => secret_file::read(file)
             .map(|text| SecretString::from(text.as_str()))
-            .map_err(|error| refused("app-secret-file", file.display(), error)),
+            .map_err(|error| flag_error("app-secret-file", file.display(), error)),
         (None, None) => Err(Failure::Config(
             "--app-secret or --app-secret-file is required".to_owned(),
         )),

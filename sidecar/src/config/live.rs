@@ -1,6 +1,6 @@
-//! What requests are held to, as a whole that can be exchanged while the program runs.
+//! The rules for requests, replaced as a whole while the program runs.
 //!
-//! A request takes the rules of the moment when it begins and keeps them to its end.
+//! A request takes the rules when it begins and keeps them to its end.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::auth::authorize::AuthPolicy;
 use crate::config::effective::EffectiveConfig;
 use crate::upstream::request::UpstreamRequestPolicy;
 
-/// What the configuration says about requests.
+/// The rules for requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) auth_policy: AuthPolicy,
@@ -19,7 +19,7 @@ pub(crate) struct Rules {
     pub(crate) protected: EffectiveConfig,
 }
 
-/// The rules of the moment, shared by all requests without a lock.
+/// The current rules, shared by all requests without a lock.
 #[derive(Debug)]
 pub(crate) struct CurrentRules(ArcSwap<Rules>);
 
@@ -28,12 +28,12 @@ impl CurrentRules {
         Self(ArcSwap::from_pointee(rules))
     }
 
-    /// The rules from now on; those that they replace stay with who has taken them.
+    /// Returns the current rules; requests in flight keep theirs.
     pub(crate) fn load(&self) -> Arc<Rules> {
         self.0.load_full()
     }
 
-    /// New requests are held to `rules`. Only the reload calls it.
+    /// Applies `rules` to new requests. Only the reload calls it.
     pub(crate) fn replace(&self, mut rules: Rules) {
         rules
             .auth_policy

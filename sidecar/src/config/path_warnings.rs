@@ -1,5 +1,5 @@
-//! Patterns of `--pass` and `--optional` that say more, or less, than they seem to. What could never match is
-//! refused when it is parsed; what is here works, and deserves a second thought.
+//! Warnings about patterns of `--pass` and `--optional` that match more, or less, than they seem
+//! to. Patterns that can never match are rejected at parsing.
 
 use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
@@ -8,12 +8,14 @@ use runtime::exit::Failure;
 use super::policy::{pass_list, patterns};
 use crate::cli::policy_args::RulesArgs;
 
-/// Paths that nobody lists on purpose.
+/// Paths that no pattern lists on purpose.
 const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
 
+/// Returns the warnings about all patterns.
+///
 /// # Errors
-/// The first pattern that cannot be used.
-pub(super) fn second_thoughts(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
+/// The first unusable pattern.
+pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
     let pass = pass_list(rules)?;
     let optional = patterns("optional", &rules.optional)?;
     let mut thoughts: Vec<String> = Vec::new();
@@ -21,7 +23,7 @@ pub(super) fn second_thoughts(rules: &RulesArgs) -> Result<Vec<String>, Failure>
     thoughts.extend(everything(
         &optional,
         "optional",
-        "no request needs a token, only a bad one is refused",
+        "no request needs a token, only a bad one is rejected",
     ));
     for (flag, list) in [("pass", &rules.pass), ("optional", &rules.optional)] {
         let of_each = list
@@ -36,7 +38,7 @@ pub(super) fn second_thoughts(rules: &RulesArgs) -> Result<Vec<String>, Failure>
         .filter(|pattern| pass.matches(&example(pattern)))
     {
         thoughts.push(format!(
-            "--optional '{pattern}': --pass lists it too, so that a token is never read there"
+            "--optional '{pattern}': --pass lists it too, so a token is never read there"
         ));
     }
     Ok(thoughts)
@@ -47,11 +49,11 @@ fn everything(list: &PassList, flag: &str, what: &str) -> Option<String> {
         return Some(format!("--{flag}: a pattern matches every path, so {what}"));
     }
     list.matches(USER_DETAILS_PATH).then(|| {
-        format!("--{flag}: a pattern matches {USER_DETAILS_PATH}, which needs a token all the same")
+        format!("--{flag}: a pattern matches {USER_DETAILS_PATH}, which still needs a token")
     })
 }
 
-/// What a single pattern makes one think of.
+/// Returns the warning about a single pattern.
 fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
     let below = |context: &str| {
         let rest = pattern.strip_prefix(context);
@@ -66,25 +68,26 @@ fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
         && query.contains('=')
     {
         return Some(
-            "the query of a request never counts: ? is any one character of the path".to_owned(),
+            "the query of a request is never compared: ? is any one character of the path"
+                .to_owned(),
         );
     }
     if pattern.starts_with("/**/") && !pattern.trim_start_matches("/**").is_empty() {
         return Some(
-            "matches below every path, and some services ignore what stands behind one: /admin/x.js"
+            "matches below every path, and some services ignore the end of a path: /admin/x.js"
                 .to_owned(),
         );
     }
     if pattern.len() > 1 && pattern.ends_with('/') {
         return Some(
-            "matches only with the slash at the end, which many services drop; /** lists what is below"
+            "matches only with the slash at the end, which many services drop; /** lists the paths below"
                 .to_owned(),
         );
     }
     None
 }
 
-/// A path that the pattern lists.
+/// Returns a path that the pattern matches.
 pub(crate) fn example(pattern: &str) -> String {
     pattern.replace("**", "x").replace(['*', '?'], "x")
 }
@@ -112,13 +115,13 @@ mod tests {
             .unwrap()
             .command
         {
-            Command::Check(args) => second_thoughts(&args.settings.rules).unwrap(),
+            Command::Check(args) => warnings(&args.settings.rules).unwrap(),
             other => unreachable!("{other:?}"),
         }
     }
 
     #[test]
-    fn patterns_that_say_more_than_they_seem_to_are_named_once() {
+    fn each_misleading_pattern_gets_one_warning() {
         for (flags, thought) in [
             (
                 &["--pass", "/**"][..],
@@ -130,13 +133,10 @@ mod tests {
             (&["--pass", "/a/?"], None),
             (
                 &["--pass", "/x?y=1"],
-                Some("--pass '/x?y=1': the query of a request never counts"),
+                Some("--pass '/x?y=1': the query of a request is never compared"),
             ),
             (&["--pass", "/static/**,/a/*/b,/"], None),
-            (
-                &["--pass", "/current/**"],
-                Some("needs a token all the same"),
-            ),
+            (&["--pass", "/current/**"], Some("still needs a token")),
             (
                 &["--pass", "/**/*.js"],
                 Some("--pass '/**/*.js': matches below every path"),

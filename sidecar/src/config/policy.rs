@@ -1,4 +1,4 @@
-//! What requests are held to, and how they are handed to the service.
+//! The rules for requests, and for the heads that the service gets.
 
 use contract::http::cors::{AllowedOrigins, Origin};
 use contract::http::path_patterns::{ContextPath, PassList};
@@ -7,7 +7,7 @@ use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
 use runtime::exit::Failure;
 
-use super::flag_value::{given, parsed, refused};
+use super::flag_value::{flag_error, given, parsed};
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
@@ -17,7 +17,7 @@ use crate::request::header_list::is_tchar;
 use crate::upstream::UpstreamAddress;
 use crate::upstream::request::UpstreamRequestPolicy;
 
-/// What decides about requests.
+/// Returns the authorization rules.
 ///
 /// # Errors
 /// As [`super::Config::new`].
@@ -35,12 +35,12 @@ pub(crate) fn auth_policy(
 
 fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {
     let header = UserHeader::new(&args.user_header, args.max_user_header_bytes)
-        .map_err(|error| refused("user-header", &args.user_header, error))?
+        .map_err(|error| flag_error("user-header", &args.user_header, error))?
         .with_encoding(args.user_header_encoding);
     args.claim_header.iter().try_fold(header, |header, entry| {
         let claim = parsed("claim-header", entry)?;
         let header = header.with_claim(claim);
-        header.map_err(|error| refused("claim-header", entry, error))
+        header.map_err(|error| flag_error("claim-header", entry, error))
     })
 }
 
@@ -66,7 +66,7 @@ fn origins(flag: &str, origins: &[String]) -> Result<AllowedOrigins, Failure> {
     origins.map(AllowedOrigins::new)
 }
 
-/// How a request is handed to the service.
+/// Returns the rules for request heads.
 pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequestPolicy {
     UpstreamRequestPolicy {
         forward_authorization: args.forward_authorization,
@@ -81,20 +81,22 @@ pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, Failure> {
 
 pub(super) fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
     PassList::parse(patterns.iter().map(String::as_str))
-        .map_err(|error| refused(flag, &error.pattern, error.source))
+        .map_err(|error| flag_error(flag, &error.pattern, error.source))
 }
 
-/// A name as RFC 6265 §4.1.1 has it.
+/// Parses a cookie name (RFC 6265 §4.1.1).
 fn token_cookie(args: &TokenArgs) -> Result<Option<String>, Failure> {
     match args.token_cookie.as_deref() {
-        Some(name) if name.is_empty() || !name.bytes().all(is_tchar) => {
-            Err(refused("token-cookie", name, "is not the name of a cookie"))
-        }
+        Some(name) if name.is_empty() || !name.bytes().all(is_tchar) => Err(flag_error(
+            "token-cookie",
+            name,
+            "is not the name of a cookie",
+        )),
         name => Ok(name.map(ToOwned::to_owned)),
     }
 }
 
-/// The context path is the application's name (contract §1).
+/// Builds the context path from the application's name (contract §1).
 fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
     let prefix = match app_name {
         "" => String::new(),
@@ -102,9 +104,9 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
     };
     prefix.parse().map_err(|error| match app_name {
         name if name.starts_with('/') => {
-            refused("app-name", name, "write it without the leading '/'")
+            flag_error("app-name", name, "write it without the leading '/'")
         }
-        name => refused("app-name", name, error),
+        name => flag_error("app-name", name, error),
     })
 }
 
@@ -119,15 +121,19 @@ fn policy(args: &TokenArgs, mapping: Option<ClaimMapping>) -> Result<Verificatio
     })
 }
 
-/// One that is empty is a mistake in a manifest.
+/// An empty one is a mistake in a manifest.
 fn audiences(args: &TokenArgs) -> Result<Vec<String>, Failure> {
     match args.audience.iter().any(String::is_empty) {
-        true => Err(refused("audience", args.audience.join(","), "one is empty")),
+        true => Err(flag_error(
+            "audience",
+            args.audience.join(","),
+            "one is empty",
+        )),
         false => Ok(args.audience.clone()),
     }
 }
 
-/// Claims whose name other products read as a path to a nested one.
+/// Warns of claims with dots, which other products read as a path to a nested claim.
 pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
     let claims = [
         ("claim", &args.issuer_tokens.claim),
@@ -150,7 +156,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
         .collect()
 }
 
-/// The contract's claims are the auth server's; another issuer's are mapped.
+/// Returns the claim mapping; only tokens of other issuers have one.
 pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure> {
     if args.keys.auth_server.is_some() {
         return Ok(None);
@@ -158,9 +164,11 @@ pub(super) fn mapping(args: &ServeArgs) -> Result<Option<ClaimMapping>, Failure>
     issuer_mapping(&args.issuer_tokens).map(Some)
 }
 
+/// Parses the claim mapping of another issuer.
+///
 /// # Errors
 /// As [`super::Config::new`].
 pub(crate) fn issuer_mapping(args: &IssuerTokenArgs) -> Result<ClaimMapping, Failure> {
     ClaimMapping::parse(args.claim.iter().map(String::as_str))
-        .map_err(|(entry, error)| refused("claim", entry, error))
+        .map_err(|(entry, error)| flag_error("claim", entry, error))
 }

@@ -213,12 +213,12 @@ fn what_is_said_of_a_registry_has_to_fit_together() {
         (
             "nacos://a/auth",
             &["--auth-server-name", "auth.internal"],
-            Some("--auth-server-name is of use only"),
+            Some("--auth-server-name has an effect only"),
         ),
         (
             "https://a/auth",
             &["--auth-server-name", "auth.internal"],
-            Some("--auth-server-name is of use only"),
+            Some("--auth-server-name has an effect only"),
         ),
     ] {
         let flags = [&["--auth-server", auth_server][..], &APPLICATION, flags].concat();

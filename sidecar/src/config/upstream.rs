@@ -1,11 +1,11 @@
-//! The service: where it is, what it speaks, and that it is not this sidecar.
+//! The upstream: address, protocol, and protection against proxying to itself.
 
 use std::net::SocketAddr;
 
 use runtime::exit::Failure;
 use runtime::host_port::without_credentials;
 
-use super::flag_value::{given, refused};
+use super::flag_value::{flag_error, given};
 use crate::cli::ServeArgs;
 use crate::cli::service_args::ServiceArgs;
 use crate::upstream::exposure_check;
@@ -13,12 +13,14 @@ use crate::upstream::{
     Endpoint, Protocol, TlsFiles, TlsFilesError, UpstreamAddress, UpstreamTimeouts, UpstreamTls,
 };
 
+/// Parses the address of the service.
+///
 /// # Errors
 /// As [`super::Config::new`].
 pub(crate) fn upstream_address(args: &ServiceArgs) -> Result<UpstreamAddress, Failure> {
     let text = &args.upstream;
     text.parse()
-        .map_err(|error| refused("upstream", without_credentials(text), error))
+        .map_err(|error| flag_error("upstream", without_credentials(text), error))
 }
 
 pub(super) fn refuse_own_address(
@@ -32,13 +34,13 @@ pub(super) fn refuse_own_address(
     match own.into_iter().find(|(_, own)| address.leads_to(*own)) {
         None => Ok(()),
         Some((flag, own)) => {
-            let why = format!("is this sidecar's own --{flag} {own}; it has to be the service's");
-            Err(refused("upstream", &args.service.upstream, why))
+            let why = format!("is this sidecar's own --{flag} {own}, not the service's");
+            Err(flag_error("upstream", &args.service.upstream, why))
         }
     }
 }
 
-/// `None` where the service does not speak TLS; the flags about it are a mistake then.
+/// Returns the TLS settings; `None` without TLS, where flags about it are an error.
 pub(super) fn upstream_tls(
     args: &ServeArgs,
     address: &UpstreamAddress,
@@ -70,7 +72,7 @@ pub(super) fn upstream_tls(
     UpstreamTls::load(&files)
         .map(Some)
         .map_err(|error| match error {
-            TlsFilesError::ServerName(_) => refused("upstream", &args.service.upstream, error),
+            TlsFilesError::ServerName(_) => flag_error("upstream", &args.service.upstream, error),
             TlsFilesError::File { .. } => Failure::Config(error.to_string()),
         })
 }
@@ -99,8 +101,8 @@ fn no_upstream_tls(args: &ServeArgs) -> Result<Option<UpstreamTls>, Failure> {
     }
 }
 
-/// Without the pod's address there is nothing to look at.
-pub(super) fn refuse_bypass_nowhere(args: &ServeArgs) -> Result<(), Failure> {
+/// Rejects `--refuse-bypass` without an address to probe.
+pub(super) fn require_pod_ip(args: &ServeArgs) -> Result<(), Failure> {
     if args.upstream.refuse_bypass && args.upstream.pod_ip.is_none() {
         return Err(Failure::Config(
             "--refuse-bypass: needs --pod-ip".to_owned(),

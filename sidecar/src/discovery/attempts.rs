@@ -1,23 +1,23 @@
-//! Which instances were asked lately, and how it went: what the choice of the next depends on.
+//! Recent fetches and their results, for the choice of the next instance.
 
 use std::collections::VecDeque;
 
 use super::Instance;
 
-/// An instance that failed is left aside for so many fetches, as long as there is another.
+/// Number of fetches for which a failed instance is skipped, as long as there is another.
 const REMEMBERED: usize = 5;
 
 /// The last few instances, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(VecDeque<(Instance, bool)>);
+pub(crate) struct RecentAttempts(VecDeque<(Instance, bool)>);
 
-impl Asked {
-    /// The instance of the last fetch.
+impl RecentAttempts {
+    /// Returns the instance of the last fetch.
     pub(crate) fn last(&self) -> Option<&Instance> {
         self.0.back().map(|(instance, _)| instance)
     }
 
-    /// Those of `found` that did not fail when they were last asked; all of them if every one did.
+    /// Returns those of `found` whose last fetch did not fail; all of them if each failed.
     pub(crate) fn not_failed<T>(&self, found: Vec<T>, authority: impl Fn(&T) -> String) -> Vec<T> {
         let (failed, others): (Vec<_>, Vec<_>) = found
             .into_iter()
@@ -32,7 +32,7 @@ impl Asked {
             .is_some_and(|(_, worked)| !worked)
     }
 
-    /// How a fetch from `instance` went.
+    /// Records the result of a fetch from `instance`.
     pub(crate) fn note(&mut self, instance: Instance, worked: bool) {
         self.0.push_back((instance, worked));
         if self.0.len() > REMEMBERED {
@@ -54,29 +54,30 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_forgotten_after_a_success_and_after_five_more_fetches() {
-        let mut asked = Asked::default();
-        assert!(asked.last().is_none() && !asked.failed("a"));
-        asked.note(instance("a"), false);
-        asked.note(instance("b"), true);
-        assert_eq!(asked.last(), Some(&instance("b")));
-        assert!(asked.failed("a") && !asked.failed("b"));
-        asked.note(instance("b"), false);
-        asked.note(instance("b"), true);
-        asked.note(instance("b"), true);
-        assert!(asked.failed("a") && !asked.failed("b"));
-        asked.note(instance("b"), true);
-        assert!(!asked.failed("a"));
+    fn a_failure_is_forgotten_after_a_success_or_five_fetches() {
+        let mut attempts = RecentAttempts::default();
+        assert!(attempts.last().is_none() && !attempts.failed("a"));
+        attempts.note(instance("a"), false);
+        attempts.note(instance("b"), true);
+        assert_eq!(attempts.last(), Some(&instance("b")));
+        assert!(attempts.failed("a") && !attempts.failed("b"));
+        attempts.note(instance("b"), false);
+        attempts.note(instance("b"), true);
+        attempts.note(instance("b"), true);
+        assert!(attempts.failed("a") && !attempts.failed("b"));
+        attempts.note(instance("b"), true);
+        assert!(!attempts.failed("a"));
     }
 
     #[test]
-    fn what_failed_is_left_aside_as_long_as_there_is_another() {
-        let mut asked = Asked::default();
-        let left = |asked: &Asked| asked.not_failed(vec!["a", "b"], ToString::to_string);
-        assert_eq!(left(&asked), ["a", "b"]);
-        asked.note(instance("a"), false);
-        assert_eq!(left(&asked), ["b"]);
-        asked.note(instance("b"), false);
-        assert_eq!(left(&asked), ["a", "b"]);
+    fn failed_instances_are_skipped_while_there_is_another() {
+        let mut attempts = RecentAttempts::default();
+        let left =
+            |attempts: &RecentAttempts| attempts.not_failed(vec!["a", "b"], ToString::to_string);
+        assert_eq!(left(&attempts), ["a", "b"]);
+        attempts.note(instance("a"), false);
+        assert_eq!(left(&attempts), ["b"]);
+        attempts.note(instance("b"), false);
+        assert_eq!(left(&attempts), ["a", "b"]);
     }
 }

@@ -6,24 +6,27 @@ use std::net::SocketAddr;
 use tokio::net::lookup_host;
 
 use super::resolver::{Resolver, in_time};
-use super::{Asked, DiscoveryError, Instance};
+use super::{DiscoveryError, Instance, RecentAttempts};
 
 /// The name and the port that all instances share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DnsName {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Asked in place of the operating system, which also knows `/etc/hosts` and the like.
+    /// Queried in place of the operating system, which also knows `/etc/hosts` and the like.
     pub(crate) name_server: Option<SocketAddr>,
 }
 
 impl DnsName {
-    /// Resolves the name now and takes the address after the previous one.
-    pub(crate) async fn next_instance(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
+    /// Resolves the name now and returns the address after the previous one.
+    pub(crate) async fn next_instance(
+        &self,
+        attempts: &RecentAttempts,
+    ) -> Result<Instance, DiscoveryError> {
         let name = self.to_string();
         let addresses = in_time(&name, self.addresses()).await?;
-        let previous = asked.last().and_then(|instance| instance.address);
-        let addresses = asked.not_failed(addresses, SocketAddr::to_string);
+        let previous = attempts.last().and_then(|instance| instance.address);
+        let addresses = attempts.not_failed(addresses, SocketAddr::to_string);
         let address = after(addresses, previous, fastrand::usize(..))
             .ok_or_else(|| DiscoveryError::NoAddress { name: name.clone() })?;
         Ok(Instance {
@@ -52,9 +55,9 @@ impl fmt::Display for DnsName {
     }
 }
 
-/// The address that follows `previous` in a fixed order, round and round. Answers come in any
-/// order and change between ticks, so a position in the list would mean nothing. The first one is a
-/// `random` one: a fleet that starts together, and ticks together, must not ask one instance.
+/// Returns the address after `previous` in a fixed order, cyclically: DNS responses have no stable
+/// order. The first one is a `random` one, so that a fleet that starts together does not load one
+/// instance.
 fn after(
     mut addresses: Vec<SocketAddr>,
     previous: Option<SocketAddr>,
@@ -79,12 +82,12 @@ mod tests {
     }
 
     #[test]
-    fn each_tick_takes_the_next_address_whatever_order_they_come_in() {
+    fn each_tick_takes_the_next_address_in_any_response_order() {
         for (addresses, previous, next) in [
             (vec![2, 1, 3], None, Some(3)),
             (vec![3, 2, 1], Some(1), Some(2)),
             (vec![1, 2, 3], Some(3), Some(1)),
-            // The previous one is gone, or alone.
+            // The previous one is gone, or the only one.
             (vec![1, 3], Some(2), Some(3)),
             (vec![2], Some(2), Some(2)),
             (vec![], Some(2), None),
@@ -96,13 +99,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_is_connected_to_and_the_name_is_kept_as_host() {
+    async fn the_address_is_connected_to_and_the_name_is_the_host() {
         let name = DnsName {
             host: "localhost".into(),
             port: 9000,
             name_server: None,
         };
-        let instance = name.next_instance(&Asked::default()).await.unwrap();
+        let instance = name
+            .next_instance(&RecentAttempts::default())
+            .await
+            .unwrap();
         assert!(instance.authority.ends_with(":9000"));
         assert_eq!(
             instance.address.unwrap().to_string(),
@@ -119,7 +125,10 @@ mod tests {
             port: 9000,
             name_server: None,
         };
-        let error = name.next_instance(&Asked::default()).await.unwrap_err();
+        let error = name
+            .next_instance(&RecentAttempts::default())
+            .await
+            .unwrap_err();
         assert!(
             error.to_string().contains("postern.invalid:9000"),
             "{error}"

@@ -1,5 +1,5 @@
-//! The instances that a Nacos registry lists (contract §4.3). The list is followed in the background, so
-//! that it is at hand when a tick comes, and stays while the registry is away.
+//! The instances that a Nacos registry lists (contract §4.3). A background task follows the list,
+//! so that ticks do not wait for it and it stays while the registry is down.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -10,30 +10,30 @@ use tokio::net::lookup_host;
 use tokio::sync::watch;
 
 use super::resolver::in_time;
-use super::{Asked, DiscoveryError, Instance};
+use super::{DiscoveryError, Instance, RecentAttempts};
 
-/// The first tick comes before the first list; a registry that does not answer must not use up a tick.
+/// The first tick comes before the first list; an unresponsive registry must not use up a tick.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Changes are pushed. A push can be lost, and with it what it told.
+/// Changes are pushed, and a push can be lost.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// After a failure; twice as long after each further one.
+/// The pause after a failure; it doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// What is known of the list; `None` until the registry has answered.
+/// The known list; `None` before the first response of the registry.
 type Lists = watch::Receiver<Option<Arc<[Listed]>>>;
 
-/// The auth server by its name in the registry. Clones share what is known.
+/// The auth server by its name in the registry. Clones share the list.
 #[derive(Debug, Clone)]
 pub(crate) struct NacosService {
     settings: RegistrySettings,
-    /// What the certificate of every instance names; `None`: the address that is registered.
+    /// The name in the certificate of every instance; `None`: the registered address.
     server_name: Option<String>,
-    /// Followed from the first question on.
+    /// Followed from the first use on.
     lists: Arc<OnceLock<Lists>>,
 }
 
-/// By what was configured.
+/// Compares the configuration.
 impl PartialEq for NacosService {
     fn eq(&self, other: &Self) -> bool {
         (&self.settings, &self.server_name) == (&other.settings, &other.server_name)
@@ -55,12 +55,15 @@ impl NacosService {
         &self.settings
     }
 
-    /// Chooses among what is listed at this moment.
-    pub(crate) async fn next_instance(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
+    /// Chooses among the listed instances.
+    pub(crate) async fn next_instance(
+        &self,
+        attempts: &RecentAttempts,
+    ) -> Result<Instance, DiscoveryError> {
         let listed = self.listed().await?;
         let usable = listed.iter().filter(|listed| listed.is_usable()).collect();
-        let candidates = asked.not_failed(usable, |listed| listed.authority());
-        let last = asked.last().map(|instance| instance.authority.as_str());
+        let candidates = attempts.not_failed(usable, |listed| listed.authority());
+        let last = attempts.last().map(|instance| instance.authority.as_str());
         match choose(&candidates, last, fastrand::f64()) {
             Some(chosen) => self.instance(chosen).await,
             None => Err(DiscoveryError::NoneListed {
@@ -93,7 +96,7 @@ impl NacosService {
         let lists = self.lists.get_or_init(|| follow(self.settings.clone()));
         let mut lists = lists.clone();
         let first = tokio::time::timeout(FIRST_LIST_TIMEOUT, lists.wait_for(Option::is_some));
-        // An error means that nobody follows any more: the runtime ends.
+        // An error means that the task ended: the runtime ends.
         let listed = first.await.ok().and_then(Result::ok);
         listed
             .and_then(|listed| listed.clone())
@@ -105,15 +108,15 @@ impl NacosService {
 
 fn follow(settings: RegistrySettings) -> Lists {
     let (sender, lists) = watch::channel(None);
-    tokio::spawn(begun_again(move || {
+    tokio::spawn(restart_on_panic(move || {
         let (settings, sender) = (settings.clone(), sender.clone());
         Follower { settings, sender }.run()
     }));
     lists
 }
 
-/// The end of it would be a panic, which the log tells of; until then and after it the last list is good.
-async fn begun_again<F>(work: impl Fn() -> F)
+/// Restarts a task after a panic, which is logged; the last list stays in use.
+async fn restart_on_panic<F>(work: impl Fn() -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -140,7 +143,7 @@ impl Follower {
             match client.instances().await {
                 Ok(listed) => {
                     if std::mem::replace(&mut away, false) {
-                        tracing::info!(registry, "the registry answers again");
+                        tracing::info!(registry, "the registry responds again");
                     }
                     take(&self.sender, listed);
                     pause = FIRST_PAUSE;
@@ -150,7 +153,7 @@ impl Follower {
                     if !std::mem::replace(&mut away, true) {
                         tracing::warn!(
                             registry, %error,
-                            "the registry is not to be reached; the last list of instances stays"
+                            "the registry is not reachable; keeping the last list of instances"
                         );
                     }
                     tokio::time::sleep(pause).await;
@@ -166,7 +169,7 @@ impl Follower {
             match RegistryClient::start(&self.settings).await {
                 Ok(client) => return client,
                 Err(error) => {
-                    tracing::warn!(%error, "the registry client does not start; trying again");
+                    tracing::warn!(%error, "the registry client does not start; retrying");
                     tokio::time::sleep(LONGEST_PAUSE).await;
                 }
             }
@@ -174,7 +177,7 @@ impl Follower {
     }
 }
 
-/// The only place where the list changes.
+/// Updates the list; the only place that does.
 fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
     lists.send_if_modified(|known| {
         let Some(next) = replacement(known.as_deref(), listed) else {
@@ -192,11 +195,10 @@ fn take(lists: &watch::Sender<Option<Arc<[Listed]>>>, listed: Vec<Listed>) {
     });
 }
 
-/// What is known from now on; `None`: what was known.
+/// Returns the new list; `None` to keep the known one.
 ///
-/// A list without any instance is what a registry has that restarted a moment ago, before the instances
-/// are back: then the last known ones are good. One that lists only such as are ill or switched off means
-/// what it says.
+/// An empty list comes from a registry that restarted a moment ago: the last known instances stay.
+/// A list of unhealthy or disabled ones is taken as it is.
 fn replacement(known: Option<&[Listed]>, mut listed: Vec<Listed>) -> Option<Arc<[Listed]>> {
     listed.sort_by_key(Listed::authority);
     match known {
@@ -207,7 +209,7 @@ fn replacement(known: Option<&[Listed]>, mut listed: Vec<Listed>) -> Option<Arc<
     }
 }
 
-/// One of them by weight, `random` being 0 up to 1; the one that was asked last only if there is no other.
+/// Chooses by weight, `random` being 0 up to 1; the last instance only if there is no other.
 fn choose<'a>(candidates: &[&'a Listed], last: Option<&str>, random: f64) -> Option<&'a Listed> {
     let is_other = |listed: &&&Listed| last != Some(listed.authority().as_str());
     let others: Vec<&Listed> = candidates.iter().filter(is_other).copied().collect();
@@ -251,9 +253,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_follower_that_panics_is_begun_again() {
+    async fn a_follower_that_panics_is_restarted() {
         let (sender, mut begun) = watch::channel(0);
-        let following = begun_again(move || {
+        let following = restart_on_panic(move || {
             sender.send_modify(|times| *times += 1);
             async { panic!("oh") }
         });
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_decide_and_the_last_one_is_not_asked_again_while_there_is_another() {
+    fn weights_decide_and_the_last_instance_is_not_repeated() {
         let all = [listed("a", 1.0), listed("b", 3.0), listed("c", 4.0)];
         let all: Vec<&Listed> = all.iter().collect();
         for (last, random, chosen) in [
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_one_of_a_registry_that_has_just_restarted() {
+    fn an_empty_list_keeps_the_known_instances() {
         let (a, b) = (listed("a", 1.0), listed("b", 1.0));
         let ill = Listed {
             healthy: false,
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_is_connected_to_as_it_is_and_a_name_is_looked_up() {
+    async fn registered_names_are_resolved_and_addresses_used_as_is() {
         let instance = found("10.0.0.1", None).await;
         assert_eq!(instance.authority, "10.0.0.1:9000");
         assert_eq!(instance.address, Some(([10, 0, 0, 1], 9000).into()));
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_configured_name_is_the_one_of_every_instance() {
+    async fn every_instance_has_the_configured_name() {
         let instance = found("10.0.0.1", Some("auth.internal")).await;
         assert_eq!(instance.authority, "10.0.0.1:9000");
         assert_eq!(instance.host, "auth.internal:9000");

@@ -1,5 +1,5 @@
-//! DNS queries of our own, for what the operating system's resolver does not answer: SRV records, and
-//! a name server that is not the machine's.
+//! DNS queries that the operating system's resolver cannot make: SRV records, and a configured name
+//! server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use hickory_resolver::proto::rr::rdata::SRV;
 
 use super::DiscoveryError;
 
-/// A resolver that does not answer must not use up the whole tick, nor hold the next look-up for ever.
+/// An unresponsive resolver must not use up the whole tick, nor block the next lookup forever.
 pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
-/// For one question to one server: the next one is asked, or this one again, within the time above.
+/// For one query to one server: then the next one, or this one again, within the time above.
 const QUESTION_TIMEOUT: Duration = Duration::from_millis(1200);
 
-/// Made for one look-up, so that a changed `/etc/resolv.conf` counts at the next tick.
+/// A resolver for one lookup, so that a changed `/etc/resolv.conf` counts at the next tick.
 pub(super) struct Resolver(TokioResolver);
 
 impl Resolver {
-    /// Asks `server`, or those of `/etc/resolv.conf`.
+    /// Queries `server`, or those of `/etc/resolv.conf`.
     pub(super) fn new(server: Option<SocketAddr>) -> std::io::Result<Self> {
         let mut builder = match server {
             Some(server) => {
@@ -70,7 +70,7 @@ fn only(server: SocketAddr) -> ResolverConfig {
     ResolverConfig::from_parts(None, Vec::new(), vec![server])
 }
 
-/// The outcome of a look-up of `name`, in bounded time.
+/// Waits for a lookup of `name`, in bounded time.
 pub(super) async fn in_time<T>(
     name: &str,
     lookup: impl Future<Output = std::io::Result<T>>,

@@ -6,26 +6,26 @@ use std::net::SocketAddr;
 use hickory_resolver::proto::rr::rdata::SRV;
 
 use super::resolver::{Resolver, in_time};
-use super::{Asked, DiscoveryError, Instance};
+use super::{DiscoveryError, Instance, RecentAttempts};
 
 /// `_auth._tcp.internal`, or any other name with SRV records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServiceName {
+pub(crate) struct SrvName {
     name: String,
-    /// Asked in place of those of `/etc/resolv.conf`.
+    /// Queried in place of those of `/etc/resolv.conf`.
     pub(crate) name_server: Option<SocketAddr>,
 }
 
 /// One SRV record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Service {
+struct SrvTarget {
     priority: u16,
     weight: u16,
     host: String,
     port: u16,
 }
 
-impl ServiceName {
+impl SrvName {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -33,8 +33,8 @@ impl ServiceName {
         }
     }
 
-    /// The name without its service labels. It is what a certificate has to name: whom the records
-    /// lead to is not the operator's word but the name server's (RFC 6125 §6.2.1).
+    /// Returns the name without its service labels. A certificate has to name it: the targets of
+    /// the records are the name server's choice, not the operator's (RFC 6125 §6.2.1).
     pub(crate) fn domain(&self) -> &str {
         let mut domain = self.name.trim_end_matches('.');
         while let Some((label, rest)) = domain.split_once('.')
@@ -45,12 +45,15 @@ impl ServiceName {
         domain
     }
 
-    /// Looks the records up now and chooses among them.
-    pub(crate) async fn next_instance(&self, asked: &Asked) -> Result<Instance, DiscoveryError> {
+    /// Looks up the records now and chooses among them.
+    pub(crate) async fn next_instance(
+        &self,
+        attempts: &RecentAttempts,
+    ) -> Result<Instance, DiscoveryError> {
         let none = || DiscoveryError::NoAddress {
             name: self.name.clone(),
         };
-        let found = in_time(&self.name, self.look_up(asked)).await?;
+        let found = in_time(&self.name, self.look_up(attempts)).await?;
         let (service, address) = found.ok_or_else(none)?;
         Ok(Instance {
             authority: service.authority(),
@@ -59,11 +62,14 @@ impl ServiceName {
         })
     }
 
-    async fn look_up(&self, asked: &Asked) -> std::io::Result<Option<(Service, SocketAddr)>> {
+    async fn look_up(
+        &self,
+        attempts: &RecentAttempts,
+    ) -> std::io::Result<Option<(SrvTarget, SocketAddr)>> {
         let resolver = Resolver::new(self.name_server)?;
         let records = resolver.services(&self.name).await?;
-        let services = records.iter().filter_map(Service::of).collect();
-        let services = asked.not_failed(services, Service::authority);
+        let services = records.iter().filter_map(SrvTarget::of).collect();
+        let services = attempts.not_failed(services, SrvTarget::authority);
         let Some(service) = chosen(services, |end| fastrand::u64(..end)) else {
             return Ok(None);
         };
@@ -76,8 +82,8 @@ impl ServiceName {
     }
 }
 
-impl Service {
-    /// `None` for the target `.`, which says that there is no such service (RFC 2782).
+impl SrvTarget {
+    /// Returns `None` for the target `.`, which means that there is no such service (RFC 2782).
     fn of(record: &SRV) -> Option<Self> {
         (!record.target.is_root()).then(|| Self {
             priority: record.priority,
@@ -92,12 +98,12 @@ impl Service {
     }
 }
 
-/// One of the lowest priority value, by weight. `random` gives a number below its argument.
-fn chosen(mut services: Vec<Service>, random: impl Fn(u64) -> u64) -> Option<Service> {
+/// Chooses one of the lowest priority value, by weight. `random` gives a number below its argument.
+fn chosen(mut services: Vec<SrvTarget>, random: impl Fn(u64) -> u64) -> Option<SrvTarget> {
     let first = services.iter().map(|service| service.priority).min()?;
     services.retain(|service| service.priority == first);
     // A weight of 0 is a small chance (RFC 2782), and an equal one where all weights are 0.
-    let total: u64 = services.iter().map(Service::share).sum();
+    let total: u64 = services.iter().map(SrvTarget::share).sum();
     let mut point = random(total);
     services.into_iter().find(|service| {
         let hit = point < service.share();
@@ -106,8 +112,8 @@ fn chosen(mut services: Vec<Service>, random: impl Fn(u64) -> u64) -> Option<Ser
     })
 }
 
-impl Service {
-    /// Against a weight of 0, one of 1 counts a hundredfold.
+impl SrvTarget {
+    /// Counts a weight of 1 a hundredfold against a weight of 0.
     fn share(&self) -> u64 {
         match self.weight {
             0 => 1,
@@ -116,7 +122,7 @@ impl Service {
     }
 }
 
-impl fmt::Display for ServiceName {
+impl fmt::Display for SrvName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
@@ -126,8 +132,8 @@ impl fmt::Display for ServiceName {
 mod tests {
     use super::*;
 
-    fn service(host: &str, priority: u16, weight: u16) -> Service {
-        Service {
+    fn service(host: &str, priority: u16, weight: u16) -> SrvTarget {
+        SrvTarget {
             priority,
             weight,
             host: format!("{host}."),
@@ -135,8 +141,8 @@ mod tests {
         }
     }
 
-    /// How often each host is chosen when every possible point is drawn once.
-    fn shares(services: &[Service]) -> Vec<(String, u32)> {
+    /// Counts how often each host is chosen when every possible point is drawn once.
+    fn shares(services: &[SrvTarget]) -> Vec<(String, u32)> {
         let total = std::cell::Cell::new(1);
         let mut shares: Vec<(String, u32)> = Vec::new();
         for point in 0.. {
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_2782_the_lowest_priority_goes_first_and_weights_share_it() {
+    fn rfc_2782_lowest_priority_first_then_by_weight() {
         for (services, expected) in [
             (
                 vec![service("a", 10, 0), service("b", 5, 0), service("c", 10, 9)],
@@ -188,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn rfc_6125_a_certificate_has_to_name_the_domain_and_not_the_target() {
+    fn rfc_6125_a_certificate_names_the_domain_not_the_target() {
         for (name, domain) in [
             ("_auth._tcp.internal", "internal"),
             ("_auth._tcp.auth.internal.", "auth.internal"),
             ("auth.service.consul", "auth.service.consul"),
             ("_odd", "_odd"),
         ] {
-            assert_eq!(ServiceName::new(name).domain(), domain);
+            assert_eq!(SrvName::new(name).domain(), domain);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One address, written down in the configuration.
+//! One address from the configuration.
 
 use std::fmt;
 

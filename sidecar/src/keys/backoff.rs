@@ -1,4 +1,4 @@
-//! When keys are asked for next, while none can be used: beside the ticks of the schedule, after pauses that grow.
+//! Retries while no key is usable: beside the ticks of the schedule, after growing pauses.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 /// Seconds between a failed attempt and the next one; the last counts for all further ones.
 const PAUSES: [u64; 5] = [1, 2, 4, 8, 10];
 
-/// The attempts since keys could last be used. Read by refusals, written by the refresh.
+/// The attempts since keys were last usable. Rejections read them, the refresh writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     last: Mutex<Option<Failed>>,
-    /// An attempt has ended.
+    /// Notified at the end of an attempt.
     changed: Notify,
 }
 
@@ -20,14 +20,14 @@ pub(crate) struct Attempts {
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     in_a_row: usize,
-    /// When the schedule or a retry asks again, whichever is first.
+    /// The next fetch: of the schedule or the retry, whichever is first.
     next: Instant,
-    /// `None` where only the schedule asks again.
+    /// `None`: only the schedule.
     retry: Option<Instant>,
 }
 
 impl Attempts {
-    /// Notes that one failed at `now`, and returns the time until the next one.
+    /// Records a failure at `now`, and returns the time until the next attempt.
     pub(crate) fn failed(&self, now: Instant, until_tick: Duration, retries: bool) -> Duration {
         let mut last = self.last();
         let in_a_row = last.map_or(0, |failed| failed.in_a_row);
@@ -42,31 +42,32 @@ impl Attempts {
         wait
     }
 
-    /// Notes that keys can be used.
+    /// Records that keys are usable.
     pub(crate) fn succeeded(&self) {
         *self.last() = None;
         self.changed.notify_one();
     }
 
-    /// Waits for the end of an attempt, or returns at once where one ended since the last call. Only the
-    /// refresh calls it.
+    /// Waits for the end of an attempt, or returns at once where one ended since the last call.
+    /// Only the refresh calls it.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// When to try again before the tick, if at all.
+    /// Returns the time of a retry before the tick.
     pub(crate) fn retry(&self) -> Option<Instant> {
         self.last().and_then(|failed| failed.retry)
     }
 
-    /// Notes that the retry at `at` is made: one failure has one. The retry of a later failure stays.
+    /// Records that the retry at `at` was made: one failure has one. The retry of a later failure
+    /// stays.
     pub(crate) fn retried(&self, at: Option<Instant>) {
         if let Some(failed) = self.last().as_mut().filter(|failed| failed.retry == at) {
             failed.retry = None;
         }
     }
 
-    /// Whole seconds after which the next attempt is under way: for `Retry-After`, so at least 1.
+    /// Returns the whole seconds until the next attempt, at least 1, for `Retry-After`.
     pub(crate) fn seconds_until_next(&self, now: Instant) -> u64 {
         let next = self.last().map(|failed| failed.next);
         let wait = next.map(|next| next.saturating_duration_since(now));
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pauses_grow_to_ten_seconds_and_begin_anew() {
+    fn the_pauses_grow_to_ten_seconds_and_reset() {
         let attempts = Attempts::default();
         let growing = [1, 2, 4, 8, 10, 10, 10];
         assert_eq!(waits(&attempts, MINUTE, true), growing);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_comes_first_where_it_is_nearer() {
+    fn the_tick_comes_first_where_it_is_sooner() {
         let attempts = Attempts::default();
         let near = waits(&attempts, Duration::from_secs(3), true);
         assert_eq!(near, [1, 2, 3, 3, 3, 3, 3]);

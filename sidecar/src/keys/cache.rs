@@ -1,9 +1,9 @@
-//! The last good keys in a file, so that a sidecar which is started while nobody can be asked for keys
+//! The last good keys in a file, so that a sidecar that starts while no key server is reachable
 //! verifies tokens at once.
 //!
-//! What stands there is held to what a fetched key set is held to, is used only for the source that it
-//! came from, and is as old as its fetch: `--max-key-age` goes on across a restart. The file holds
-//! public keys, but whoever could write it would choose whom to trust: it is a private file.
+//! The file passes the checks of a fetched key set, counts only for its source, and keeps the time
+//! of the fetch: `--max-key-age` goes on across a restart. The file holds public keys, but a writer
+//! could add trusted ones: it is a private file.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -16,61 +16,62 @@ use runtime::owner_only_file::{self, PrivateFileError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::current::{FetchTime, Names};
+use super::current::{FetchTime, KeySetFingerprint};
 use super::http_client::MAX_BODY_BYTES;
 use crate::telemetry::metrics::Metrics;
 
-/// Keys are written as a fetched set may be; around them stands little.
+/// A fetched set may be this large, and the rest is small.
 const MAX_FILE_BYTES: u64 = 2 * MAX_BODY_BYTES as u64;
-/// The fetch time is brought up to date at each tick of the contract's minute, and not at quicker ones.
+/// The fetch time is updated at each tick of the contract's minute, and not at quicker ones.
 const TIME_IS_GOOD_FOR: Duration = Duration::from_secs(50);
-/// Of the form of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// Whose keys are meant, and for which tokens: the keys of others are of no use.
+/// The source of the keys and the tokens they are for: other keys have no use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Origin {
-    /// As the log names it.
+pub(crate) struct CacheScope {
+    /// The name in the log.
     pub(crate) source: String,
-    /// SHA-256 of all of its address: the query of a URL, which the name leaves out, may be a secret.
+    /// SHA-256 of the whole address: the query of a URL, which the name leaves out, may be a
+    /// secret.
     pub(crate) address_sha256: String,
     pub(crate) application: Option<String>,
     pub(crate) issuer: Option<String>,
-    /// By name, in their order.
+    /// KeySetFingerprint, in their order.
     pub(crate) algorithms: Vec<String>,
 }
 
-/// Where the file is, and what is expected of it.
+/// The file, and the scope that it has to have.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyCacheSettings {
     pub(crate) file: PathBuf,
-    pub(crate) origin: Origin,
+    pub(crate) origin: CacheScope,
     pub(crate) allowed: Vec<Algorithm>,
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Content {
     version: u32,
-    origin: Origin,
+    origin: CacheScope,
     /// Seconds since the epoch.
     fetched_at: i64,
-    /// Whether `kid` chooses among the keys.
+    /// True where `kid` chooses among the keys.
     named: bool,
     /// A JWK Set.
     jwks: Value,
 }
 
-/// Why a file is left alone.
+/// The reason why a file is not used.
 #[derive(Debug, thiserror::Error)]
 enum CacheError {
     #[error(transparent)]
     File(#[from] PrivateFileError),
-    #[error("it is no key cache of this version")]
+    #[error("it is not a key cache of this version")]
     Malformed,
-    #[error("its keys are those of {source_name} with other settings, or of another source")]
+    #[error("its keys are of {source_name} with other settings, or of another source")]
     OtherOrigin { source_name: String },
     #[error("its keys were fetched in the future")]
     InTheFuture,
@@ -80,10 +81,10 @@ enum CacheError {
     UnusableKey,
 }
 
-/// Keys that were found, and when they were fetched.
+/// Keys from the file, and their fetch time.
 pub(super) type Found = (KeySet, FetchTime);
 
-/// The file, and what was last written there.
+/// The file, and the last keys written to it.
 #[derive(Debug)]
 pub(crate) struct KeyCache {
     settings: ArcSwap<KeyCacheSettings>,
@@ -94,8 +95,8 @@ pub(crate) struct KeyCache {
 
 #[derive(Debug, Default)]
 struct Written {
-    /// What the file holds, and when that was fetched.
-    last: Option<(Origin, Names, Instant)>,
+    /// The last written scope, keys and fetch time.
+    last: Option<(CacheScope, KeySetFingerprint, Instant)>,
     failing: bool,
 }
 
@@ -108,7 +109,7 @@ impl KeyCache {
         }
     }
 
-    /// The keys of the file, if it may be used; otherwise the log says why not.
+    /// Returns the keys of the file, or logs why it is not usable.
     pub(super) fn load(&self, now: SystemTime) -> Option<Found> {
         let settings = self.settings.load();
         let found = settings.read(now).transpose()?;
@@ -122,8 +123,8 @@ impl KeyCache {
         }
     }
 
-    /// The next fetch is for tokens of this origin, and is written whatever keys it brings.
-    pub(super) fn now_of(&self, origin: Origin) {
+    /// Sets the scope of the next fetch, which is then written in any case.
+    pub(super) fn set_scope(&self, origin: CacheScope) {
         let former = self.settings.load();
         if former.origin != origin {
             let settings = KeyCacheSettings {
@@ -134,8 +135,8 @@ impl KeyCache {
         }
     }
 
-    /// Has the file hold `keys`, which were fetched just now. Nobody waits for that: it may be on a disk
-    /// that hangs, and then it is left out until the disk answers.
+    /// Writes `keys`, which were fetched just now, in the background: a hanging disk delays no
+    /// fetch, and is skipped until it responds.
     pub(super) fn keep(&self, keys: KeySet) {
         let (settings, written) = (self.settings.load_full(), Arc::clone(&self.written));
         let metrics = self.metrics.clone();
@@ -154,7 +155,7 @@ impl KeyCache {
 }
 
 impl Written {
-    /// Whether it could be written; `None` where that was not needed.
+    /// Writes the file if needed; returns the success, or `None` if it was up to date.
     fn bring_up_to_date(
         &mut self,
         settings: &KeyCacheSettings,
@@ -162,7 +163,7 @@ impl Written {
         now: Instant,
         fetched_at: i64,
     ) -> Option<bool> {
-        let names = Names::of(keys);
+        let names = KeySetFingerprint::of(keys);
         let is_due = self.last.as_ref().is_none_or(|(origin, written, at)| {
             *origin != settings.origin
                 || *written != names
@@ -175,7 +176,7 @@ impl Written {
             Ok(()) => {
                 self.last = Some((settings.origin.clone(), names, now));
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!("the key cache is written again");
+                    tracing::info!("the key cache was written again");
                 }
                 Some(true)
             }
@@ -183,7 +184,7 @@ impl Written {
                 // Once, however long the disk is full.
                 if !std::mem::replace(&mut self.failing, true) {
                     let file = owner_only_file::describe(&settings.file);
-                    tracing::warn!(file, %error, "the key cache cannot be written; serving goes on");
+                    tracing::warn!(file, %error, "the key cache cannot be written");
                 }
                 Some(false)
             }
@@ -221,7 +222,7 @@ impl KeyCacheSettings {
 }
 
 impl Content {
-    fn of(origin: Origin, keys: &KeySet, fetched_at: i64) -> std::io::Result<Self> {
+    fn of(origin: CacheScope, keys: &KeySet, fetched_at: i64) -> std::io::Result<Self> {
         let jwks: Option<Vec<_>> = keys.keys().iter().map(|key| key.to_jwk()).collect();
         // A secret has no JWK: hmac and a cache exclude each other at the start.
         let jwks = jwks.ok_or_else(|| std::io::Error::other("a secret is never written"))?;
@@ -234,8 +235,8 @@ impl Content {
         })
     }
 
-    /// By the parser of fetched sets. That leaves out what it has no use for; here nothing may be left
-    /// out, because all of it was in use.
+    /// Parses them like a fetched set, which skips unknown keys; here a skipped key is an error,
+    /// because all of them were in use.
     fn keys(&self, allowed: &[Algorithm]) -> Result<KeySet, CacheError> {
         let json = self.jwks.to_string();
         let keys = KeySet::from_jwks(json.as_bytes(), allowed)?;
@@ -268,7 +269,7 @@ mod tests {
     fn settings(home: &TempDir) -> KeyCacheSettings {
         KeyCacheSettings {
             file: home.path().join("keys.json"),
-            origin: Origin {
+            origin: CacheScope {
                 source: "http://auth/auth".to_owned(),
                 address_sha256: "00".to_owned(),
                 application: Some("orders".to_owned()),
@@ -296,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found_again_with_its_age() {
+    fn written_keys_are_found_again_with_their_age() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_none());
         for keys in [named(&[ONE, OTHER]), nameless(), named(&[OTHER])] {
             settings.write(&keys, FETCHED_AT).unwrap();
             let (found, fetched) = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
-            assert_eq!(Names::of(&found), Names::of(&keys));
+            assert_eq!(KeySetFingerprint::of(&found), KeySetFingerprint::of(&keys));
             let state = super::super::current::CurrentKeys::default();
             state.install_of(found, fetched);
             let age = state.load().as_ref().unwrap().age(Instant::now());
@@ -312,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_in_the_future_is_not_believed() {
+    fn a_fetch_in_the_future_is_rejected() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
         for fetched_at in [FETCHED_AT + 1, i64::MAX] {
             settings.write(&nameless(), fetched_at).unwrap();
             assert_eq!(why_not(&settings), CacheError::InTheFuture.to_string());
         }
-        // So long ago that the difference is no number.
+        // So long ago that the age overflows.
         settings.write(&nameless(), i64::MIN).unwrap();
         assert!(settings.read(at(FETCHED_AT)).is_err());
     }
@@ -331,23 +332,23 @@ mod tests {
         settings.write(&nameless(), FETCHED_AT).unwrap();
         let origin = &settings.origin;
         for other in [
-            Origin {
+            CacheScope {
                 source: "http://evil/auth".to_owned(),
                 ..origin.clone()
             },
-            Origin {
+            CacheScope {
                 address_sha256: "01".to_owned(),
                 ..origin.clone()
             },
-            Origin {
+            CacheScope {
                 application: None,
                 ..origin.clone()
             },
-            Origin {
+            CacheScope {
                 issuer: None,
                 ..origin.clone()
             },
-            Origin {
+            CacheScope {
                 algorithms: vec!["RS256".to_owned()],
                 ..origin.clone()
             },
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_ours_alone_is_not_used() {
+    fn a_file_that_others_can_write_is_not_used() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
         settings.write(&nameless(), FETCHED_AT).unwrap();
@@ -369,7 +370,7 @@ mod tests {
         std::fs::rename(&settings.file, &elsewhere).unwrap();
         symlink(&elsewhere, &settings.file).unwrap();
         assert!(why_not(&settings).contains("regular file"));
-        // Written anew, the link is gone and what it led to is untouched.
+        // Written anew, the link is gone and its target is untouched.
         settings.write(&named(&[OTHER]), FETCHED_AT).unwrap();
         assert!(settings.read(at(FETCHED_AT)).unwrap().is_some());
         let open = std::fs::Permissions::from_mode(0o660);
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_not_used() {
+    fn broken_files_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let settings = settings(&home);
         settings.write(&named(&[ONE, OTHER]), FETCHED_AT).unwrap();

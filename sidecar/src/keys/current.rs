@@ -1,4 +1,4 @@
-//! The keys that are trusted at this moment, shared by every request without a lock.
+//! The currently trusted keys, shared by every request without a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,45 +9,45 @@ use contract::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 use contract::rejection::Rejection;
 
 use super::backoff::Attempts;
-use super::on_demand::EarlyFetch;
+use super::on_demand::OnDemandRefresh;
 use crate::keys::token_cache::{TokenCache, VerifiedTokens};
 
-/// Empty until the first fetch succeeded: without a key nothing is verified, and nothing stands in
-/// for one.
+/// Empty until the first successful fetch: without a key no token is verified, and there is no
+/// placeholder.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
     state: ArcSwapOption<KeyState>,
-    early_fetch: EarlyFetch,
+    early_fetch: OnDemandRefresh,
     attempts: Attempts,
     token_cache: TokenCache,
-    /// For how long keys are trusted that are not fetched again; `None` for ever.
+    /// The time for which keys are trusted without a fetch; `None`: forever.
     max_age: Option<Duration>,
 }
 
-/// One key set and how it came to be trusted.
+/// One key set and its fetch time.
 #[derive(Debug)]
 pub(crate) struct KeyState {
     keys: KeySet,
-    names: Names,
-    /// Moves with every change of the keys and tells apart what was verified under which.
+    names: KeySetFingerprint,
+    /// Changes with the keys; tells the tokens of one key set from those of another.
     generation: u64,
-    /// Of the last fetch that succeeded, whether or not it brought another key.
+    /// The last successful fetch, also if it brought the same key.
     fetched: FetchTime,
-    /// What these keys have verified. Others begin with an empty one.
+    /// The tokens that these keys have verified; empty for new keys.
     verified: Arc<VerifiedTokens>,
 }
 
-/// When keys were fetched. A process that was started later has no [`Instant`] for that.
+/// The fetch time of keys. A process that started later has no [`Instant`] for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchTime {
-    /// When this process learned of them.
+    /// The time when this process got them.
     learned_at: Instant,
-    /// How old they were then; `None` where this process fetched them itself.
+    /// Their age at that time; `None` where this process fetched them itself.
     cached_for: Option<Duration>,
 }
 
 impl FetchTime {
-    /// They were fetched at `now`.
+    /// Returns the time of a fetch at `now`.
     pub(crate) const fn at(now: Instant) -> Self {
         Self {
             learned_at: now,
@@ -55,7 +55,7 @@ impl FetchTime {
         }
     }
 
-    /// They were found at `now`, fetched by another process this long before.
+    /// Returns the time of a fetch by another process, this long before `now`.
     pub(crate) const fn before(now: Instant, age: Duration) -> Self {
         Self {
             learned_at: now,
@@ -69,16 +69,17 @@ impl FetchTime {
     }
 }
 
-/// What tells one key set from another: which keys, under which names and for what algorithm, and whether the
-/// names count.
+/// The identity of a key set: its keys with their names and algorithms, and whether `kid` selects
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct KeySetFingerprint {
     are_asked_for: bool,
-    /// Name and thumbprint, by which they are sorted, and algorithm: the thumbprint does not cover it (RFC 7638 §3.2).
+    /// Name and thumbprint, by which they are sorted, and algorithm: the thumbprint does not cover
+    /// it (RFC 7638 §3.2).
     keys: Vec<(KeyId, KeyId, Algorithm)>,
 }
 
-impl Names {
+impl KeySetFingerprint {
     pub(crate) fn of(keys: &KeySet) -> Self {
         let name =
             |key: &VerificationKey| (key.id().clone(), key.thumbprint().clone(), key.algorithm());
@@ -91,8 +92,8 @@ impl Names {
     }
 }
 
-/// For the log.
-impl fmt::Display for Names {
+/// Renders the names for the log.
+impl fmt::Display for KeySetFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (name, ..)) in self.keys.iter().enumerate() {
             let separator = if position == 0 { "" } else { " " };
@@ -102,16 +103,16 @@ impl fmt::Display for Names {
     }
 }
 
-/// What installing keys changed.
+/// The result of installing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum InstallOutcome {
     First,
     Unchanged,
     Replaced,
 }
 
 impl CurrentKeys {
-    /// No key yet; each set of keys gets a cache from `token_cache`.
+    /// Starts without a key; each set of keys gets a cache from `token_cache`.
     pub(crate) fn new(token_cache: TokenCache) -> Self {
         Self {
             token_cache,
@@ -119,13 +120,13 @@ impl CurrentKeys {
         }
     }
 
-    /// Trust in them ends when they were last fetched longer ago than this.
+    /// Sets the age after which keys are not trusted.
     #[must_use]
     pub(crate) fn with_max_age(self, max_age: Option<Duration>) -> Self {
         Self { max_age, ..self }
     }
 
-    /// Whether `state` may verify anything at `now`.
+    /// Returns `state` if it may verify tokens at `now`.
     ///
     /// # Errors
     /// [`Rejection::AuthKeysUnavailable`], [`Rejection::AuthKeysStale`].
@@ -141,44 +142,44 @@ impl CurrentKeys {
         }
     }
 
-    /// Where the caches come from.
+    /// Returns the settings of the token caches.
     pub(crate) const fn token_cache(&self) -> &TokenCache {
         &self.token_cache
     }
 
-    /// The present state; cheap, and valid for as long as the guard is held.
+    /// Returns the present state; cheap, and valid for as long as the guard is held.
     pub(crate) fn load(&self) -> Guard<Option<Arc<KeyState>>> {
         self.state.load()
     }
 
-    /// How a request asks for newer keys than these.
-    pub(crate) const fn early_fetch(&self) -> &EarlyFetch {
+    /// Returns the door through which requests get newer keys.
+    pub(crate) const fn early_fetch(&self) -> &OnDemandRefresh {
         &self.early_fetch
     }
 
-    /// When keys are asked for next, while none can be used.
+    /// Returns the attempts to fetch while no key is usable.
     pub(crate) const fn attempts(&self) -> &Attempts {
         &self.attempts
     }
 
     /// Trusts `keys`, fetched at `now`, and no others from now on. Only the refresh calls it.
-    pub(crate) fn install(&self, keys: KeySet, now: Instant) -> Change {
+    pub(crate) fn install(&self, keys: KeySet, now: Instant) -> InstallOutcome {
         self.install_of(keys, FetchTime::at(now))
     }
 
-    /// The same with keys that may have been fetched by another process.
-    pub(crate) fn install_of(&self, keys: KeySet, fetched: FetchTime) -> Change {
-        let names = Names::of(&keys);
+    /// Trusts keys that another process may have fetched.
+    pub(crate) fn install_of(&self, keys: KeySet, fetched: FetchTime) -> InstallOutcome {
+        let names = KeySetFingerprint::of(&keys);
         let former = self.state.load();
         let former = former.as_deref();
         let (change, generation, verified) = match former {
             Some(former) if former.names == names => (
-                Change::Unchanged,
+                InstallOutcome::Unchanged,
                 former.generation,
                 Arc::clone(&former.verified),
             ),
             _ => (
-                former.map_or(Change::First, |_| Change::Replaced),
+                former.map_or(InstallOutcome::First, |_| InstallOutcome::Replaced),
                 former.map_or(0, |former| former.generation) + 1,
                 Arc::new(self.token_cache.empty()),
             ),
@@ -199,7 +200,7 @@ impl KeyState {
         &self.keys
     }
 
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &KeySetFingerprint {
         &self.names
     }
 
@@ -215,7 +216,7 @@ impl KeyState {
         self.fetched.age(now)
     }
 
-    /// Whether they come from a cache: this process has not fetched any yet.
+    /// Returns true for keys from a cache: this process has not fetched any yet.
     pub(crate) const fn is_cached(&self) -> bool {
         self.fetched.cached_for.is_some()
     }
@@ -247,20 +248,20 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_moves_with_the_key_and_the_age_with_every_fetch() {
+    fn keys_change_the_generation_and_fetches_the_age() {
         let keys = CurrentKeys::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         for (seconds, letters, change, generation) in [
-            (0, "a", Change::First, 1),
-            (60, "a", Change::Unchanged, 1),
-            (120, "b", Change::Replaced, 2),
-            (180, "a", Change::Replaced, 3),
-            (240, " a", Change::Replaced, 4),
-            (300, "ab", Change::Replaced, 5),
-            (360, "ba", Change::Unchanged, 5),
-            (420, "ab", Change::Unchanged, 5),
-            (480, " b", Change::Replaced, 6),
+            (0, "a", InstallOutcome::First, 1),
+            (60, "a", InstallOutcome::Unchanged, 1),
+            (120, "b", InstallOutcome::Replaced, 2),
+            (180, "a", InstallOutcome::Replaced, 3),
+            (240, " a", InstallOutcome::Replaced, 4),
+            (300, "ab", InstallOutcome::Replaced, 5),
+            (360, "ba", InstallOutcome::Unchanged, 5),
+            (420, "ab", InstallOutcome::Unchanged, 5),
+            (480, " b", InstallOutcome::Replaced, 6),
         ] {
             assert_eq!(keys.install(key_set(letters), at(seconds)), change);
             let state = keys.load();
@@ -283,9 +284,9 @@ mod tests {
         };
         let keys = CurrentKeys::default();
         for (algorithm, change) in [
-            ("RS256", Change::First),
-            ("RS256", Change::Unchanged),
-            ("PS256", Change::Replaced),
+            ("RS256", InstallOutcome::First),
+            ("RS256", InstallOutcome::Unchanged),
+            ("PS256", InstallOutcome::Replaced),
         ] {
             assert_eq!(
                 keys.install(set(algorithm), Instant::now()),
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_not_fetched_again_are_trusted_for_a_while() {
+    fn keys_are_trusted_up_to_their_max_age() {
         const HOUR: Duration = Duration::from_secs(3600);
         let keys = CurrentKeys::default().with_max_age(Some(HOUR));
         let fetched_at = Instant::now();
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_cached_keys_goes_on_from_their_fetch_until_the_first_one_here() {
+    fn cached_keys_age_from_the_fetch_of_the_former_process() {
         const HOUR: Duration = Duration::from_secs(3600);
         let keys = CurrentKeys::default().with_max_age(Some(2 * HOUR));
         let now = Instant::now();

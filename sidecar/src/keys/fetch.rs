@@ -1,13 +1,13 @@
-//! One fetch of keys: its purpose, and how it ends.
+//! One fetch of keys: its purpose, and its result.
 
 use contract::keys::{KeyError, KeySet};
 
 use super::http_client::{TransportError, Unexpected};
 use super::jwks::JwksError;
-use super::key_response::AnswerError;
+use super::key_response::KeyResponseError;
 use crate::discovery::DiscoveryError;
 
-/// Why a fetch brought no keys. One line each, for the log.
+/// The reason why a fetch brought no keys. One line each, for the log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error(transparent)]
@@ -15,11 +15,11 @@ pub(crate) enum FetchError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    KeyResponse(#[from] KeyResponseError),
     /// Without the query, which holds a secret.
     #[error("{cause} at {url}: {hint}")]
     NoEndpoint {
-        cause: AnswerError,
+        cause: KeyResponseError,
         url: String,
         hint: String,
     },
@@ -31,8 +31,8 @@ pub(crate) enum FetchError {
     Jwks(#[from] JwksError),
     #[error("{0}")]
     File(String),
-    /// Its own words are in the log, and readiness shows this one to anybody.
-    #[error("the fetch has panicked, which is a defect of this program")]
+    /// The log has the details; readiness serves this text to any client.
+    #[error("the fetch panicked, which is a bug in this program")]
     Panicked,
 }
 
@@ -42,26 +42,26 @@ impl FetchError {
         match self {
             Self::Discovery(_) => true,
             Self::Transport(error) | Self::JwksTransport(error) => error.is_away(),
-            Self::Answer(AnswerError::Refused { status, .. })
+            Self::KeyResponse(KeyResponseError::Refused { status, .. })
             | Self::Jwks(JwksError::Refused(status)) => Unexpected(*status).is_for_now(),
             _ => false,
         }
     }
 }
 
-/// What a fetch is for.
+/// The purpose of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To notice changes in good time.
+    /// Regular: notices changes in time.
     Tick,
-    /// A token names a key that is not known: what was promised to stay has changed.
+    /// A token names an unknown key: the promised freshness no longer holds.
     UnknownKey,
 }
 
-/// What a fetch brought.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     Keys(KeySet),
-    /// Nothing was asked: the last answer said how long it stays good.
+    /// No request was made: the last response is still fresh.
     StillFresh,
 }

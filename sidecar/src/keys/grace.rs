@@ -1,27 +1,27 @@
-//! The grace that keys without a name may be given after another one took their place.
+//! The grace period of replaced keys without a name.
 //!
-//! Off by default: contract §5.3 has the last fetched key alone count. Key sets have no use for it:
-//! their server says itself which retired keys still count.
+//! Off by default: by contract §5.3 only the last fetched key counts. Key sets do not need it:
+//! their server lists the retired keys that still count.
 
 use std::time::{Duration, Instant};
 
 use contract::keys::{KeySet, VerificationKey};
 
-/// A server that gives out another key at every tick must not make every token a long search.
+/// A server with another key at every tick must not make each token a long search.
 const MOST: usize = 4;
 
-/// The keys that gave way, and until when each is still tried.
+/// The replaced keys, and the end of each.
 #[derive(Debug)]
 pub(crate) struct PreviousKeys {
     grace: Duration,
     current: Vec<VerificationKey>,
-    /// Of the last fetch that succeeded.
+    /// The last successful fetch.
     fetched_at: Option<Instant>,
     previous: Vec<(VerificationKey, Instant)>,
 }
 
 impl PreviousKeys {
-    /// Each former key counts for `grace` after it was last seen to be replaced.
+    /// Accepts each replaced key for `grace` after its last fetch.
     pub(crate) const fn new(grace: Duration) -> Self {
         Self {
             grace,
@@ -31,7 +31,7 @@ impl PreviousKeys {
         }
     }
 
-    /// What is to be trusted when `fetched` came at `now`.
+    /// Returns the keys to trust when `fetched` came at `now`.
     pub(crate) fn joined(&mut self, fetched: KeySet, now: Instant) -> KeySet {
         if self.grace.is_zero() {
             return fetched;
@@ -51,8 +51,7 @@ impl PreviousKeys {
         self.key_set()
     }
 
-    /// What is to be trusted from `now` on, if that is less than before, with the time of the fetch it
-    /// came from.
+    /// Returns the keys to trust from `now` on, if they are fewer, with the time of their fetch.
     pub(crate) fn ended(&mut self, now: Instant) -> Option<(KeySet, Instant)> {
         let before = self.previous.len();
         self.drop_ended(now);
@@ -62,7 +61,7 @@ impl PreviousKeys {
         Some((self.key_set(), self.fetched_at?))
     }
 
-    /// When the first of the former keys ends.
+    /// Returns the time when the first replaced key ends.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         self.previous.iter().map(|(_, end)| *end).min()
     }
@@ -73,7 +72,7 @@ impl PreviousKeys {
             .iter()
             .map(|key| key.thumbprint().clone())
             .collect();
-        // The newest first: a key that came back and gave way again is kept once.
+        // The newest first: a key that came back and was replaced again is kept once.
         self.previous.retain(|(key, end)| {
             let is_new = !seen.contains(key.thumbprint());
             seen.push(key.thumbprint().clone());
@@ -99,7 +98,7 @@ mod tests {
         VerificationKey::parse(SigningType::Hmac, &letter.to_string().repeat(32)).unwrap()
     }
 
-    /// Which of the letters are trusted, the current one first.
+    /// Returns the letters of the trusted keys, the current one first.
     fn letters(keys: &KeySet) -> String {
         let letter = |trusted: &VerificationKey| {
             ('a'..='z')
@@ -109,7 +108,7 @@ mod tests {
         keys.keys().iter().map(letter).collect()
     }
 
-    /// Fetches at these seconds, and what is trusted then.
+    /// Fetches at these seconds, and checks the trusted keys.
     fn run(grace: u64, fetches: &[(u64, char, &str)]) -> PreviousKeys {
         let mut previous = PreviousKeys::new(Duration::from_secs(grace));
         let start = Instant::now();
@@ -123,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn contract_5_3_without_a_grace_the_last_fetched_key_alone_counts() {
+    fn contract_5_3_without_grace_only_the_last_key_counts() {
         let previous = run(0, &[(0, 'a', "a"), (60, 'b', "b"), (120, 'a', "a")]);
         assert_eq!(previous.next_end(), None);
     }
 
     #[test]
-    fn a_key_that_gave_way_counts_for_the_grace_and_no_longer() {
+    fn a_replaced_key_counts_for_the_grace_period() {
         run(
             100,
             &[
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_without_a_fetch_too_and_keeps_the_time_of_the_last() {
+    fn grace_ends_without_a_fetch_and_keeps_the_fetch_time() {
         let mut previous = run(100, &[(0, 'a', "a"), (60, 'b', "ba")]);
         let end = previous.next_end().unwrap();
         let just_before = end - Duration::from_nanos(1);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_four_and_none_beside_a_key_set() {
+    fn at_most_four_keys_have_grace_and_none_with_a_key_set() {
         let fetches = [
             (0, 'a', "a"),
             (1, 'b', "ba"),

@@ -1,4 +1,4 @@
-//! One GET to a server that hands out keys, bounded in time and size.
+//! One GET to a key server, bounded in time and size.
 //!
 //! Queries hold a secret, so no error text here ever holds a URL.
 
@@ -28,18 +28,18 @@ use crate::discovery::Instance;
 
 /// The largest RSA key takes 2 KB in an envelope, and less in a key set.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
-/// From connecting to the last byte: two answers are well inside a tick.
+/// From connecting to the last byte: two responses are well inside a tick.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection is kept for another question of the same fetch, which follows at once if there
-/// is one: ten thousand sidecars that wait for their tick hold no connection.
+/// Time for which a connection is kept for another request of the same fetch, which follows at
+/// once: ten thousand sidecars that wait for their tick hold no connection.
 const KEPT: Duration = Duration::from_millis(100);
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     #[error("{}", with_causes(.0))]
     Http(reqwest::Error),
-    #[error("the answer is longer than {MAX_BODY_BYTES} bytes")]
+    #[error("the response is longer than {MAX_BODY_BYTES} bytes")]
     TooLong,
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -51,7 +51,7 @@ impl From<reqwest::Error> for TransportError {
     }
 }
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     #[error(transparent)]
@@ -61,32 +61,32 @@ pub(crate) enum ClientError {
 }
 
 impl TransportError {
-    /// Returns true where the server may answer later without a change of the configuration.
+    /// Returns true where the server may respond later without a change of the configuration.
     pub(crate) fn is_away(&self) -> bool {
         match self {
-            // A certificate that is not trusted, or a port without TLS, stays so.
+            // An untrusted certificate, or a port without TLS, does not change by waiting.
             Self::Http(error) => causes(error).all(|cause| tls_error(cause).is_none()),
             Self::TooLong | Self::Client(_) => false,
         }
     }
 }
 
-/// What is asked for.
+/// One GET request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct KeyRequest<'a> {
     /// Path, and a query that is no secret.
     pub(crate) target: &'a str,
     /// Added to the query.
     pub(crate) credentials: &'a [(&'a str, &'a str)],
     pub(crate) accept: &'static str,
-    /// The version that is known already.
+    /// The `ETag` of the known version.
     pub(crate) known: Option<&'a HeaderValue>,
-    /// Whether nothing else is asked in this fetch: the connection ends with the answer.
+    /// True without a further request in this fetch: the connection ends with the response.
     pub(crate) is_last: bool,
 }
 
-/// The whole answer.
-pub(crate) struct Answer {
+/// The whole response.
+pub(crate) struct KeyResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     /// Zeroized, because in hmac mode the key is the secret.
@@ -98,7 +98,8 @@ pub(crate) struct Answer {
 pub(crate) struct Unexpected(pub(crate) StatusCode);
 
 impl Unexpected {
-    /// Returns true where the server may answer otherwise later without a change of the configuration.
+    /// Returns true where the server may respond otherwise later without a change of the
+    /// configuration.
     pub(crate) fn is_for_now(self) -> bool {
         let for_now = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         self.0.is_server_error() || for_now.contains(&self.0)
@@ -121,12 +122,12 @@ pub(crate) struct Transport {
     addresses: Arc<Addresses>,
     files: TlsFiles,
     failures: FailureDedup,
-    /// What `client` was made with.
+    /// The certificates and key of `client`.
     material: TlsMaterial,
     client: Client,
-    /// Whether it may hold a connection to the address that was chosen last.
+    /// True while it may hold a connection to the last address.
     keeps: bool,
-    /// Seconds by which the clock of the server that answered last is ahead of this machine's.
+    /// Seconds by which the clock of the last server is ahead of this machine's.
     clock_ahead: Option<i64>,
 }
 
@@ -140,8 +141,8 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Says where the host of a URL is: the URL keeps the configured name, for the `Host` field and the
-/// certificate, while discovery chooses the address.
+/// A resolver that returns the address that discovery chose; the URL keeps the configured name, for
+/// the `Host` field and the certificate.
 #[derive(Debug, Default)]
 struct Addresses {
     chosen: ArcSwapOption<SocketAddr>,
@@ -162,6 +163,8 @@ impl Resolve for Addresses {
 }
 
 impl Transport {
+    /// Loads the TLS files.
+    ///
     /// # Errors
     /// [`Failure::Config`] for TLS files that cannot be used.
     pub(crate) fn new(scheme: Scheme, files: TlsFiles) -> Result<Self, Failure> {
@@ -181,24 +184,22 @@ impl Transport {
         })
     }
 
-    /// What works but deserves a second thought.
-    pub(crate) fn second_thought(&self) -> Option<String> {
+    /// Returns a warning about an expired certificate.
+    pub(crate) fn warning(&self) -> Option<String> {
         self.files.expired(&self.material, unix_now())
     }
 
-    /// Returns by how many seconds the clock of the server that answered last is ahead; `None` where its
-    /// answer had no `Date`.
+    /// Returns the seconds by which the clock of the last server is ahead; `None` without a `Date`.
     pub(crate) const fn clock_ahead(&self) -> Option<i64> {
         self.clock_ahead
     }
 
-    /// The URL of a path on `instance`.
+    /// Returns the URL of a path on `instance`.
     pub(crate) fn url(&self, instance: &Instance, target: &str) -> String {
         format!("{}://{}{target}", self.scheme, instance.host)
     }
 
-    /// Uses another certificate or key from now on, once it is whole: half-written files change
-    /// nothing.
+    /// Reloads a changed certificate or key at the start of a fetch. Half-written files change nothing.
     pub(crate) async fn follow_files(&mut self) {
         if self.files.is_empty() {
             return;
@@ -210,9 +211,9 @@ impl Transport {
             Some(Transition::Replaced) => {
                 tracing::info!("the certificates for the auth server were read again");
             }
-            Some(Transition::Recovered) => tracing::info!(
-                "the files of the certificates for the auth server can be used again"
-            ),
+            Some(Transition::Recovered) => {
+                tracing::info!("the certificate files for the auth server are usable again")
+            }
             Some(Transition::Unusable(error)) => {
                 tracing::warn!(%error, "the certificates for the auth server stay as they were");
             }
@@ -223,8 +224,8 @@ impl Transport {
     pub(crate) async fn get(
         &mut self,
         instance: &Instance,
-        question: Question<'_>,
-    ) -> Result<Answer, TransportError> {
+        question: KeyRequest<'_>,
+    ) -> Result<KeyResponse, TransportError> {
         self.choose(instance.address)?;
         self.keeps = !question.is_last;
         let mut request = self
@@ -242,15 +243,15 @@ impl Transport {
         }
         let mut response = request.send().await?;
         self.clock_ahead = date(response.headers()).map(|date| date - unix_now());
-        Ok(Answer {
+        Ok(KeyResponse {
             status: response.status(),
             headers: std::mem::take(response.headers_mut()),
             body: bounded_body(response).await?,
         })
     }
 
-    /// Instances are known by the same name, by which the client knows its connections too: it must not
-    /// ask another one than is meant where the former fetch ended early, and this one follows at once.
+    /// Sets the address of the instance. All instances have the same name, by which the client
+    /// pools connections: it is replaced where it may hold one to another address.
     fn choose(&mut self, address: Option<SocketAddr>) -> Result<(), ClientError> {
         let former = self.addresses.chosen.load_full();
         if self.keeps && former.as_deref() != address.as_ref() {
@@ -264,7 +265,7 @@ impl Transport {
         if material == self.material {
             return Ok(false);
         }
-        // One that expired while it was shown stays, and keeps no fresh authority out.
+        // An expired client certificate stays, and does not keep a fresh authority out.
         let is_another = !material.shows_as(&self.material);
         if let Some(expired) = self
             .files
@@ -288,7 +289,7 @@ fn client(
 ) -> Result<Client, ClientError> {
     let client = Client::builder()
         .timeout(TIMEOUT)
-        // Whoever can redirect the fetch, or proxy it, chooses the key.
+        // A redirect or a proxy could replace the key.
         .redirect(redirect::Policy::none())
         .no_proxy()
         .pool_max_idle_per_host(1)
@@ -298,13 +299,13 @@ fn client(
     let client = if *scheme == Scheme::HTTPS {
         files.configure(material, client)?
     } else {
-        // Spares loading the system's certificates.
+        // Avoids loading the system's certificates.
         client.tls_certs_only([])
     };
     Ok(client.build()?)
 }
 
-/// Seconds since the epoch (RFC 9110 §6.6.1).
+/// Returns seconds since the epoch (RFC 9110 §6.6.1).
 fn date(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(header::DATE)?.to_str().ok()?;
     let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
@@ -322,7 +323,7 @@ async fn bounded_body(mut response: Response) -> Result<Zeroizing<Vec<u8>>, Tran
     Ok(body)
 }
 
-/// reqwest keeps what really happened in the chain of causes.
+/// Joins the causes: reqwest keeps the real one in the chain.
 fn with_causes(error: &reqwest::Error) -> String {
     causes(error).fold(error.to_string(), |text, cause| {
         if tls_error(cause).is_some_and(is_no_tls) {
@@ -337,7 +338,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
     std::iter::successors(error.source(), |&cause| cause.source())
 }
 
-/// Returns the error of TLS that a cause is. It is wrapped more than once.
+/// Returns the TLS error of a cause, which is wrapped more than once.
 fn tls_error<'e>(mut cause: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     while let Some(within) = cause.downcast_ref().and_then(io::Error::get_ref) {
         cause = within;
@@ -345,7 +346,7 @@ fn tls_error<'e>(mut cause: &'e (dyn Error + 'static)) -> Option<&'e rustls::Err
     cause.downcast_ref()
 }
 
-/// Returns true where what came back is no TLS, as from a plain HTTP server.
+/// Returns true for a response without TLS, as from a plain HTTP server.
 const fn is_no_tls(error: &rustls::Error) -> bool {
     matches!(
         error,

@@ -1,7 +1,7 @@
-//! What the answer to a request for a JWK Set means, and where the set beside the contract's key may be.
+//! The response to a request for a JWK Set, and the location of the set beside the contract's key.
 //!
-//! An answer of the key endpoint names it in a `Link` field. Only a path on the server that was
-//! asked is followed: whoever could lead the fetch elsewhere would choose the keys.
+//! A response of the key endpoint names it in a `Link` field. Only a path on the same server is
+//! followed: another target could replace the keys.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::Url;
 use serde_json::Value;
 
-use super::http_client::{Answer, Unexpected};
+use super::http_client::{KeyResponse, Unexpected};
 use super::jwks_address::JwksAddress;
 use super::link_header;
 
 /// The relation type of the link.
 const RELATION: &str = "jwks";
-/// Of an address in a log line.
+/// Length of an address in a log line.
 const MAX_SHOWN_BYTES: usize = 256;
 
-/// Why a key set is not trusted.
+/// The reason why a key set is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwksError {
-    #[error("the request for the key set was answered with {}", Unexpected(*.0))]
+    #[error("the response to the request for the key set was {}", Unexpected(*.0))]
     Refused(StatusCode),
-    /// What `--jwks-url` takes is in it (OpenID Connect Discovery 1.0 §3).
+    /// The document holds the value for `--jwks-url` (OpenID Connect Discovery 1.0 §3).
     #[error("this is a discovery document; --jwks-url takes {0}")]
     Discovery(JwksUri),
     #[error("the key set cannot be used: {0}")]
@@ -48,7 +48,8 @@ impl fmt::Display for JwksUri {
 }
 
 impl JwksUri {
-    /// Returns it where `body` is a discovery document. One that is no address is a stranger's text, and not shown.
+    /// Returns it where `body` is a discovery document. A value that is not an address is foreign
+    /// text, and not logged.
     fn of(body: &[u8]) -> Option<Self> {
         let document: Value = serde_json::from_slice(body).ok()?;
         let address = document.get("jwks_uri")?.as_str()?;
@@ -62,23 +63,24 @@ impl JwksUri {
 #[error("it leads to {0}")]
 pub(crate) struct ForeignLink(String);
 
-/// A set that was taken, for the case that the next answer says "not modified".
+/// An accepted set, for the response "not modified".
 #[derive(Debug, Clone)]
-pub(crate) struct KnownSet {
+pub(crate) struct CachedJwks {
     target: String,
     version: HeaderValue,
     keys: KeySet,
 }
 
-/// The first link to a key set in the answer to a request for `asked`: a path on the same server.
+/// Returns the first link to a key set in the response to a request for `asked`: a path on the same
+/// server.
 ///
 /// # Errors
-/// [`ForeignLink`] when it leads to another scheme, host or port.
+/// [`ForeignLink`] for another scheme, host or port.
 pub(crate) fn target(headers: &HeaderMap, asked: &str) -> Result<Option<String>, ForeignLink> {
     let Some(link) = link_header::targets(headers, RELATION).into_iter().next() else {
         return Ok(None);
     };
-    // Resolved as a browser does, so that `//host`, `/\host` and the like are seen for what they are.
+    // Resolved as in a browser, so that `//host`, `/\host` and the like are recognised.
     let unreadable = |_| ForeignLink("no usable address".to_owned());
     let base = Url::parse(asked).map_err(unreadable)?;
     let url = base.join(&link).map_err(unreadable)?;
@@ -89,25 +91,25 @@ pub(crate) fn target(headers: &HeaderMap, asked: &str) -> Result<Option<String>,
     Ok(Some(url.path().to_owned() + &query.unwrap_or_default()))
 }
 
-impl KnownSet {
-    /// The version to ask for, if it is one of `target`.
+impl CachedJwks {
+    /// Returns the `ETag` of the known set, if it is the one of `target`.
     pub(crate) fn version_of<'a>(known: Option<&'a Self>, target: &str) -> Option<&'a HeaderValue> {
         let known = known.filter(|known| known.target == target);
         known.map(|known| &known.version)
     }
 }
 
-/// The keys of an answer for `target`, and what to remember of it. `known` is what the request
-/// named as known; a key is used with one of the `allowed` algorithms.
+/// Parses the keys of a response for `target`; `known` is the version that the request named. A key
+/// is used with one of the `allowed` algorithms.
 ///
 /// # Errors
 /// [`JwksError::Refused`], [`JwksError::Unusable`].
-pub(crate) fn taken(
-    answer: &Answer,
+pub(crate) fn parse_response(
+    answer: &KeyResponse,
     target: &str,
-    known: Option<&KnownSet>,
+    known: Option<&CachedJwks>,
     allowed: &[Algorithm],
-) -> Result<(KeySet, Option<KnownSet>), JwksError> {
+) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
     let known = known.filter(|known| known.target == target);
     match (answer.status, known) {
         (StatusCode::OK, _) => {
@@ -129,18 +131,18 @@ fn not_a_set(error: KeyError, body: &[u8]) -> JwksError {
     }
 }
 
-/// The same for the set beside `contract_key`, which comes from the key endpoint and has to be among
-/// the keys.
+/// Parses the set beside `contract_key`, which comes from the key endpoint and has to be among the
+/// keys.
 ///
 /// # Errors
 /// See [`JwksError`].
-pub(crate) fn accept(
-    answer: &Answer,
+pub(crate) fn parse_response_with_key(
+    answer: &KeyResponse,
     target: &str,
-    known: Option<&KnownSet>,
+    known: Option<&CachedJwks>,
     contract_key: &VerificationKey,
-) -> Result<(KeySet, Option<KnownSet>), JwksError> {
-    let (keys, known) = taken(answer, target, known, &[contract_key.algorithm()])?;
+) -> Result<(KeySet, Option<CachedJwks>), JwksError> {
+    let (keys, known) = parse_response(answer, target, known, &[contract_key.algorithm()])?;
     let thumbprint = contract_key.thumbprint();
     if keys.keys().iter().all(|key| key.thumbprint() != thumbprint) {
         return Err(JwksError::Inconsistent);
@@ -148,13 +150,13 @@ pub(crate) fn accept(
     Ok((keys, known))
 }
 
-/// As keys know them.
+/// Converts the algorithms.
 pub(crate) fn jws(algorithms: &[AsymmetricAlgorithm]) -> Vec<Algorithm> {
     algorithms.iter().map(|named| named.jws()).collect()
 }
 
-fn remembered(answer: &Answer, target: &str, keys: &KeySet) -> Option<KnownSet> {
-    Some(KnownSet {
+fn remembered(answer: &KeyResponse, target: &str, keys: &KeySet) -> Option<CachedJwks> {
+    Some(CachedJwks {
         target: target.to_owned(),
         version: answer.headers.get(header::ETAG)?.clone(),
         keys: keys.clone(),
@@ -178,12 +180,12 @@ pub(super) mod tests {
         VerificationKey::parse(SigningType::Ecdsa, text).unwrap()
     }
 
-    fn answer(status: StatusCode, body: &str, etag: Option<&'static str>) -> Answer {
+    fn answer(status: StatusCode, body: &str, etag: Option<&'static str>) -> KeyResponse {
         let mut headers = HeaderMap::new();
         if let Some(etag) = etag {
             headers.insert(header::ETAG, HeaderValue::from_static(etag));
         }
-        Answer {
+        KeyResponse {
             status,
             headers,
             body: Zeroizing::new(body.as_bytes().to_vec()),
@@ -203,7 +205,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_path_on_the_server_that_was_asked_is_followed() {
+    fn links_to_the_same_server_are_followed() {
         for (link, target) in [
             ("</auth/keys>; rel=jwks", "/auth/keys"),
             ("</auth/keys?v=1#top>; rel=jwks", "/auth/keys?v=1"),
@@ -216,7 +218,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn another_scheme_host_or_port_is_not() {
+    fn links_to_another_scheme_host_or_port_are_not_followed() {
         for link in [
             "https://auth.internal:9000/keys",
             "http://auth.internal/keys",
@@ -241,7 +243,9 @@ pub(super) mod tests {
     #[test]
     fn the_set_has_to_hold_the_key_of_the_key_endpoint() {
         let one = key(ONE);
-        let ok = |body: &str| accept(&answer(StatusCode::OK, body, None), "/keys", None, &one);
+        let ok = |body: &str| {
+            parse_response_with_key(&answer(StatusCode::OK, body, None), "/keys", None, &one)
+        };
         let (keys, known) = ok(&set_of(&[OTHER, ONE])).unwrap();
         assert_eq!(keys.keys().len(), 2);
         assert!(keys.is_named() && known.is_none(), "no version was named");
@@ -258,7 +262,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_discovery_document_is_named_with_what_to_take_from_it() {
+    fn a_discovery_document_error_names_its_jwks_uri() {
         for (uri, taken) in [
             (
                 "https://idp.example/keys?v=1",
@@ -281,40 +285,41 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_set_is_named() {
+    fn a_response_without_a_set_is_named() {
         for (status, said) in [
             (StatusCode::FOUND, "302 Found; redirects are not followed"),
             (StatusCode::NOT_FOUND, "404 Not Found"),
         ] {
             let error = taken_error(&answer(status, "", None));
-            let expected = format!("the request for the key set was answered with {said}");
+            let expected = format!("the response to the request for the key set was {said}");
             assert_eq!(error, expected);
         }
     }
 
-    fn taken_error(answer: &Answer) -> String {
-        let error = taken(answer, "/keys", None, &[Algorithm::RS256]).unwrap_err();
+    fn taken_error(answer: &KeyResponse) -> String {
+        let error = parse_response(answer, "/keys", None, &[Algorithm::RS256]).unwrap_err();
         error.to_string()
     }
 
     #[test]
-    fn not_modified_keeps_what_is_known_of_the_same_address() {
+    fn not_modified_keeps_the_set_of_the_same_address() {
         let first = answer(StatusCode::OK, &set_of(&[ONE]), Some("\"1\""));
-        let (_, known) = accept(&first, "/keys", None, &key(ONE)).unwrap();
-        let version = KnownSet::version_of(known.as_ref(), "/keys").unwrap();
+        let (_, known) = parse_response_with_key(&first, "/keys", None, &key(ONE)).unwrap();
+        let version = CachedJwks::version_of(known.as_ref(), "/keys").unwrap();
         assert_eq!(version, "\"1\"");
-        assert_eq!(KnownSet::version_of(known.as_ref(), "/other"), None);
+        assert_eq!(CachedJwks::version_of(known.as_ref(), "/other"), None);
         let unchanged = answer(StatusCode::NOT_MODIFIED, "", None);
-        let accept = |target: &str, known, key| accept(&unchanged, target, known, &key);
-        let (keys, still_known) = accept("/keys", known.as_ref(), key(ONE)).unwrap();
+        let parse =
+            |target: &str, known, key| parse_response_with_key(&unchanged, target, known, &key);
+        let (keys, still_known) = parse("/keys", known.as_ref(), key(ONE)).unwrap();
         assert_eq!(keys.keys()[0].id(), key(ONE).id());
         assert!(still_known.is_some());
         assert_eq!(
-            accept("/keys", known.as_ref(), key(OTHER)).unwrap_err(),
+            parse("/keys", known.as_ref(), key(OTHER)).unwrap_err(),
             JwksError::Inconsistent
         );
         for (target, known) in [("/keys", None), ("/other", known.as_ref())] {
-            let error = accept(target, known, key(ONE)).unwrap_err();
+            let error = parse(target, known, key(ONE)).unwrap_err();
             assert_eq!(error, JwksError::Refused(StatusCode::NOT_MODIFIED));
         }
     }

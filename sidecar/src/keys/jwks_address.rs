@@ -16,7 +16,7 @@ pub(crate) struct JwksAddress {
     pub(super) target: String,
 }
 
-/// Why `--jwks-url` cannot be used.
+/// The error of an unusable `--jwks-url`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwksAddressError {
     #[error("expected https://HOST/PATH or http://HOST/PATH, without user information")]
@@ -26,14 +26,14 @@ pub(crate) enum JwksAddressError {
 }
 
 impl JwksAddress {
-    /// Whether the keys could be changed on the way.
+    /// Returns true if the keys could be changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
         let host = self.authority.parse::<http::uri::Authority>();
         let on_loopback = host.is_ok_and(|authority| is_loopback_host(authority.host()));
         self.scheme == Scheme::HTTP && !on_loopback
     }
 
-    /// With its query, which may hold a secret.
+    /// Returns it with its query, which may hold a secret.
     pub(crate) fn with_query(&self) -> String {
         format!("{}://{}{}", self.scheme, self.authority, self.target)
     }
@@ -68,7 +68,7 @@ impl FromStr for JwksAddress {
     }
 }
 
-/// Without the query.
+/// Renders it without the query.
 impl fmt::Display for JwksAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.target.split('?').next().unwrap_or_default();
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_scheme_and_a_host_and_is_shown_without_its_query() {
+    fn an_address_needs_scheme_and_host_and_hides_its_query() {
         for (text, shown, plain) in [
             ("https://idp/keys", "https://idp/keys", false),
             (

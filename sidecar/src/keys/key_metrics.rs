@@ -1,4 +1,4 @@
-//! Age, number and cost of the keys, as they are when somebody asks.
+//! Age, number and cost of the keys at the time of a scrape.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::current::CurrentKeys;
 
-/// What is only known at the moment of the scrape. All but the first is absent as long as there is no key.
+/// Metrics that are computed at the scrape. All but the first are absent without a key.
 #[derive(Debug)]
 pub(crate) struct KeyMetrics(pub(crate) Arc<CurrentKeys>);
 
@@ -20,7 +20,7 @@ impl Collector for KeyMetrics {
         let usable = ConstGauge::new(u64::from(usable));
         usable.encode(encoder.encode_descriptor(
             "keys_usable",
-            "Whether there is a verification key, and none that is too old",
+            "1 with a verification key that is not too old, else 0",
             None,
             usable.metric_type(),
         )?)?;
@@ -44,7 +44,7 @@ impl Collector for KeyMetrics {
         )?)?;
         cached.encode(encoder.encode_descriptor(
             "token_cache_bytes",
-            "Memory that the verified tokens take",
+            "Memory of the token cache",
             None,
             cached.metric_type(),
         )?)

@@ -1,4 +1,4 @@
-//! What the key endpoint answered (contract §2.1, §4.3): a key string, or why there is none.
+//! The response of the key endpoint (contract §2.1, §4.3): a key string, or an error.
 
 use contract::rejection::Rejection;
 use http::StatusCode;
@@ -8,20 +8,20 @@ use zeroize::Zeroizing;
 
 use super::http_client::Unexpected;
 
-/// Why an answer holds no key string.
+/// The reason why a response holds no key string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AnswerError {
-    #[error("the auth server answered with {} ({reason})", Unexpected(*status))]
+pub(crate) enum KeyResponseError {
+    #[error("the auth server responded with {} ({reason})", Unexpected(*status))]
     Refused { status: StatusCode, reason: String },
-    #[error("the answer is not the contract's envelope")]
+    #[error("the response is not the contract's envelope")]
     NotAnEnvelope,
     #[error("the envelope's data is not a string")]
     NotAString,
 }
 
-impl AnswerError {
-    /// Whether nothing is served where the key was asked for. Our auth server says `token_missing` of every
-    /// path that it does not know.
+impl KeyResponseError {
+    /// Returns true if there is no key endpoint at this path. Our auth server responds
+    /// `token_missing` for every unknown path.
     pub(crate) fn is_of_another_path(&self) -> bool {
         match self {
             Self::Refused { status, reason } => {
@@ -43,14 +43,14 @@ struct KeyEnvelope {
     data: Value,
 }
 
-/// The key string of an answer that says success in every way it can.
+/// Returns the key string of a response that reports success in status and envelope.
 pub(crate) fn key_string(
     status: StatusCode,
     body: &[u8],
-) -> Result<Zeroizing<String>, AnswerError> {
+) -> Result<Zeroizing<String>, KeyResponseError> {
     let envelope: Option<KeyEnvelope> = serde_json::from_slice(body).ok();
     match (status, envelope) {
-        (StatusCode::OK, None) => Err(AnswerError::NotAnEnvelope),
+        (StatusCode::OK, None) => Err(KeyResponseError::NotAnEnvelope),
         (
             StatusCode::OK,
             Some(KeyEnvelope {
@@ -59,17 +59,17 @@ pub(crate) fn key_string(
             }),
         ) => match data {
             Value::String(text) => Ok(Zeroizing::new(text)),
-            _ => Err(AnswerError::NotAString),
+            _ => Err(KeyResponseError::NotAString),
         },
         (status, envelope) => {
             let reason =
                 envelope.map_or("no envelope".to_owned(), |envelope| reason(&envelope.data));
-            Err(AnswerError::Refused { status, reason })
+            Err(KeyResponseError::Refused { status, reason })
         }
     }
 }
 
-/// The reason code of a failure, if it looks like one: a stranger's text stays out of the log.
+/// Returns the reason code of a failure, if it looks like one: foreign text stays out of the log.
 fn reason(data: &Value) -> String {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let code = data
@@ -86,9 +86,9 @@ mod tests {
 
     use super::*;
 
-    fn refused(status: StatusCode, reason: &str) -> AnswerError {
+    fn refused(status: StatusCode, reason: &str) -> KeyResponseError {
         let reason = reason.to_owned();
-        AnswerError::Refused { status, reason }
+        KeyResponseError::Refused { status, reason }
     }
 
     #[test]
@@ -97,13 +97,13 @@ mod tests {
             .to_json()
             .unwrap();
         assert_eq!(*key_string(StatusCode::OK, &answer).unwrap(), "key");
-        // Another implementation may say more, or in another order.
+        // Another implementation may send more members, or another order.
         let other = br#"{"data":"key","success":true,"status":200,"msg":"","trace":{}}"#;
         assert_eq!(*key_string(StatusCode::OK, other).unwrap(), "key");
     }
 
     #[test]
-    fn contract_7_without_success_there_is_no_key_whatever_data_holds() {
+    fn contract_7_without_success_there_is_no_key() {
         for (status, body, error) in [
             (
                 StatusCode::OK,
@@ -120,33 +120,33 @@ mod tests {
                 "",
                 refused(StatusCode::FOUND, "no envelope"),
             ),
-            (StatusCode::OK, "", AnswerError::NotAnEnvelope),
-            (StatusCode::OK, "<html>", AnswerError::NotAnEnvelope),
-            (StatusCode::OK, r#""key""#, AnswerError::NotAnEnvelope),
+            (StatusCode::OK, "", KeyResponseError::NotAnEnvelope),
+            (StatusCode::OK, "<html>", KeyResponseError::NotAnEnvelope),
+            (StatusCode::OK, r#""key""#, KeyResponseError::NotAnEnvelope),
             (
                 StatusCode::OK,
                 r#"{"data":"key"}"#,
-                AnswerError::NotAnEnvelope,
+                KeyResponseError::NotAnEnvelope,
             ),
             (
                 StatusCode::OK,
                 r#"{"success":"true","data":"key"}"#,
-                AnswerError::NotAnEnvelope,
+                KeyResponseError::NotAnEnvelope,
             ),
             (
                 StatusCode::OK,
                 r#"{"success":false,"success":true,"data":"key"}"#,
-                AnswerError::NotAnEnvelope,
+                KeyResponseError::NotAnEnvelope,
             ),
             (
                 StatusCode::OK,
                 r#"{"success":true}"#,
-                AnswerError::NotAString,
+                KeyResponseError::NotAString,
             ),
             (
                 StatusCode::OK,
                 r#"{"success":true,"data":{"key":"key"}}"#,
-                AnswerError::NotAString,
+                KeyResponseError::NotAString,
             ),
         ] {
             assert_eq!(key_string(status, body.as_bytes()), Err(error), "{body}");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_quoted_only_where_it_is_a_code() {
+    fn a_rejection_is_quoted_only_where_it_is_a_code() {
         let answer = Envelope::rejection(Rejection::ApplicationUnknown)
             .to_json()
             .unwrap();

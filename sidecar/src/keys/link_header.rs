@@ -1,11 +1,11 @@
-//! The `Link` field (RFC 8288 §3): which targets stand in a relation to the answer.
+//! The `Link` field (RFC 8288 §3): the targets of a relation.
 //!
-//! Only the form is read here. Whether a target may be followed is decided in [`super::jwks`].
+//! Only the form is read here; [`super::jwks`] decides which target may be followed.
 
 use http::{HeaderMap, header};
 
-/// The targets of the links that name `relation`, in order. A field is read up to where it stops
-/// being one; a link of another context (`anchor`) says nothing about this answer.
+/// Returns the targets of the links that name `relation`, in order. A field is read up to its first
+/// error; a link with another context (`anchor`) is skipped.
 pub(crate) fn targets(headers: &HeaderMap, relation: &str) -> Vec<String> {
     let fields = headers.get_all(header::LINK).iter();
     fields
@@ -18,7 +18,7 @@ pub(crate) fn targets(headers: &HeaderMap, relation: &str) -> Vec<String> {
 
 struct Link {
     target: String,
-    /// Names in lower case.
+    /// KeySetFingerprint in lower case.
     parameters: Vec<(String, String)>,
 }
 
@@ -42,7 +42,7 @@ fn links(field: &str) -> Vec<Link> {
     std::iter::from_fn(|| scanner.link()).collect()
 }
 
-/// What is left of a field (RFC 8288 appendix B.2, B.3).
+/// The unread rest of a field (RFC 8288 appendix B.2, B.3).
 struct Scanner<'a>(&'a str);
 
 impl<'a> Scanner<'a> {
@@ -80,7 +80,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The rest of a quoted string (RFC 9110 §5.6.4); one without an end is the whole rest.
+    /// Reads the rest of a quoted string (RFC 9110 §5.6.4); one without an end is the whole rest.
     fn quoted(&mut self) -> String {
         let mut text = String::new();
         let mut characters = self.0.char_indices();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_to_a_key_set_leads_nowhere() {
+    fn other_links_are_skipped() {
         for field in [
             "",
             "/keys; rel=jwks",

@@ -1,35 +1,35 @@
-//! A fetch before the next tick, for requests whose token names a key that is not known here.
+//! A fetch before the next tick, for requests whose token names an unknown key.
 //!
-//! Anybody can write such a token. So there is one fetch for all who wait, with a pause before the
-//! next; each waits for a bounded time. Requests with known keys never come here.
+//! Any client can write such a token. So all waiting requests share one fetch, with a pause before
+//! the next; each waits for a bounded time. Requests with known keys never come here.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-/// From one attempt to the next, however it ended.
+/// From one attempt to the next, also after a failure.
 const COOL_DOWN: Duration = Duration::from_secs(10);
-/// How long a request waits: a healthy auth server answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The wait of a request: a healthy auth server responds in milliseconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Joins the requests, which wait, with the refresh, which fetches.
+/// A meeting point of the requests, which wait, and the refresh, which fetches.
 #[derive(Debug, Default)]
-pub(crate) struct EarlyFetch {
-    /// When the last one was asked for. Held while deciding only.
+pub(crate) struct OnDemandRefresh {
+    /// The time of the last attempt. Locked only while deciding.
     last_attempt: Mutex<Option<Instant>>,
     asked_for: Notify,
     under_way: watch::Sender<bool>,
 }
 
-impl EarlyFetch {
-    /// Waits for the fetch that is under way or that may begin at `now`; returns at once when none
-    /// may. Whether newer keys came is seen by looking at them.
+impl OnDemandRefresh {
+    /// Waits for the current fetch, or for one that may begin at `now`; returns at once where none
+    /// may. The caller checks for newer keys.
     pub(crate) async fn wait(&self, now: Instant) {
         if self.begin_or_join(now) {
             let mut under_way = self.under_way.subscribe();
-            // When time is up the request is judged by the keys that there are.
-            let _ = tokio::time::timeout(PATIENCE, under_way.wait_for(|it_is| !it_is)).await;
+            // At the timeout the present keys decide.
+            let _ = tokio::time::timeout(REQUEST_TIMEOUT, under_way.wait_for(|it_is| !it_is)).await;
         }
     }
 
@@ -47,12 +47,12 @@ impl EarlyFetch {
         true
     }
 
-    /// Waits until a request asks. Only the refresh calls it.
+    /// Waits for a request. Only the refresh calls it.
     pub(crate) async fn asked_for(&self) {
         self.asked_for.notified().await;
     }
 
-    /// The fetch is over, and what it brought is installed.
+    /// Ends the fetch; its keys are installed.
     pub(crate) fn ended(&self) {
         self.under_way.send_replace(false);
     }
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_fetch_at_a_time_and_a_pause_after_it_began() {
-        let early = EarlyFetch::default();
+    fn one_fetch_at_a_time_with_a_pause_after_its_start() {
+        let early = OnDemandRefresh::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(early.begin_or_join(at(0)), "begins");
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_who_waits_is_woken_by_the_one_fetch() {
-        let early = Arc::new(EarlyFetch::default());
+    async fn one_fetch_wakes_all_waiting_requests() {
+        let early = Arc::new(OnDemandRefresh::default());
         let waiting: Vec<_> = (0..10)
             .map(|_| {
                 let early = Arc::clone(&early);
@@ -94,14 +94,14 @@ mod tests {
         }
         early.wait(Instant::now()).await;
         let again = tokio::time::timeout(Duration::ZERO, early.asked_for()).await;
-        assert!(again.is_err(), "nobody asked twice");
+        assert!(again.is_err(), "no request came twice");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_longer_than_two_seconds() {
-        let early = EarlyFetch::default();
+    async fn no_request_waits_longer_than_two_seconds() {
+        let early = OnDemandRefresh::default();
         let start = tokio::time::Instant::now();
         early.wait(Instant::now()).await;
-        assert_eq!(start.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(start.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
 }

@@ -1,8 +1,8 @@
-//! When the keys are fetched: once at the start, then at every tick of the schedule (contract §1, §8:
-//! second 0 of every minute), and early when a token names a key that is not known.
+//! Fetches the keys: at the start, at every tick of the schedule (contract §1, §8: second 0 of
+//! every minute), and early when a token names an unknown key.
 //!
-//! A failure is logged and tried again at the next tick; the last good key stays (contract §7). While no key can be
-//! used, the fetch is tried again before the tick as well (docs/adr/0025).
+//! A failure is logged and retried at the next tick; the last good key stays (contract §7). While
+//! no key is usable, the fetch is retried before the tick as well (docs/adr/0025).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
 
 use super::cache::{KeyCache, KeyCacheSettings};
-use super::current::{Change, CurrentKeys, FetchTime, Names};
+use super::current::{CurrentKeys, FetchTime, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::grace::PreviousKeys;
 use super::schedule::{Schedule, Tick, Ticks};
@@ -24,14 +24,14 @@ use super::source::KeySource;
 use super::source::auth_server::Application;
 use crate::telemetry::metrics::{Metrics, RefreshResult};
 
-/// What readiness says then.
-const TOO_OLD: &str = "too old: --max-key-age is over";
+/// The readiness text for keys past their age.
+const TOO_OLD: &str = "older than --max-key-age";
 
-/// When keys are fetched, and for how long former ones count.
+/// The schedule, and the grace period of replaced keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
     pub(crate) schedule: Schedule,
-    /// A failed fetch is tried again before the tick while no key can be used.
+    /// Retries before the tick while no key is usable.
     pub(crate) retry_without_key: bool,
     pub(crate) previous_key_grace: Duration,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Refresher {
     /// Locked for the duration of a fetch: there is one at a time.
     source: Arc<Mutex<KeySource>>,
     timing: Timing,
-    /// Held while keys are installed: what was decided here is what is trusted.
+    /// Locked while keys are installed, so that the decision and the installed keys agree.
     previous: BriefMutex<PreviousKeys>,
-    /// A former key has an end that was not known before.
+    /// Notified when a replaced key gets an end.
     end_is_known: Notify,
     keys: Arc<CurrentKeys>,
     cache: Option<KeyCache>,
     metrics: Metrics,
-    /// Whether there is a key to verify with.
+    /// Ready with a usable key.
     ready: Condition,
 }
 
@@ -73,22 +73,22 @@ impl Refresher {
         }
     }
 
-    /// Fetched keys are kept in `cache`. Those that it holds are trusted until the first fetch: nobody
-    /// else may be there to say which ones to trust.
+    /// Adds the key cache. Its keys are trusted until the first fetch, because the key server may
+    /// be unreachable.
     #[must_use]
     pub(crate) fn with_cache(self, cache: Option<KeyCache>, now: SystemTime) -> Self {
         if let Some((keys, fetched)) = cache.as_ref().and_then(|cache| cache.load(now)) {
-            self.found(keys, fetched);
+            self.on_cache_hit(keys, fetched);
         }
         Self { cache, ..self }
     }
 
-    /// Shows itself as `application` from the next fetch on. Waits for one that is under way.
-    pub(crate) async fn now_shows(&self, application: Application) {
-        self.source.lock().await.now_shows(application);
+    /// Sets the credentials of the next fetch. Waits for a fetch in progress.
+    pub(crate) async fn set_credentials(&self, application: Application) {
+        self.source.lock().await.set_credentials(application);
     }
 
-    /// Looks at the file of keys without waiting for the tick, where the keys come from a file.
+    /// Reads a key file without waiting for the tick.
     pub(crate) async fn reread_file(self: &Arc<Self>) {
         let source = Arc::clone(&self.source).lock_owned().await;
         if matches!(*source, KeySource::File(_)) {
@@ -96,16 +96,16 @@ impl Refresher {
         }
     }
 
-    /// What is fetched from now on is cached for tokens of this origin.
-    pub(crate) fn now_caches(&self, settings: &KeyCacheSettings) {
+    /// Sets the cache scope of later fetches.
+    pub(crate) fn set_cache_scope(&self, settings: &KeyCacheSettings) {
         if let Some(cache) = &self.cache {
-            cache.now_of(settings.origin.clone());
+            cache.set_scope(settings.origin.clone());
         }
     }
 
     /// Trusts keys of a former process.
-    fn found(&self, keys: KeySet, fetched: FetchTime) {
-        let key_ids = Names::of(&keys);
+    fn on_cache_hit(&self, keys: KeySet, fetched: FetchTime) {
+        let key_ids = KeySetFingerprint::of(&keys);
         let now = Instant::now();
         let keys = self.previous().joined(keys, now);
         self.keys.install_of(keys, fetched);
@@ -113,7 +113,7 @@ impl Refresher {
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
         if self.keys.usable(state.as_deref(), now).is_ok() {
             self.ready.set_ready();
-            tracing::info!(%key_ids, age_seconds, "verification key taken from the key cache");
+            tracing::info!(%key_ids, age_seconds, "verification key loaded from the key cache");
         } else {
             self.ready.set_not_ready(TOO_OLD);
             tracing::warn!(%key_ids, age_seconds, "the key in the key cache is too old to be trusted");
@@ -151,8 +151,8 @@ impl Refresher {
         })
     }
 
-    /// Waits for the next tick, or for the retry before it, which a fetch beside the schedule may set or
-    /// clear meanwhile. Returns `None` for a retry.
+    /// Waits for the next tick, or for the retry before it, which another fetch may set or clear
+    /// meanwhile. Returns `None` for a retry.
     async fn wait(&self, ticks: &Ticks) -> Option<Tick> {
         let attempts = self.keys.attempts();
         let tick = ticks.next();
@@ -176,17 +176,17 @@ impl Refresher {
         }
     }
 
-    /// One tick. It is left out while the former one is still at work.
+    /// Fetches at a tick, which is skipped during another fetch.
     async fn refresh(self: &Arc<Self>) {
         let Ok(source) = Arc::clone(&self.source).try_lock_owned() else {
-            tracing::debug!("the former fetch of the verification key is still under way");
+            tracing::debug!("the previous fetch of the verification key is still running");
             return;
         };
         self.fetch_from(source, Purpose::Tick).await;
     }
 
-    /// Waits until a request needs newer keys, and fetches them. After a tick that is under way:
-    /// it may have asked before there was anything new.
+    /// Waits until a request needs newer keys, and fetches them, after a tick in progress: that one
+    /// may have read the older keys.
     async fn refresh_early(self: &Arc<Self>) {
         let early_fetch = self.keys.early_fetch();
         early_fetch.asked_for().await;
@@ -195,8 +195,7 @@ impl Refresher {
         early_fetch.ended();
     }
 
-    /// Waits until a former key has had its grace, and trusts it no more: also while nothing can be
-    /// fetched.
+    /// Waits for the end of a replaced key, and removes it: also while no fetch succeeds.
     async fn end_previous_keys(&self) {
         let next_end = self.previous().next_end();
         match next_end {
@@ -205,9 +204,9 @@ impl Refresher {
         }
         let mut previous = self.previous();
         if let Some((keys, fetched_at)) = previous.ended(Instant::now()) {
-            let key_ids = Names::of(&keys);
+            let key_ids = KeySetFingerprint::of(&keys);
             self.keys.install(keys, fetched_at);
-            tracing::info!(%key_ids, "the former verification key has had its grace");
+            tracing::info!(%key_ids, "the grace period of the previous verification key is over");
         }
     }
 
@@ -215,28 +214,28 @@ impl Refresher {
         self.previous.lock()
     }
 
-    /// A task of its own: one that panics is a fetch that failed, and neither the end of the schedule nor
-    /// of the last good key.
+    /// Fetches in a task of its own: a panic is a failed fetch, and ends neither the schedule nor
+    /// the last good key.
     async fn fetch_from(self: &Arc<Self>, source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
-        let (asked, fetching) = (source.asked(), Arc::clone(self));
+        let (asked, fetching) = (source.last_endpoint(), Arc::clone(self));
         let fetched = tokio::spawn(async move { fetching.fetch(source, purpose).await });
         if fetched.await.is_err() {
-            self.failed(&asked, &FetchError::Panicked);
+            self.on_failure(&asked, &FetchError::Panicked);
         }
     }
 
     async fn fetch(&self, mut source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
         match source.fetch(purpose).await {
-            Ok(Fetched::Keys(keys)) => self.fetched(keys),
+            Ok(Fetched::Keys(keys)) => self.on_success(keys),
             Ok(Fetched::StillFresh) => {
                 self.keys.attempts().succeeded();
                 self.metrics.key_refreshed(RefreshResult::Unchanged);
             }
-            Err(error) => self.failed(&source.asked(), &error),
+            Err(error) => self.on_failure(&source.last_endpoint(), &error),
         }
     }
 
-    fn fetched(&self, keys: KeySet) {
+    fn on_success(&self, keys: KeySet) {
         let now = Instant::now();
         if let Some(cache) = &self.cache {
             cache.keep(keys.clone());
@@ -248,24 +247,24 @@ impl Refresher {
             .is_some_and(|state| state.is_cached());
         let mut previous = self.previous();
         let keys = previous.joined(keys, now);
-        let key_ids = Names::of(&keys);
+        let key_ids = KeySetFingerprint::of(&keys);
         let change = self.keys.install(keys, now);
         drop(previous);
         self.end_is_known.notify_one();
         self.keys.attempts().succeeded();
         self.ready.set_ready();
         let result = match change {
-            Change::First => {
+            InstallOutcome::First => {
                 tracing::info!(%key_ids, "verification key fetched");
                 RefreshResult::Replaced
             }
-            Change::Replaced => {
+            InstallOutcome::Replaced => {
                 tracing::info!(%key_ids, "verification key replaced");
                 RefreshResult::Replaced
             }
-            Change::Unchanged => {
+            InstallOutcome::Unchanged => {
                 if was_cached {
-                    tracing::info!(%key_ids, "verification key fetched: it is the one of the key cache");
+                    tracing::info!(%key_ids, "verification key fetched: equal to the cached one");
                 }
                 RefreshResult::Unchanged
             }
@@ -274,7 +273,7 @@ impl Refresher {
     }
 
     /// One line for each attempt, however long it lasts.
-    fn failed(&self, source: &str, error: &FetchError) {
+    fn on_failure(&self, source: &str, error: &FetchError) {
         self.metrics.key_refreshed(RefreshResult::Failed);
         let (state, now) = (self.keys.load(), Instant::now());
         let unusable = self.keys.usable(state.as_deref(), now).err();
@@ -290,7 +289,7 @@ impl Refresher {
                 %error,
                 key_ids = %state.names(),
                 age_seconds = state.age(now).as_secs(),
-                "verification key not fetched; the last good one stays"
+                "verification key not fetched; keeping the last good one"
             ),
             None => {
                 self.ready.set_not_ready(format!("{source}: {error}"));

@@ -1,7 +1,7 @@
-//! When the keys are fetched, as a cron expression says.
+//! The schedule of fetches, as a cron expression.
 //!
-//! The ticks come from `tokio-cron-scheduler`, which goes by the clock on the wall. A watch in monotonic time makes
-//! up for the ticks that a clock set back would hold up: at a start, or when a machine wakes up.
+//! The ticks come from `tokio-cron-scheduler`, which uses the wall clock. A watchdog in monotonic
+//! time replaces ticks that a clock set back would delay, at a start or when a machine wakes up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 
-/// Seconds, minutes, hours, day, month and weekday. A seventh would be a year, after which no tick comes.
+/// Seconds, minutes, hours, day, month and weekday. A seventh would be a year, after which no tick
+/// comes.
 const FIELDS: usize = 6;
-/// The watch's patience where the times of the ticks cannot be computed.
+/// The watchdog's timeout where the times of the ticks cannot be computed.
 const TWO_MINUTES: Duration = Duration::from_secs(120);
-/// With the scheduler, which only works in memory.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The timeout of calls to the scheduler, which works in memory.
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A cron expression with seconds, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schedule(String);
 
-/// The expression cannot be used.
+/// The error of an unusable expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a cron expression of six fields, seconds first")]
 pub(crate) struct ScheduleError;
@@ -56,18 +57,18 @@ impl Schedule {
         })
     }
 
-    /// A job that wakes those who wait for `tick`.
+    /// Returns a job that wakes the waiters of `tick`.
     fn job(&self, tick: &Arc<Notify>) -> Result<Job, JobSchedulerError> {
         let tick = Arc::clone(tick);
         Job::new(self.0.as_str(), move |_, _| tick.notify_waiters())
     }
 
-    /// How long it is until the next tick, by the clock on the wall.
+    /// Returns the time until the next tick, by the wall clock.
     pub(crate) fn until_next(&self) -> Duration {
         self.until_next_two().map_or(TWO_MINUTES, |[next, _]| next)
     }
 
-    /// The same, and how long it is until the tick after it.
+    /// Returns the times until the next two ticks.
     fn until_next_two(&self) -> Option<[Duration; 2]> {
         let mut job = self.job(&Arc::default()).ok()?;
         let data = job.job_data().ok()?;
@@ -77,11 +78,11 @@ impl Schedule {
     }
 }
 
-/// How a wait for a tick ended.
+/// The end of a wait for a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tick {
     OnTime,
-    /// By the watch: [`Ticks::begin_again`] is due.
+    /// By the watchdog: [`Ticks::begin_again`] is due.
     Overdue,
 }
 
@@ -97,37 +98,38 @@ impl Ticks {
     /// Waits for the next tick, or until two intervals have passed without one. May be dropped while it waits.
     pub(crate) async fn next(&self) -> Tick {
         let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
-        let patience = two_intervals.unwrap_or(TWO_MINUTES);
-        match timeout(patience, self.tick.notified()).await {
+        let limit = two_intervals.unwrap_or(TWO_MINUTES);
+        match timeout(limit, self.tick.notified()).await {
             Ok(()) => Tick::OnTime,
             Err(_) => Tick::Overdue,
         }
     }
 
-    /// Has the scheduler count from what the clock on the wall says now. Not to be dropped half-way.
+    /// Restarts the scheduler from the present wall-clock time. Not to be dropped half-way.
     pub(crate) async fn begin_again(&mut self) {
         tracing::warn!("no tick of the schedule for two intervals, as when the clock is set back");
         if let Err(error) = self.replace_job().await {
-            tracing::warn!(%error, "the schedule goes on with its watch alone");
+            tracing::warn!(%error, "the schedule continues with its watchdog alone");
         }
     }
 
-    /// The former job goes last: an end half-way leaves two, and a tick twice is harmless.
+    /// Replaces the job. The former one goes last: an end half-way leaves two, and a tick twice is
+    /// harmless.
     async fn replace_job(&mut self) -> Result<(), ReplaceError> {
         let job = self.schedule.job(&self.tick)?;
-        timeout(PATIENCE, self.scheduler.add(job.clone())).await??;
+        timeout(SCHEDULER_TIMEOUT, self.scheduler.add(job.clone())).await??;
         let former = std::mem::replace(&mut self.job, job).guid();
-        timeout(PATIENCE, self.scheduler.remove(&former)).await??;
+        timeout(SCHEDULER_TIMEOUT, self.scheduler.remove(&former)).await??;
         Ok(())
     }
 }
 
-/// Why the scheduler does not count anew.
+/// The reason why the scheduler does not restart.
 #[derive(Debug, thiserror::Error)]
 enum ReplaceError {
     #[error(transparent)]
     Scheduler(#[from] JobSchedulerError),
-    #[error("the scheduler does not answer")]
+    #[error("the scheduler does not respond")]
     Hangs(#[from] Elapsed),
 }
 
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_has_six_fields_seconds_first_and_comes() {
+    fn an_expression_has_six_fields_and_comes() {
         for expression in [
             "0 * * * * *",
             "* * * * * *",
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watch_waits_two_intervals_at_most() {
+    fn the_watchdog_waits_two_intervals_at_most() {
         for (expression, interval) in [
             ("0 * * * * *", 60),
             ("* * * * * *", 1),
@@ -207,7 +209,7 @@ mod tests {
 
     /// To the scheduler a clock that is set back looks the same.
     #[tokio::test(start_paused = true)]
-    async fn a_clock_on_the_wall_that_stands_still_holds_up_nothing() {
+    async fn a_stopped_wall_clock_delays_no_fetch() {
         const HOUR: Duration = Duration::from_secs(3600);
         let hourly = Schedule::new("0 0 * * * *").unwrap();
         let mut ticks = hourly.start().await.unwrap();

@@ -1,5 +1,5 @@
-//! Where the keys come from: the auth server, the key set of any issuer, or a file. One fetch, checked
-//! through before anything is trusted.
+//! The source of the keys: the auth server, the key set of any issuer, or a file. All keys of a
+//! fetch are validated before any is trusted.
 
 pub(crate) mod auth_server;
 pub(crate) mod file;
@@ -13,14 +13,14 @@ use contract::keys::signing_type::SigningType;
 use runtime::exit::Failure;
 use runtime::file_watch::run_blocking;
 
-use self::auth_server::{Application, ContractEndpoint, EndpointSettings};
+use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::file::KeyFile;
 use self::jwks_url::{JwksUrl, JwksUrlSettings};
-use super::cache::{KeyCacheSettings, Origin};
+use super::cache::{CacheScope, KeyCacheSettings};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::jwks::jws;
 
-/// Which source there is, and what it needs.
+/// The settings of one source.
 #[derive(Debug, Clone)]
 pub(crate) enum SourceSettings {
     AuthServer(EndpointSettings),
@@ -29,7 +29,7 @@ pub(crate) enum SourceSettings {
 }
 
 impl SourceSettings {
-    /// The setting that says where the keys come from.
+    /// Returns the flag of the source.
     pub(crate) const fn flag(&self) -> &'static str {
         match self {
             Self::AuthServer(_) => "auth-server",
@@ -38,7 +38,7 @@ impl SourceSettings {
         }
     }
 
-    /// Whether what is sent there, and the key that comes back, could be changed on the way.
+    /// Returns true if credentials or keys could be changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
         match self {
             Self::AuthServer(settings) => settings.auth_server.is_plain_over_a_network(),
@@ -47,10 +47,10 @@ impl SourceSettings {
         }
     }
 
-    /// What a cache of its keys in `file`, for tokens of `issuer`, is held to.
+    /// Returns the settings of a cache in `file`, for tokens of `issuer`.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// For a source that cannot have one.
     pub(crate) fn cached_in(
         &self,
         file: PathBuf,
@@ -66,11 +66,11 @@ impl SourceSettings {
                 vec![settings.signing_type.algorithm()],
             ),
             Self::JwksUrl(settings) => (settings.url.with_query(), None, jws(&settings.algorithms)),
-            Self::File(_) => return Err("is of use only where keys are fetched from a server"),
+            Self::File(_) => return Err("has an effect only where keys are fetched from a server"),
         };
         Ok(KeyCacheSettings {
             file,
-            origin: Origin {
+            origin: CacheScope {
                 source: self.to_string(),
                 address_sha256: sha256_hex(&address),
                 application,
@@ -81,7 +81,7 @@ impl SourceSettings {
         })
     }
 
-    /// Whether a password travels in the open to a registry.
+    /// Returns true if a password goes unencrypted to a registry.
     pub(crate) fn shows_password(&self) -> bool {
         match self {
             Self::AuthServer(settings) => settings.auth_server.shows_password(),
@@ -90,7 +90,7 @@ impl SourceSettings {
     }
 }
 
-/// The name for the log: no query, no secret.
+/// Renders the name for the log: no query, no secret.
 impl std::fmt::Display for SourceSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -112,25 +112,27 @@ fn names_of(algorithms: &[Algorithm]) -> Vec<String> {
     algorithms.map(|named| format!("{named:?}")).collect()
 }
 
-/// One source of keys, and what it remembers from fetch to fetch.
+/// One source of keys, and its state between fetches.
 #[derive(Debug)]
 pub(crate) enum KeySource {
-    AuthServer(ContractEndpoint),
+    AuthServer(KeyEndpointSource),
     JwksUrl(JwksUrl),
     File(KeyFile),
 }
 
 impl KeySource {
+    /// Opens the source.
+    ///
     /// # Errors
     /// [`Failure::Config`] for TLS files, or a file of keys, that cannot be used.
     pub(crate) fn new(settings: SourceSettings) -> Result<Self, Failure> {
         Ok(match settings {
             SourceSettings::AuthServer(settings) => {
-                Self::AuthServer(ContractEndpoint::new(settings)?)
+                Self::AuthServer(KeyEndpointSource::new(settings)?)
             }
             SourceSettings::JwksUrl(settings) => Self::JwksUrl(JwksUrl::new(settings)?),
             SourceSettings::File(file) => {
-                // A wrong path shows at once; later the last good keys stay.
+                // A wrong path fails at once; later the last good keys stay.
                 file.read()
                     .map_err(|error| Failure::Config(format!("--{}: {error}", file.flag())))?;
                 Self::File(file)
@@ -138,16 +140,16 @@ impl KeySource {
         })
     }
 
-    /// What works but deserves a second thought.
-    pub(crate) fn second_thought(&self) -> Option<String> {
+    /// Returns a warning about an expired certificate.
+    pub(crate) fn warning(&self) -> Option<String> {
         match self {
-            Self::AuthServer(endpoint) => endpoint.transport().second_thought(),
-            Self::JwksUrl(url) => url.transport().second_thought(),
+            Self::AuthServer(endpoint) => endpoint.transport().warning(),
+            Self::JwksUrl(url) => url.transport().warning(),
             Self::File(_) => None,
         }
     }
 
-    /// Returns by how many seconds the clock of the server that answered last is ahead of this machine's.
+    /// Returns the seconds by which the clock of the last server is ahead of this machine's.
     pub(crate) fn clock_ahead(&self) -> Option<i64> {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport().clock_ahead(),
@@ -156,19 +158,19 @@ impl KeySource {
         }
     }
 
-    /// Who was asked last; before the first fetch, what is configured.
-    pub(crate) fn asked(&self) -> String {
+    /// Returns the last endpoint; before the first fetch the configured one.
+    pub(crate) fn last_endpoint(&self) -> String {
         match self {
-            Self::AuthServer(endpoint) => endpoint.asked(),
+            Self::AuthServer(endpoint) => endpoint.last_endpoint(),
             Self::JwksUrl(url) => url.to_string(),
             Self::File(file) => file.to_string(),
         }
     }
 
-    /// Shows itself as this application from now on.
-    pub(crate) fn now_shows(&mut self, application: Application) {
+    /// Sets the credentials for later fetches.
+    pub(crate) fn set_credentials(&mut self, application: Application) {
         if let Self::AuthServer(endpoint) = self {
-            endpoint.now_shows(application);
+            endpoint.set_credentials(application);
         }
     }
 

@@ -1,5 +1,5 @@
-//! TLS towards the server that hands out keys: which certificates of it are trusted, and which one of
-//! ours is shown. The files are followed: what stands in them at a fetch counts for that fetch.
+//! TLS towards the key server: its trusted authorities, and our client certificate. The files are
+//! read again at each fetch.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use reqwest::{Certificate, ClientBuilder, Identity, tls};
 use runtime::tls::{CertificateError, CertificateFiles, expired, read_bounded};
 use zeroize::Zeroizing;
 
-/// Where the certificates are.
+/// The paths of the certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
     /// PEM bundle; trusted in place of the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// Certificate chain and private key, shown to a server that asks.
+    /// Certificate chain and private key, for a server that requires them.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why files cannot be used. The text names the flag and the file.
+/// The reason why files cannot be used. The text names the flag and the file.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag} '{}': {why}", path.display())]
 pub(crate) struct TlsFileError {
@@ -25,7 +25,7 @@ pub(crate) struct TlsFileError {
     why: String,
 }
 
-/// What stands in the files. Compared to see whether it changed; never shown.
+/// The contents of the files, compared to notice a change; never printed.
 #[derive(PartialEq, Eq)]
 pub(crate) struct TlsMaterial {
     ca: Option<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(crate) struct TlsMaterial {
 }
 
 impl TlsMaterial {
-    /// Whether it shows the same certificate as the other, or none as well.
+    /// Returns true if both present the same certificate, or neither presents one.
     pub(crate) fn shows_as(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
@@ -67,7 +67,7 @@ impl TlsFiles {
         })
     }
 
-    /// What is said of a certificate that has ended by `now`, in seconds since 1970.
+    /// Returns a warning about a certificate that has expired at `now`, in seconds since 1970.
     pub(crate) fn expired(&self, material: &TlsMaterial, now: i64) -> Option<String> {
         let (certificate, _) = self.identity.as_ref()?;
         let shown = material.identity.as_ref()?;
@@ -75,7 +75,7 @@ impl TlsFiles {
         expired(&flag, certificate, shown.not_after, now)
     }
 
-    /// A client that trusts and shows what `material` holds.
+    /// Builds a client with the authorities and certificate of `material`.
     pub(crate) fn configure(
         &self,
         material: &TlsMaterial,
@@ -102,7 +102,7 @@ impl TlsFiles {
     }
 }
 
-/// Found right as a pair, as a server would show it.
+/// Reads a valid pair of certificate and key.
 fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFileError> {
     let files = CertificateFiles::read(certificate, key).map_err(|fault| match fault {
         CertificateError::Certificate { problem, .. } => refused(CERTIFICATE, certificate, problem),
@@ -110,7 +110,7 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFil
         CertificateError::KeyFile(error) => refused(KEY, key, error),
     })?;
     let mut pem = Zeroizing::new(files.chain);
-    // Reserved at once: growing would leave a copy of the key behind that nobody clears.
+    // Reserved at once: growing would leave a copy of the key that is not cleared.
     pem.reserve_exact(files.key.len() + 1);
     pem.push(b'\n');
     pem.extend_from_slice(files.key.as_bytes());

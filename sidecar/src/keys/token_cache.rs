@@ -1,9 +1,8 @@
-//! The tokens that were verified already: a repeated one costs a digest and a look-up instead of a
-//! signature check.
+//! Verified tokens: a repeated one costs a digest and a lookup instead of a signature check.
 //!
 //! A cache belongs to one set of keys ([`KeyState`](crate::keys::current::KeyState)) and goes with
-//! it: nothing that another set verified can be found. What is found was verified, but it may have
-//! expired since; that is the caller's to check.
+//! it: tokens of another set cannot be found. A found token was verified, but may have expired
+//! since; the caller checks that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,27 +17,27 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use crate::headers::identity::Identity;
 use crate::telemetry::metrics::TokenCacheCounters;
 
-/// What a request needs to know of a verified token.
+/// The result of a verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerifiedToken {
-    /// What the service is told.
+    /// The identity that the service gets.
     pub(crate) identity: Identity,
-    /// To be checked at each use.
+    /// Checked at each use.
     pub(crate) validity: Validity,
-    /// The generation of the rules that it was verified under.
+    /// The generation of the rules at the verification.
     pub(crate) rules: u64,
 }
 
-/// How caches are made: one for each set of keys.
+/// The settings of the caches: one cache for each set of keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenCache {
-    /// Most memory that the tokens of one set may take; 0 for no cache.
+    /// Max. memory for the tokens of one set; 0 for no cache.
     pub(crate) bytes: usize,
     pub(crate) counters: TokenCacheCounters,
 }
 
 impl TokenCache {
-    /// An empty one.
+    /// Returns an empty cache.
     pub(crate) fn empty(&self) -> VerifiedTokens {
         VerifiedTokens {
             cache: (self.bytes > 0).then(|| self.cache()).flatten(),
@@ -68,16 +67,16 @@ pub(crate) struct VerifiedTokens {
     counters: TokenCacheCounters,
 }
 
-/// Scan-resistant: a token that is seen once gives way before one that is used.
+/// Scan-resistant: a token that is seen once is evicted before one that is used.
 type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBuilder, Evictions>;
 
-/// SHA-256 of the whole token: who finds two tokens with the same digest has broken the signatures
-/// too, which cover no more than a digest.
+/// SHA-256 of the whole token: two tokens with the same digest would break the signatures too,
+/// which cover no more than a digest.
 type TokenDigest = [u8; 32];
 
 impl VerifiedTokens {
-    /// What is known of this very token, byte for byte, under rules of this generation. Takes a lock that nobody holds for longer
-    /// than a look-up, and allocates nothing.
+    /// Finds this very token, byte for byte, under rules of this generation. Locks one shard for
+    /// the length of a lookup, and allocates nothing.
     pub(crate) fn find(&self, token: Bearer<'_>, rules: u64) -> Option<Arc<VerifiedToken>> {
         let found = self.cache.as_ref()?.get(&digest_of(token));
         let found = found.filter(|known| known.rules == rules);
@@ -88,7 +87,7 @@ impl VerifiedTokens {
         found
     }
 
-    /// Remembers a token. Call it only with what the signature check of this set of keys said yes to.
+    /// Remembers a token whose signature this set of keys has verified.
     pub(crate) fn remember(&self, token: Bearer<'_>, verified: Arc<VerifiedToken>) {
         if let Some(cache) = &self.cache {
             // Here and not at a hit.
@@ -97,7 +96,7 @@ impl VerifiedTokens {
         }
     }
 
-    /// The memory that the tokens take.
+    /// Returns the memory of the tokens.
     pub(crate) fn bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)
     }
@@ -118,10 +117,10 @@ impl fmt::Debug for VerifiedTokens {
     }
 }
 
-/// What a token takes besides its header values: its place in the tables, which double when they
-/// grow and remember half as many tokens that had to go, and three allocations.
+/// The size of a token besides its header values: its entry in the tables, which double when they
+/// grow and keep half as many evicted tokens, and three allocations.
 const OVERHEAD_BYTES: usize = 400;
-/// What each claim takes besides its value: its place, and two allocations.
+/// The size of a claim besides its value: its entry, and two allocations.
 const CLAIM_BYTES: usize = 112;
 /// A token of our own auth server.
 const TYPICAL_BYTES: usize = OVERHEAD_BYTES + 112;
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_tokens_that_are_used_once_displaces_nobody_who_works() {
+    fn a_flood_of_tokens_used_once_evicts_no_token_in_use() {
         let cache = cache_of(BYTES);
         work(&cache);
         assert_eq!(work(&cache), PEOPLE);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_a_flood_gets_a_place() {
+    fn tokens_after_a_flood_are_remembered() {
         let cache = cache_of(BYTES);
         flood(&cache, 0);
         for _ in 0..3 {
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds_for_what_is_really_allocated() {
+    fn the_bound_holds_for_allocated_memory() {
         for (user, claims) in [(1, 0), (100, 0), (1000, 0), (1, 1), (100, 5), (1, 40)] {
             let mut cache = None;
             let claims = vec![Some(Value::from("c")); claims];

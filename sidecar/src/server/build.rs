@@ -1,4 +1,4 @@
-//! Puts the Pingora server together: the proxy, the key refresh, the admin port, the stop.
+//! Builds the Pingora server: the proxy, the key refresh, the admin port, the shutdown.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
 use crate::admin::status::Status;
 use crate::admin::status::history::LastHour;
-use crate::background::{Draining, watched};
+use crate::background::{Draining, supervised};
 use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::config::live::CurrentRules;
@@ -37,16 +37,16 @@ use crate::proxy::connections::ClientConnections;
 use crate::proxy::fast_path::FastPath;
 use crate::proxy::phases::AuthProxy;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
-use crate::server::listener::{Announcement, BoundService};
+use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
-use crate::server::services::{AdminPort, CertificateFollower, KeyRefresh};
-use crate::server::shutdown::{Fault, GracefulStop};
+use crate::server::services::{AdminPort, CertificateReloader, KeyRefresh};
+use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::exposure_check::ExposureProbe;
 use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Protocol, Upstream, UpstreamNames};
 
-/// What the parts of the program share.
+/// The state that the parts of the program share.
 struct Shared {
     rules: Arc<CurrentRules>,
     keys: Arc<CurrentKeys>,
@@ -58,11 +58,11 @@ struct Shared {
     connections: watch::Sender<bool>,
 }
 
-/// Serves until a signal ends it. `config` is what `args` say, `files` are theirs as they were before.
+/// Serves until a signal. `config` comes from `args`; `files` holds the state of their files before
+/// that.
 ///
 /// # Errors
-/// What stops a start: an address that cannot be bound or resolved. After that only a fault of the program
-/// itself: work that goes on beside the proxy and has ended.
+/// At the start an address that cannot be bound or resolved; later the end of a background task.
 pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Result<(), Failure> {
     let public = listener::bind(Port::Public, config.listen)?;
     let admin = listener::bind(Port::Admin, config.admin_listen)?;
@@ -85,7 +85,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     let upstream = upstream(&config)?;
     if let Some(names) = UpstreamNames::of(&upstream) {
-        server.add_service(watched("name lookup", names, &background));
+        server.add_service(supervised("name lookup", names, &background));
     }
     let tls = config.tls.as_ref().map(ClientTls::new).transpose()?;
     let tls = tls.map(Arc::new);
@@ -98,11 +98,11 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
         refresher: Arc::clone(&refresh.refresher),
         metrics: shared.metrics.clone(),
     };
-    server.add_service(watched("reload", reload, &background));
+    server.add_service(supervised("reload", reload, &background));
     if let Some(settings) = &config.tls {
         let certificate = Arc::clone(&settings.certificate);
-        let follower = CertificateFollower(certificate, shared.metrics.clone());
-        server.add_service(watched("certificate look", follower, &background));
+        let follower = CertificateReloader(certificate, shared.metrics.clone());
+        server.add_service(supervised("certificate reload", follower, &background));
     }
     if let Some((target, refused)) = config.bypass {
         let condition = || shared.health.condition("bypass", "not probed yet");
@@ -111,11 +111,11 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
             metrics: shared.metrics.clone(),
             ready: refused.then(condition),
         };
-        server.add_service(watched("bypass check", check, &background));
+        server.add_service(supervised("bypass check", check, &background));
     }
     let clients = client_connections(&server.configuration, config, tls, upstream, &shared);
     server.add_service(public_service(clients, public, &shared, &background)?);
-    server.add_service(watched("key refresh", refresh, &background));
+    server.add_service(supervised("key refresh", refresh, &background));
     let admin = AdminPort {
         listener: admin,
         health: shared.health.clone(),
@@ -123,8 +123,8 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
         commands: drain.routes().merge(explainer.routes()),
         status,
     };
-    server.add_service(watched("admin port", admin, &background));
-    // The stop alone holds the sender from here on: it waits for the receivers to go.
+    server.add_service(supervised("admin port", admin, &background));
+    // Only the shutdown holds the sender from here on: it waits for the receivers to go.
     drop(shared);
     server.run(RunArgs {
         shutdown_signal: Box::new(stop),
@@ -184,16 +184,16 @@ fn announcement(
     public: &TcpListener,
     admin: &TcpListener,
     format: LogFormat,
-) -> std::io::Result<Announcement> {
+) -> std::io::Result<ListenAddresses> {
     let listeners = vec![
         (Port::Public, public.try_clone()?),
         (Port::Admin, admin.try_clone()?),
     ];
-    Ok(Announcement::new(listeners, format))
+    Ok(ListenAddresses::new(listeners, format))
 }
 
 fn graceful_stop(
-    announcement: Announcement,
+    announcement: ListenAddresses,
     config: &Config,
     shared: &Shared,
     ends: FirstFailure,
@@ -208,13 +208,13 @@ fn graceful_stop(
         connections: shared.connections.clone(),
         metrics: shared.metrics.clone(),
         ends,
-        fault: Fault::default(),
+        fault: ExitReason::default(),
     }
 }
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
     let source = KeySource::new(config.key_source.clone())?;
-    if let Some(warning) = source.second_thought() {
+    if let Some(warning) = source.warning() {
         tracing::warn!("{warning}");
     }
     let keys = Arc::clone(&shared.keys);
@@ -239,7 +239,7 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
     })
 }
 
-/// For `/readyz`.
+/// Returns the age of the keys for `/readyz`.
 fn key_age(keys: &CurrentKeys) -> Option<String> {
     let state = keys.load();
     let state = state.as_ref()?;
@@ -317,7 +317,7 @@ fn auth_proxy(
 fn pingora_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        // One thread has nobody to steal from, and a runtime made for one is cheaper.
+        // One thread cannot steal, and a runtime made for one is cheaper.
         work_stealing: config.threads > 1,
         // Pingora's own timers need a thread that wakes every 10 ms; tokio's do not.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
@@ -326,20 +326,20 @@ fn pingora_conf(config: &Config) -> ServerConf {
     }
 }
 
-/// What waits for a client that does not read, for each stream: the library would take 400 KiB, of a hundred
-/// streams on each connection.
+/// Bytes that wait for a client that does not read, for each stream: the library's default is 400
+/// KiB, for each of a hundred streams on a connection.
 const HTTP_2_SEND_BYTES: usize = 64 * 1024;
 
-/// The default of Pingora, and what most HTTP/2 servers allow.
+/// Pingora's default, and the usual one of HTTP/2 servers.
 const HTTP_2_STREAMS: u32 = 100;
 
-/// What a client may send of one body before the service has taken it (RFC 9113 §6.9.2).
+/// Bytes of one body that a client may send before the service has read it (RFC 9113 §6.9.2).
 const HTTP_2_STREAM_WINDOW: u32 = 65_535;
 
 fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthProxy> {
     let mut app = http_proxy(conf, proxy);
     let mut options = HttpServerOptions::default();
-    // Not to proxy it: only so that it is our answer that refuses it.
+    // Not to proxy it, but to reject it with our own response.
     options.allow_connect_method_proxying = true;
     options.h2c = true;
     options.h2_idle_timeout = Some(listener::CLIENT_IDLE);
@@ -349,7 +349,7 @@ fn http_proxy_app(conf: &Arc<ServerConf>, proxy: AuthProxy) -> HttpProxy<AuthPro
     http2.max_send_buffer_size(HTTP_2_SEND_BYTES);
     http2.max_concurrent_streams(HTTP_2_STREAMS);
     http2.initial_window_size(HTTP_2_STREAM_WINDOW);
-    // One body that the service does not take must not stop the others on the connection.
+    // One body that the service does not read must not stop the others on the connection.
     http2.initial_connection_window_size(HTTP_2_STREAMS * HTTP_2_STREAM_WINDOW);
     app.h2_options = Some(http2);
     app

@@ -1,6 +1,6 @@
-//! Sockets that are bound before Pingora starts: telling their addresses, and serving on one.
+//! Sockets that are bound before Pingora starts, and the service on one of them.
 //!
-//! Pingora neither tells which port it got nor ends when it cannot bind: a failed bind panics in a
+//! Pingora does not report its port and does not end when it cannot bind: a failed bind panics in a
 //! task and leaves a process without a listener.
 
 use std::net::TcpListener;
@@ -17,17 +17,17 @@ use runtime::listener::{Port, announce};
 use runtime::supervisor::{STOPPED_UNEXPECTEDLY, Supervisor};
 use runtime::telemetry::LogFormat;
 
-/// The addresses where the process listens, to be announced once.
+/// The listening addresses, printed once.
 ///
-/// The sockets are clones that go with the telling: a clone that stays would hold the port open
-/// after the proxy has left it.
+/// The sockets are clones that go when they are printed: a clone that stays would hold the port
+/// open after the proxy has closed it.
 #[derive(Debug)]
-pub(crate) struct Announcement {
+pub(crate) struct ListenAddresses {
     listeners: Mutex<Vec<(Port, TcpListener)>>,
     format: LogFormat,
 }
 
-impl Announcement {
+impl ListenAddresses {
     pub(crate) fn new(listeners: Vec<(Port, TcpListener)>, format: LogFormat) -> Self {
         Self {
             listeners: Mutex::new(listeners),
@@ -35,31 +35,30 @@ impl Announcement {
         }
     }
 
-    /// Announces the addresses, once.
-    pub(crate) fn tell(&self) {
+    /// Prints the addresses, once.
+    pub(crate) fn print(&self) {
         let mut listeners = self.listeners.lock();
         for (port, listener) in listeners.drain(..) {
             if let Err(failure) = announce(port, &listener, self.format) {
-                tracing::error!(%failure, "an address cannot be announced");
+                tracing::error!(%failure, "an address cannot be printed");
             }
         }
     }
 }
 
-/// Shorter than every time-out of a request or of a connection that waits for one.
+/// Shorter than every timeout of a request or of an idle connection.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Keeps a timer running that is due before all others. A runtime that waits for a later one, or for none,
-/// is woken up when one is set, by a system call and a turn for nothing: without load that would be once
-/// for each request, whose connection to the service goes back to the pool with a time-out.
-async fn tick() {
+/// Keeps a timer armed that is due before all others. Otherwise each request without load wakes the
+/// runtime with a system call, because its pooled connection gets a timeout.
+async fn keep_timer_armed() {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
     }
 }
 
-/// Wraps Pingora's listening service, whose end nobody else would hear of.
+/// A wrapper of Pingora's listening service that reports its end.
 pub(crate) struct BoundService<A> {
     name: &'static str,
     background: Supervisor,
@@ -69,7 +68,7 @@ pub(crate) struct BoundService<A> {
 
 struct Bound<A> {
     service: ListeningService<A>,
-    /// The key of Pingora's table of inherited sockets, which is where it looks first.
+    /// The key in Pingora's table of inherited sockets, which it reads first.
     address: String,
     listener: TcpListener,
     stop: ShutdownWatch,
@@ -79,7 +78,7 @@ impl<A> BoundService<A> {
     /// Serves `app` on `listener` until `stop` turns true.
     ///
     /// # Errors
-    /// When the listener has no address.
+    /// For a listener without an address.
     pub(crate) fn new(
         name: &'static str,
         app: A,
@@ -104,7 +103,7 @@ impl<A> BoundService<A> {
 }
 
 impl<A: ServerApp + Send + Sync + 'static> Bound<A> {
-    /// Over once it was told to stop.
+    /// Serves until the stop.
     async fn serve(mut self, fds: ListenFds, listeners_per_fd: usize) -> Result<(), String> {
         let socket = self.listener.into_raw_fd();
         fds.lock().add(self.address, socket);
@@ -114,7 +113,7 @@ impl<A: ServerApp + Send + Sync + 'static> Bound<A> {
             .start_service(Some(fds), stop, listeners_per_fd);
         tokio::select! {
             () = serving => (),
-            () = tick() => (),
+            () = keep_timer_armed() => (),
         }
         let was_told = *self.stop.borrow();
         was_told
@@ -174,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Ends the server once some work has ended, and says which.
+    /// Ends the server after the end of a task, and reports the task.
     struct UntilAnEnd {
         told_to_stop: Option<watch::Sender<bool>>,
         background: Supervisor,
@@ -195,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What is told of a proxy that is told to stop, or whose accepting ends otherwise.
+    /// Describes the end of the proxy: by a stop, or unexpected.
     fn end_of_proxy(is_told: bool) -> String {
         let listener =
             runtime::listener::bind(Port::Public, "127.0.0.1:0".parse().unwrap()).unwrap();
@@ -207,7 +206,7 @@ mod tests {
         server.add_service(proxy.unwrap());
         let (sink, told) = channel();
         let shutdown_signal = Box::new(UntilAnEnd {
-            // Pingora's loop is over, too, when nobody is left to tell it anything.
+            // Pingora's loop also ends when the sender of the stop is gone.
             told_to_stop: is_told.then_some(stop),
             background,
             ends,
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_accepts_no_more_although_nobody_told_it_to_is_heard_of() {
+    fn a_proxy_that_stops_accepting_ends_the_server() {
         assert_eq!(end_of_proxy(false), "proxy has ended: it stopped by itself");
         assert_eq!(
             end_of_proxy(true),

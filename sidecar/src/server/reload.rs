@@ -1,8 +1,8 @@
-//! What is taken over from the configuration while the program runs: at SIGHUP, and when one of its
-//! files changes.
+//! Applies a changed configuration while the program runs: at SIGHUP, and when one of its files
+//! changes.
 //!
-//! The whole configuration is read and judged as at a start. If anything is wrong with it, nothing of
-//! it is used. What cannot change while the program runs is named, and waits for the next start.
+//! The whole configuration is read and checked as at a start, and applied only if all of it is
+//! valid. Changed settings that are not reloadable are logged, and wait for the next start.
 
 mod watched;
 
@@ -19,7 +19,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
-use crate::background::Work;
+use crate::background::BackgroundTask;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::config::live::CurrentRules;
@@ -29,10 +29,10 @@ use crate::keys::source::SourceSettings;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
 
-/// The parts of the program that take something over.
+/// The parts of the program that a reload changes.
 #[derive(Debug)]
 pub(crate) struct Reload {
-    /// What the process was started with.
+    /// The settings at the start of the process.
     pub(crate) start: ServeArgs,
     /// Its files, as they were before they were read.
     pub(crate) watched: WatchedFiles,
@@ -43,14 +43,14 @@ pub(crate) struct Reload {
     pub(crate) metrics: Metrics,
 }
 
-/// The files that `args` name, as they are now. To be asked before they are read: what changes from here on
-/// is seen.
+/// Returns the files of `args` in their present state. Called before they are read, so that later
+/// changes are noticed.
 pub(crate) fn watch(args: &ServeArgs) -> WatchedFiles {
     WatchedFiles::of(files_of(args))
 }
 
 #[async_trait]
-impl Work for Reload {
+impl BackgroundTask for Reload {
     async fn run(&self) -> Result<Infallible, String> {
         let mut timer = PollTimer::start().map_err(|error| error.to_string())?;
         let mut effective = self.start.clone();
@@ -58,26 +58,26 @@ impl Work for Reload {
         loop {
             let trigger = timer.next().await;
             match trigger {
-                Trigger::Interval if !watched.have_changed().await => continue,
+                Trigger::Interval if !watched.poll_changed().await => continue,
                 Trigger::Interval => {}
                 Trigger::Sighup => tracing::info!("SIGHUP received"),
             }
-            // Before they are read: what changes meanwhile is seen at the next look.
-            watched.take_note().await;
+            // Before they are read: changes after this are noticed at the next poll.
+            watched.mark_read().await;
             self.reload(&mut effective).await;
             if matches!(trigger, Trigger::Sighup) {
-                // Whoever changed it waits for what is said of it.
+                // The operator who changed it waits for the result in the log.
                 self.refresher.reread_file().await;
             }
-            watched.also(files_of(&effective)).await;
+            watched.set_files(files_of(&effective)).await;
         }
     }
 }
 
 impl Reload {
-    /// `effective` is what is in effect, before and after.
+    /// Reloads once; `effective` holds the settings in effect, before and after.
     async fn reload(&self, effective: &mut ServeArgs) {
-        match self.take_over().await {
+        match self.read_and_apply().await {
             Ok((now, waiting)) => {
                 match differences(effective, &now).join(", ").as_str() {
                     "" => tracing::info!("configuration read again: no setting has changed"),
@@ -85,23 +85,24 @@ impl Reload {
                 }
                 if !waiting.is_empty() {
                     let settings = waiting.join(", ");
-                    tracing::warn!(settings, "what changed here takes effect at the next start");
+                    tracing::warn!(settings, "these settings take effect at the next start");
                 }
                 *effective = now;
                 self.metrics.config_reloaded(true);
                 self.metrics.set_restart_needed(!waiting.is_empty());
             }
             Err(error) => {
-                tracing::error!(%error, "the configuration cannot be used: the one of before stays");
+                tracing::error!(%error, "the configuration is not usable: keeping the previous one");
                 self.metrics.config_reloaded(false);
             }
         }
     }
 
-    /// What is in effect from now on, and the settings that were read and have to wait for the next start.
-    async fn take_over(&self) -> Result<(ServeArgs, Vec<String>), Failure> {
+    /// Applies what is reloadable; returns the settings in effect and the names of those that wait
+    /// for the next start.
+    async fn read_and_apply(&self) -> Result<(ServeArgs, Vec<String>), Failure> {
         let (start, client_tls) = (self.start.clone(), self.client_tls.clone());
-        // What reads files, and what may fail, comes first.
+        // All that reads files or can fail comes first.
         let reading = spawn_blocking(move || {
             judged(&start, client_tls.as_deref()).map_err(command_line::with_provenance::<Cli>)
         });
@@ -111,45 +112,45 @@ impl Reload {
         Ok((judged.now, judged.waiting))
     }
 
-    /// Nothing in here fails.
+    /// Applies the parts, which cannot fail.
     async fn apply(&self, config: Config, clients: Option<NextClients>) {
         if let (Some(tls), Some(clients)) = (&self.client_tls, clients) {
             tls.set_client_roots(clients);
-            tracing::info!("clients are held to other authorities from now on");
+            tracing::info!("the authorities for client certificates were replaced");
         }
         if self.upstream.set_tls(config.upstream.tls.clone()) {
-            tracing::info!("the service is connected to with other certificates from now on");
+            tracing::info!("the certificates for the service were replaced");
         }
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
         self.rules.replace(config.rules);
         if let Some(settings) = &config.key_cache {
-            self.refresher.now_caches(settings);
+            self.refresher.set_cache_scope(settings);
         }
         if let SourceSettings::AuthServer(settings) = config.key_source {
-            self.refresher.now_shows(settings.application).await;
+            self.refresher.set_credentials(settings.application).await;
         }
     }
 }
 
-/// What was read and found right.
-struct Judged {
+/// A configuration that was read and is valid.
+struct ValidConfig {
     now: ServeArgs,
     waiting: Vec<String>,
     config: Config,
-    /// Other authorities than before.
+    /// Changed authorities for client certificates.
     clients: Option<NextClients>,
 }
 
-fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, Failure> {
+fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<ValidConfig, Failure> {
     let read = read()?;
-    // With it the next start would fail.
+    // With an invalid one the next start would fail.
     Config::new(&read)?;
-    let now = overlaid(start, &read);
+    let now = apply_reloadable(start, &read);
     let config = Config::new(&now)?;
     let clients = client_tls.map(|tls| tls.read_client_roots(now.listening.client_ca.as_deref()));
-    Ok(Judged {
+    Ok(ValidConfig {
         waiting: differences(&now, &read),
         now,
         config,
@@ -157,17 +158,18 @@ fn judged(start: &ServeArgs, client_tls: Option<&ClientTls>) -> Result<Judged, F
     })
 }
 
-/// Flag > variable > file, as at the start: of these three only the file can have changed.
+/// Reads the settings: flag > variable > file, as at the start. Of these only the file can have
+/// changed.
 fn read() -> Result<ServeArgs, Failure> {
     match command_line::reread::<Cli>()?.command {
         Command::Serve(args) => Ok(*args),
-        _ => Err(Failure::Software("the command was another one".to_owned())),
+        _ => Err(Failure::Software("the command is not serve".to_owned())),
     }
 }
 
-/// `start` with what can be exchanged taken from `read`. Settings that belong together change together
-/// or not at all.
-fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
+/// Returns `start` with the reloadable settings of `read`. Settings that belong together change
+/// together or not at all.
+fn apply_reloadable(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
     let mut now = start.clone();
     now.rules = read.rules.clone();
     if has_same_keys(start, read) {
@@ -178,7 +180,7 @@ fn overlaid(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
             .app_secret_file
             .clone_from(&read.keys.app_secret_file);
     } else {
-        // What tokens of the one issuer are held to is of no use for those of another.
+        // Claims and audience of one issuer have no meaning for tokens of another.
         let (now, start) = (&mut now.rules, &start.rules);
         now.tokens.issuer.clone_from(&start.tokens.issuer);
         now.tokens.audience.clone_from(&start.tokens.audience);
@@ -215,9 +217,9 @@ fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
         && start.issuer_tokens.algorithms == read.issuer_tokens.algorithms
 }
 
-/// The names of the settings in which the two differ.
+/// Returns the names of the settings that differ.
 fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
-    // What was read from a table can be written as one.
+    // Settings that were read from a table can be written as one.
     let table = |args| Table::try_from(args).unwrap_or_default();
     let (one, other) = (table(one), table(other));
     let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
@@ -228,7 +230,7 @@ fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
         .collect()
 }
 
-/// The files behind the settings that can be exchanged. Those that others look after are not here.
+/// Returns the files of the reloadable settings, without those that other tasks poll.
 fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
     [
         command_line::config_file::<Cli>(),
@@ -267,10 +269,10 @@ mod tests {
         "hush",
     ];
 
-    /// What is taken over at once, and what waits, when the second settings follow the first.
+    /// Returns the applied and the waiting settings, when the second settings follow the first.
     fn reloaded(start: &[&str], read: &[&str]) -> (Vec<String>, Vec<String>) {
         let (start, read) = (args(start), args(read));
-        let now = overlaid(&start, &read);
+        let now = apply_reloadable(&start, &read);
         (differences(&start, &now), differences(&now, &read))
     }
 
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_waits_together() {
+    fn settings_that_belong_together_wait_together() {
         let issuer = |url: &'static str, issuer: &'static str, header: &'static str| {
             [
                 "--jwks-url",

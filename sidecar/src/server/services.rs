@@ -1,5 +1,5 @@
-//! Services beside the proxy, each on a thread of its own: the admin port, the key refresh, the look
-//! after the certificate.
+//! Services beside the proxy, each on a thread of its own: the admin port, the key refresh, the
+//! certificate reload.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -15,19 +15,19 @@ use runtime::tls::ServerCertificate;
 use runtime::{admin, tls};
 
 use crate::admin::status::{self, Status};
-use crate::background::Work;
+use crate::background::BackgroundTask;
 use crate::keys::refresh::Refresher;
 use crate::telemetry::metrics::Metrics;
 
-/// Probes, metrics and the status page. They go on being answered while the proxy drains.
+/// Probes, metrics and the status page. They respond during the drain too.
 #[derive(Debug)]
 pub(crate) struct AdminPort {
     pub(crate) listener: TcpListener,
     pub(crate) health: Health,
     pub(crate) metrics: Arc<Registry>,
-    /// What it answers besides, to loopback peers only.
+    /// Routes for loopback peers only.
     pub(crate) commands: Router,
-    /// Kept up while the port is served.
+    /// Updated while the port is served.
     pub(crate) status: Arc<Status>,
 }
 
@@ -44,7 +44,7 @@ impl AdminPort {
 }
 
 #[async_trait]
-impl Work for AdminPort {
+impl BackgroundTask for AdminPort {
     async fn run(&self) -> Result<Infallible, String> {
         // Both sockets are open, and readiness has conditions of its own.
         self.health.set_started();
@@ -58,12 +58,12 @@ impl Work for AdminPort {
     }
 }
 
-/// Looks after the certificate that clients are shown.
+/// Reloads the certificate that clients get.
 #[derive(Debug)]
-pub(crate) struct CertificateFollower(pub(crate) Arc<ServerCertificate>, pub(crate) Metrics);
+pub(crate) struct CertificateReloader(pub(crate) Arc<ServerCertificate>, pub(crate) Metrics);
 
 #[async_trait]
-impl Work for CertificateFollower {
+impl BackgroundTask for CertificateReloader {
     async fn run(&self) -> Result<Infallible, String> {
         let following = tls::follow(Arc::clone(&self.0), self.1.tls.clone());
         following.map_err(|error| error.to_string())?.await;
@@ -78,7 +78,7 @@ pub(crate) struct KeyRefresh {
 }
 
 #[async_trait]
-impl Work for KeyRefresh {
+impl BackgroundTask for KeyRefresh {
     async fn run(&self) -> Result<Infallible, String> {
         let refresher = Arc::clone(&self.refresher);
         let ran = refresher.run().await;

@@ -1,8 +1,8 @@
-//! The end of the process: not ready, keep accepting for a while, stop accepting, let what is in
-//! flight finish, exit. A signal asks for it, or the end of work that was to go on: whoever goes on without
-//! its reload or its key refresh looks healthy, and is to be started anew.
+//! The end of the process: not ready, keep accepting for a while, stop accepting, let requests in
+//! flight finish, exit. A signal starts it, or the end of a background task: without its reload or
+//! key refresh a process looks healthy, and has to be restarted.
 //!
-//! Pingora's own graceful stop closes the listeners at once and then sleeps whatever happens.
+//! Pingora's own graceful stop closes the listeners at once and then sleeps for a fixed time.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,13 +20,13 @@ use tokio::sync::watch;
 
 use crate::background::Draining;
 use crate::config::ShutdownTimeouts;
-use crate::server::listener::Announcement;
+use crate::server::listener::ListenAddresses;
 use crate::telemetry::metrics::Metrics;
 
-/// Waits for the signal and carries out the stop.
+/// Waits for the signal and carries out the shutdown.
 #[derive(Debug)]
 pub(crate) struct GracefulStop {
-    pub(crate) announcement: Announcement,
+    pub(crate) announcement: ListenAddresses,
     pub(crate) times: ShutdownTimeouts,
     pub(crate) draining: Draining,
     /// The readiness condition that is lost first.
@@ -36,42 +36,43 @@ pub(crate) struct GracefulStop {
     pub(crate) connections: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
     pub(crate) ends: FirstFailure,
-    /// Why, where it was no signal.
-    pub(crate) fault: Fault,
+    /// The reason, unless it was a signal.
+    pub(crate) fault: ExitReason,
 }
 
-/// What a process that stops by itself says last.
+/// The error that a process without a signal exits with.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fault(Arc<OnceLock<Failure>>);
+pub(crate) struct ExitReason(Arc<OnceLock<Failure>>);
 
-impl Fault {
-    /// How the process has ended.
+impl ExitReason {
+    /// Returns the result of the process.
     pub(crate) fn outcome(&self) -> Result<(), Failure> {
         self.0.get().cloned().map_or(Ok(()), Err)
     }
 }
 
 impl GracefulStop {
-    /// What is in flight has nothing to do with it, and whoever routes here has to notice.
+    /// Records the failure and returns the lame-duck time: requests in flight finish, and routers
+    /// need time to notice.
     fn stops_by_itself(&self, failure: Failure) -> Duration {
-        tracing::error!(%failure, "this sidecar stops, to be started again");
+        tracing::error!(%failure, "the sidecar stops and has to be restarted");
         let _ = self.fault.0.set(failure);
         self.times.lame_duck
     }
 
     async fn drain(&self, lame_duck: Duration) {
         self.serving.set_not_ready("stopping");
-        // What a `drain` command has waited already is not waited again.
+        // The wait of a `drain` command counts.
         let waited = self.draining.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;
         self.connections.send_replace(true);
         let closed = tokio::time::timeout(self.times.drain_limit, self.connections.closed());
         if closed.await.is_ok() {
-            tracing::info!("drained: every request has its answer, every connection is closed");
+            tracing::info!("drained: every request is complete, every connection is closed");
         } else {
             tracing::warn!(
                 in_flight = self.metrics.in_flight(),
-                "the drain limit is over: cutting off what is still in flight"
+                "--drain-limit is over: closing connections with requests in flight"
             );
         }
     }
@@ -81,14 +82,14 @@ impl GracefulStop {
 impl ShutdownSignalWatch for GracefulStop {
     async fn recv(&self) -> ShutdownSignal {
         let mut signal = pin!(terminated());
-        // The first poll installs the handlers. Not before them may anybody learn the addresses:
-        // who does may end the process the next moment.
+        // The first poll installs the handlers. The addresses are printed after that: a reader of
+        // them may end the process at once.
         let at_once = poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx))).await;
         let first = async {
             match at_once {
                 Poll::Ready(first) => first,
                 Poll::Pending => {
-                    self.announcement.tell();
+                    self.announcement.print();
                     signal.await
                 }
             }
@@ -97,7 +98,7 @@ impl ShutdownSignalWatch for GracefulStop {
             biased;
             first = first => match first {
                 Termination::Requested => self.times.lame_duck,
-                // Nobody routes to what is run at a terminal.
+                // No router sends requests to a process at a terminal.
                 Termination::Interrupted => Duration::ZERO,
             },
             failure = self.ends.first() => self.stops_by_itself(failure),
@@ -106,7 +107,7 @@ impl ShutdownSignalWatch for GracefulStop {
             () = self.drain(lame_duck) => {}
             _ = terminated() => {
                 tracing::warn!("second signal: ending at once");
-                // Where it were only dropped, the accept loop would call that an error.
+                // Dropping it would make the accept loop log an error.
                 self.connections.send_replace(true);
             }
         }
@@ -128,7 +129,7 @@ mod tests {
     use runtime::telemetry::LogFormat;
 
     use super::*;
-    use crate::background::{Work, watched};
+    use crate::background::{BackgroundTask, supervised};
     use crate::telemetry::metrics::TokenCacheCounters;
 
     fn stop(lame_duck: Duration, drain_limit: Duration) -> (GracefulStop, Health) {
@@ -137,7 +138,7 @@ mod tests {
         let serving = health.condition("serving", "starting");
         serving.set_ready();
         let stop = GracefulStop {
-            announcement: Announcement::new(Vec::new(), LogFormat::Text),
+            announcement: ListenAddresses::new(Vec::new(), LogFormat::Text),
             times: ShutdownTimeouts {
                 lame_duck,
                 drain_limit,
@@ -147,7 +148,7 @@ mod tests {
             connections: watch::Sender::new(false),
             metrics: Metrics::new(TokenCacheCounters::default()).0,
             ends: supervisor().1,
-            fault: Fault::default(),
+            fault: ExitReason::default(),
         };
         (stop, health)
     }
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn during_the_lame_duck_time_it_is_not_ready_and_still_accepts() {
+    async fn during_lame_duck_it_is_not_ready_and_still_accepts() {
         let (stop, health) = stop(LONG, LONG);
         let connection = stop.connections.subscribe();
         let draining = stop.draining.clone();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_does_not_end_is_cut_off_at_the_limit() {
+    async fn open_connections_are_closed_at_the_drain_limit() {
         let (stop, _) = stop(Duration::ZERO, Duration::from_millis(1));
         let connection = stop.connections.subscribe();
         stop.drain(stop.times.lame_duck).await;
@@ -193,7 +194,7 @@ mod tests {
     struct Defective;
 
     #[async_trait]
-    impl Work for Defective {
+    impl BackgroundTask for Defective {
         async fn run(&self) -> Result<Infallible, String> {
             tokio::task::yield_now().await;
             panic!("oh")
@@ -201,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn work_that_panics_is_the_end_of_the_server_and_its_fault() {
+    fn a_panicking_task_ends_the_server_with_an_error() {
         let (background, ends) = supervisor();
         let (stop, health) = stop(Duration::ZERO, LONG);
         let stop = GracefulStop { ends, ..stop };
         let fault = stop.fault.clone();
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
-        server.add_service(watched("reload", Defective, &background));
+        server.add_service(supervised("reload", Defective, &background));
         let (sink, ended) = channel();
         thread::spawn(move || {
             server.run(RunArgs {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Endpoint, Upstream};
-use crate::background::Work;
+use crate::background::BackgroundTask;
 use crate::discovery::resolver::LOOKUP_TIMEOUT;
 
 /// The interval of Envoy: short enough to follow a restart, long enough for a resolver's cache.
@@ -66,7 +66,7 @@ impl UpstreamNames {
 }
 
 #[async_trait]
-impl Work for UpstreamNames {
+impl BackgroundTask for UpstreamNames {
     async fn run(&self) -> Result<Infallible, String> {
         let mut known = self.upstream.addresses();
         loop {

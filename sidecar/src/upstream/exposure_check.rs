@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use runtime::health::Condition;
 use tokio::net::TcpStream;
 
-use crate::background::Work;
+use crate::background::BackgroundTask;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Endpoint, UpstreamAddress};
 
@@ -70,7 +70,7 @@ impl ExposureProbe {
 }
 
 #[async_trait]
-impl Work for ExposureProbe {
+impl BackgroundTask for ExposureProbe {
     async fn run(&self) -> Result<Infallible, String> {
         let mut before = None;
         loop {

@@ -1,4 +1,4 @@
-//! `sidecar check`: what a configuration withstands, and what deserves a second thought.
+//! `sidecar check`: attacks on a configuration, and warnings about it.
 
 use tests::certificates::Authority;
 use tests::process::Finished;
@@ -14,14 +14,14 @@ fn check(flags: &[&str]) -> Finished {
     )
 }
 
-/// The numbers of the report: tokens and paths that were refused.
+/// Returns the numbers of rejected tokens and paths in the report.
 fn refused(end: &Finished) -> Vec<usize> {
     let report = end
         .stdout
         .lines()
         .find(|line| line.starts_with("# attacks: "));
     let report = report.unwrap_or_else(|| panic!("no report: {}{}", end.stdout, end.stderr));
-    assert!(report.contains("refused as expected"), "{report}");
+    assert!(report.contains("rejected as expected"), "{report}");
     let numbers = report.split(' ').filter_map(|word| word.parse().ok());
     numbers.take(2).collect()
 }
@@ -75,7 +75,7 @@ fn a_pattern_that_says_more_than_it_seems_to_is_warned_about() {
         ),
         (
             &["--pass", "/current/**"],
-            "/current/user/details, which needs a token all the same",
+            "/current/user/details, which still needs a token",
         ),
         (&["--pass", "/**/*.js"], "--pass '/**/*.js': "),
         (&["--pass", "/docs/"], "--pass '/docs/': "),

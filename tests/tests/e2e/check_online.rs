@@ -81,7 +81,7 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
             &service.url(),
             &["--pod-ip=127.0.0.1", "--refuse-bypass"],
             CONFIG,
-            "--refuse-bypass: the service answers on the pod's address",
+            "--refuse-bypass: the service is reachable on the pod's address",
         ),
     ] {
         let end = online(auth_server, upstream, more);
@@ -95,7 +95,7 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
     }
     let end = online(&server.url(), &service.url(), &["--pod-ip=127.0.0.1"]);
     assert_eq!(end.code, Some(0), "{}", end.stderr);
-    assert!(lines(&end, "# warning: ")[0].starts_with("--pod-ip: the service answers"));
+    assert!(lines(&end, "# warning: ")[0].starts_with("--pod-ip: the service is reachable"));
 }
 
 #[test]

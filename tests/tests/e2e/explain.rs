@@ -301,7 +301,7 @@ fn settings_that_would_not_count_are_refused_where_they_were_typed() {
     );
     assert_eq!(end.code, Some(64), "{}", end.stderr);
     assert!(
-        end.stderr.contains("--admin-listen: with a file of keys"),
+        end.stderr.contains("--admin-listen: with a key file"),
         "{}",
         end.stderr
     );

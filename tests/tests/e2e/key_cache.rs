@@ -92,7 +92,7 @@ fn a_restart_while_the_auth_server_is_away_serves_at_once() {
         after
             .process()
             .output()
-            .contains("taken from the key cache")
+            .contains("loaded from the key cache")
     );
 }
 
@@ -119,7 +119,7 @@ fn the_age_of_the_keys_counts_on_across_a_restart() {
     assert_eq!(strict.readiness(), 503);
     let report = readiness(&strict);
     assert!(
-        report.contains("too old") && report.contains("fetched 72"),
+        report.contains("older than --max-key-age") && report.contains("fetched 72"),
         "{report}"
     );
 }
@@ -275,7 +275,7 @@ fn a_full_disk_keeps_the_old_cache_whole_until_there_is_room_again() {
     let new: Value = serde_json::from_slice(&new).unwrap();
     assert_eq!(new["jwks"]["keys"].as_array().unwrap().len(), 1);
     wait::until("the good news", || {
-        (warned("the key cache is written again") == 1).then_some(())
+        (warned("the key cache was written again") == 1).then_some(())
     });
     let failures = warned("the key cache cannot be written");
     assert_eq!(failures, 1, "once, however long the disk was full");

@@ -128,7 +128,7 @@ fn a_signal_without_a_change_says_so_and_has_the_file_of_keys_looked_at() {
         });
     };
     fs::write(&file, "half a k").unwrap();
-    says("verification key not fetched; the last good one stays");
+    says("verification key not fetched; keeping the last good one");
     let log = sidecar.process().stderr();
     assert!(log.contains("configuration read again: no setting has changed"));
     assert!(log.contains("key.pem cannot be used"), "{log}");
@@ -224,7 +224,7 @@ fn a_bad_configuration_is_refused_by_name_and_the_one_of_before_stays() {
         let said = wait::until("the error line", || {
             let output = sidecar.process().output();
             let mut new = output.lines().skip(lines);
-            new.find(|line| line.contains("the one of before stays"))
+            new.find(|line| line.contains("keeping the previous one"))
                 .map(ToOwned::to_owned)
         });
         assert!(said.contains(named), "{config}: {said}");
@@ -256,7 +256,7 @@ fn what_cannot_change_while_running_waits_for_the_next_start_by_name() {
     let line = wait::until("the line about what has to wait", || {
         let log = reloading.sidecar().process().output();
         let mut lines = log.lines();
-        let line = lines.find(|line| line.contains("takes effect at the next start"));
+        let line = lines.find(|line| line.contains("take effect at the next start"));
         line.map(ToOwned::to_owned)
     });
     assert!(line.contains("access-log, threads"), "{line}");

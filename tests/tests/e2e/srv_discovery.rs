@@ -137,7 +137,7 @@ fn a_name_server_that_fails_leaves_the_last_good_key_and_new_records_are_taken_a
     let sidecar = sidecar(&service, &name_server);
     let token = forge.token(clock::now(), &Value::Null);
     for (zone, why) in [
-        (Zone::Failing, "looking up _auth._tcp.internal failed"),
+        (Zone::Failing, "lookup of _auth._tcp.internal failed"),
         (services(&[]), "_auth._tcp.internal"),
     ] {
         name_server.now_says(zone);

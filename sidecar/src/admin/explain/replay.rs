@@ -1,5 +1,5 @@
-//! A request that nobody sent, read as if it had come over a connection: by the same parser, within the
-//! same limits, so that nothing that is said of it is said of another request than the proxy would see.
+//! A request from memory, read by the parser of the proxy and within its limits, so that
+//! explanations hold for the same request over a connection.
 
 use std::io::Cursor;
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ use pingora::protocols::http::ServerSession;
 use crate::downstream::stream::{ClientStream, RejectUnparsed};
 use crate::downstream::transport::{self, ClientTransport};
 
-/// Reads a header block that nobody sent, up to its final empty line.
+/// Reads a header block up to its final empty line.
 ///
 /// # Errors
-/// What a client is told whose request never becomes one.
+/// The response to a client whose bytes are not a request.
 pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     let told = Arc::new(FirstRejection::default());
     let bytes = Box::new(Cursor::new(raw.to_vec()));
@@ -28,7 +28,7 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     let is_request = at_once(async {
         let read = session.read_request().await;
         if read.is_err() {
-            // As Pingora does, for `ClientStream` to say it in our words.
+            // As Pingora does; `ClientStream` replaces the response.
             let _ = session.respond_error(400).await;
         }
         matches!(read, Ok(true))
@@ -39,7 +39,7 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     }
 }
 
-/// The first refusal.
+/// The first rejection.
 #[derive(Debug, Default)]
 struct FirstRejection(OnceLock<Rejection>);
 
@@ -52,7 +52,7 @@ impl RejectUnparsed for FirstRejection {
     fn on_rejected(&self, _: Rejection, _: Option<IpAddr>, _: bool) {}
 }
 
-/// What comes of it without waiting: of bytes that are all there, everything.
+/// Polls once: all bytes are there.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_sent_is_read_by_the_proxy_s_parser() {
+    fn requests_from_memory_pass_the_proxy_s_parser() {
         assert_eq!(seen("X: 1\r\n"), Ok(b"/a".to_vec()));
         assert_eq!(seen_at("/a b", ""), Err(Rejection::RequestMalformed));
         let long = format!("X: {}\r\n", "a".repeat(2 * MAX_HEAD_BYTES));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_head_is_none() {
+    fn half_a_head_is_malformed() {
         let read = read(b"GET / HTTP/1.1\r\n").map(|_| ());
         assert_eq!(read, Err(Rejection::RequestMalformed));
     }

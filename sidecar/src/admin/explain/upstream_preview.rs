@@ -1,4 +1,4 @@
-//! The head that the service would get, line by line, without what is secret in it.
+//! The head that the service would get, line by line, without its secrets.
 
 use http::Version;
 use http::header::{self, HeaderName};
@@ -8,8 +8,8 @@ use crate::auth::authorize::Forward;
 use crate::request::header_list::connection_headers;
 use crate::request::kind::RequestKind;
 
-/// What Pingora makes of a request before our last hand on it: without the fields that are for the next hop
-/// only (RFC 9110 §7.6.1), but for those that open a WebSocket.
+/// Removes the fields for the next hop only (RFC 9110 §7.6.1), as Pingora does before our changes;
+/// those that open a WebSocket stay.
 pub(crate) fn without_hop_by_hop(
     request: &RequestHeader,
     forward: &Forward,
@@ -41,7 +41,7 @@ const HOP_BY_HOP: [HeaderName; 10] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// What it adds after that; HTTP/2 has frames for it.
+/// Adds the framing of the body, as Pingora does after our changes; HTTP/2 has frames for it.
 pub(crate) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> pingora::Result<()> {
     if request.version == Version::HTTP_2 {
         return Ok(());
@@ -52,8 +52,8 @@ pub(crate) fn frame_body(request: &mut RequestHeader, forward: &Forward) -> ping
     Ok(())
 }
 
-/// The request line and the fields, or the pseudo-fields of HTTP/2 and the others, the token left out, also
-/// the one in the cookie of this name.
+/// Returns the request line and the fields, or HTTP/2's pseudo-fields and the others, without the
+/// token, also without the one in the cookie of this name.
 pub(crate) fn lines_of(head: &RequestHeader, token_cookie: Option<&str>) -> Vec<String> {
     let mut wire = Vec::new();
     head.header_to_h1_wire(&mut wire);
@@ -86,7 +86,7 @@ fn beginning_of(head: &RequestHeader) -> Vec<String> {
     let host = host.map_or_else(Default::default, |host| {
         String::from_utf8_lossy(host.as_bytes())
     });
-    // Of a service that is known to speak it, which is one without TLS.
+    // A service without TLS that speaks HTTP/2.
     vec![
         format!(":method: {method}"),
         ":scheme: http".to_owned(),
@@ -95,13 +95,13 @@ fn beginning_of(head: &RequestHeader) -> Vec<String> {
     ]
 }
 
-/// Hides whatever else looks like a JWT, in a query or a field that only the service knows.
+/// Hides other text that looks like a JWT, in a query or a field of the service.
 pub(crate) fn without_tokens(line: &str) -> String {
     let is_of_one = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let words = line.split_inclusive(|c| !is_of_one(c));
     let shown = words.map(|word| {
         let token = word.trim_end_matches(|c| !is_of_one(c));
-        // A JSON object in base64url begins so.
+        // Every JSON object in base64url starts like this.
         if token.starts_with("eyJ") && token.matches('.').count() >= 2 {
             word.replacen(token, HIDDEN, 1)
         } else {
@@ -113,7 +113,7 @@ pub(crate) fn without_tokens(line: &str) -> String {
 
 const HIDDEN: &str = "[as it was sent]";
 
-/// What is readable of it is shown elsewhere; its signature never is.
+/// Hides a whole token: its readable part is reported elsewhere, its signature never.
 fn without_token(value: &str) -> String {
     match value.split_once(' ') {
         Some((scheme, _)) => format!("{scheme} {HIDDEN}"),
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_never_shown() {
+    fn a_token_is_never_printed() {
         assert_eq!(
             without_token("Bearer a.b.secret"),
             "Bearer [as it was sent]"

@@ -49,7 +49,7 @@ fn column(place: usize, minute: &MinuteSnapshot, top: u64) -> Markup {
     let mut boxes = Vec::new();
     for (class, count) in parts(&minute.requests) {
         if count > 0 {
-            // Seldom ones, a refusal among thousands, are still to be seen.
+            // Rare ones, a rejection among thousands, stay visible.
             let height = (HEIGHT * count as f64 / top as f64).max(2.0);
             bottom -= height;
             boxes.push((class, bottom, height));
@@ -73,7 +73,7 @@ fn described(minute: &MinuteSnapshot) -> String {
     text
 }
 
-/// The top of the scale: 1, 2 or 5 with zeros, and at least 10.
+/// Returns the top of the scale: 1, 2 or 5 with zeros, and at least 10.
 fn rounded_up(highest: u64) -> u64 {
     let mut decade: u64 = 10;
     loop {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_ends_at_a_round_number_that_is_high_enough() {
+    fn the_scale_ends_at_a_round_number_above_the_highest() {
         for (highest, top) in [
             (0, 10),
             (10, 10),

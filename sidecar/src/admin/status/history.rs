@@ -1,5 +1,5 @@
-//! The requests of the last hour, minute by minute. Nothing is counted here: the counters are looked
-//! at once a minute, so the requests pay nothing for it.
+//! The requests of the last hour, minute by minute: the counters are polled once a minute, which
+//! costs requests nothing.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use crate::telemetry::outcome::Totals;
 const MINUTES: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Minutes that are over, and where the present one began.
+/// The finished minutes, and the counters at the start of the current one.
 #[derive(Debug)]
 pub(crate) struct LastHour {
     metrics: Metrics,
@@ -23,12 +23,12 @@ pub(crate) struct LastHour {
 #[derive(Debug)]
 struct State {
     over: VecDeque<Minute>,
-    /// What the counters said when the present minute began.
+    /// The counters at the start of the current minute.
     before: Totals,
     began: SystemTime,
 }
 
-/// One minute, or the part of it that is over.
+/// One minute, or the past part of the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Minute {
     pub(crate) began: SystemTime,
@@ -76,7 +76,7 @@ impl LastHour {
         }
     }
 
-    /// At most sixty, oldest first; the last one is not over yet.
+    /// Returns at most sixty, oldest first; the last one is the current one.
     pub(crate) fn minutes(&self) -> Vec<Minute> {
         let state = self.state.lock();
         let present = self.present(&state);
@@ -91,7 +91,7 @@ mod tests {
     use crate::telemetry::outcome::Outcome;
 
     #[test]
-    fn each_minute_has_its_own_requests_and_there_are_sixty_of_them() {
+    fn requests_are_counted_by_minute_for_sixty_minutes() {
         let (metrics, _) = Metrics::new(TokenCacheCounters::default());
         let at = |minute: u32| SystemTime::UNIX_EPOCH + MINUTE * minute;
         let hour = LastHour::new(metrics.clone(), at(0));

@@ -32,8 +32,8 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                     (chart(&snapshot.last_hour))
                     (legend())
                 }
-                section aria-labelledby="refusals" {
-                    h2 id="refusals" { "Last refusals" }
+                section aria-labelledby="rejections" {
+                    h2 id="rejections" { "Recent rejections" }
                     (refusals(&snapshot.refusals))
                 }
             }
@@ -56,7 +56,7 @@ pub(super) fn reasons() -> Markup {
             header {
                 p.product { a href="/" { "Postern sidecar" } }
                 h1 { "Reason codes" }
-                p { "The same code is in the answer, in the log, in the metrics and on the status page." }
+                p { "The same code is in the response, the log, the metrics and on the status page." }
             }
             main.reasons {
                 @for rejection in Rejection::ALL {
@@ -99,7 +99,7 @@ fn name_of(protected: &EffectiveConfig) -> &str {
 fn readiness(snapshot: &Snapshot<'_>) -> Markup {
     html! {
         @if snapshot.restart_needed {
-            p.state.bad { "Restart needed: the configuration holds changes that wait for the next start" }
+            p.state.bad { "Restart needed: changed settings wait for the next start" }
         }
         @if snapshot.ready {
             p.state.good { "Ready" }
@@ -124,7 +124,7 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &EffectiveConfig) -> Markup {
             @match keys {
                 None => {
                     p.state.bad { "None yet" }
-                    p { a href="/reasons#auth_keys_unavailable" { "Tokens are answered with 503" } " until one is fetched." }
+                    p { a href="/reasons#auth_keys_unavailable" { "Tokens get a 503" } " until one is fetched." }
                 }
                 Some(keys) => {
                     @if keys.fresh { p.state.good { "Fresh" } } @else { p.state.bad { "Stale" } }
@@ -140,7 +140,7 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &EffectiveConfig) -> Markup {
     }
 }
 
-/// What the chart shows, for those who cannot see it, and to the digit.
+/// The numbers of the chart as text.
 fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
     let mut sum = Totals::default();
     for Totals {
@@ -175,7 +175,7 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
 fn protected(protected: &EffectiveConfig) -> Markup {
     html! {
         section.card aria-labelledby="protected" {
-            h2 id="protected" { "What is protected" }
+            h2 id="protected" { "Protected paths" }
             p { "Every path needs a token"
                 @if protected.open_paths.is_empty() && protected.optional_paths.is_empty() { "." }
                 @else { ", except below " code { (name_of(protected)) } ":" }
@@ -213,7 +213,7 @@ fn protected(protected: &EffectiveConfig) -> Markup {
     }
 }
 
-/// Any of `accepted` will do.
+/// Joins the accepted values.
 fn or_unchecked(accepted: &[String]) -> Markup {
     html! {
         @for (place, value) in accepted.iter().enumerate() {
@@ -229,7 +229,7 @@ fn legend() -> Markup {
         ul.legend {
             @for (class, text) in [
                 ("verified", "verified"), ("passed", "open paths"), ("answered", "current user"),
-                ("aborted", "client left"), ("refused", "refused"),
+                ("aborted", "client left"), ("refused", "rejected"),
             ] {
                 li { svg.swatch viewBox="0 0 10 10" aria-hidden="true" { rect class=(class) width="10" height="10" {} } (text) }
             }
@@ -240,9 +240,9 @@ fn legend() -> Markup {
 fn refusals(refusals: &[RefusalSnapshot]) -> Markup {
     html! {
         @if refusals.is_empty() {
-            p.quiet { "Nothing was refused since the start." }
+            p.quiet { "No request was rejected since the start." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-labelledby="refusals" {
+            div.scroll tabindex="0" role="region" aria-labelledby="rejections" {
                 table {
                     thead { tr {
                         th scope="col" { "Time (UTC)" } th scope="col" { "Reason" } th scope="col" { "Status" }
@@ -274,7 +274,7 @@ fn refusal(refused: &RefusalSnapshot) -> Markup {
     }
 }
 
-/// Text of ours in which backticks mark code.
+/// Marks backticked text as code.
 fn with_code(text: &str) -> Markup {
     html! {
         @for (place, part) in text.split('`').enumerate() {
@@ -283,7 +283,7 @@ fn with_code(text: &str) -> Markup {
     }
 }
 
-/// `2026-01-31T12:00:00Z` as people write it; what zone it is stands beside it.
+/// Formats `2026-01-31T12:00:00Z` for people; the page names the time zone.
 fn readable(rfc_3339: &str) -> String {
     rfc_3339.trim_end_matches('Z').replace('T', " ")
 }

@@ -19,7 +19,6 @@ pub(super) struct Attacks {
     pub(super) expires: i64,
     pub(super) path: PathParts,
     pub(super) request: Vec<RequestRow>,
-    #[serde(default)]
     pub(super) key: Vec<KeyRows>,
 }
 

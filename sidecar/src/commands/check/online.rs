@@ -1,5 +1,5 @@
-//! `check --online`: what `serve` would find where it looks – the keys, the clock of their server, the
-//! service, and the service on the pod's address.
+//! `check --online`: fetches the keys, compares the clock of their server, connects to the service,
+//! and probes the service on the pod's address.
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use pingora::connectors::TransportConnector;
 use runtime::exit::Failure;
 
 use crate::config::Config;
-use crate::keys::current::Names;
+use crate::keys::current::KeySetFingerprint;
 use crate::keys::fetch::{Fetched, Purpose};
 use crate::keys::source::KeySource;
 use crate::request::kind::RequestKind;
@@ -17,7 +17,7 @@ use crate::upstream::errors::log_cause;
 use crate::upstream::exposure_check;
 use crate::upstream::{Upstream, UpstreamSettings};
 
-/// One line for each thing that was looked at.
+/// One line for each check.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     lines: Vec<String>,
@@ -25,11 +25,11 @@ pub(super) struct Findings {
     failures: Vec<Failure>,
 }
 
-/// Looks at everything, whatever fails before.
+/// Runs all checks, whichever fails.
 ///
 /// # Errors
-/// Where the runtime cannot be built.
-pub(super) fn look(config: &Config, source: &mut KeySource) -> Result<Findings, Failure> {
+/// Without a runtime.
+pub(super) fn run_checks(config: &Config, source: &mut KeySource) -> Result<Findings, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -46,7 +46,7 @@ pub(super) fn look(config: &Config, source: &mut KeySource) -> Result<Findings, 
 }
 
 impl Findings {
-    /// A refusal counts before something that is away: waiting does not mend it.
+    /// Returns the first rejection before anything that is unreachable: waiting does not repair it.
     pub(super) fn verdict(self) -> Result<(), Failure> {
         let is_refusal = |failure: &Failure| matches!(failure, Failure::Config(_));
         let (refusals, away): (Vec<_>, Vec<_>) = self.failures.into_iter().partition(is_refusal);
@@ -61,7 +61,7 @@ impl Findings {
 
     async fn keys(&mut self, config: &Config, source: &mut KeySource) {
         let fetched = source.fetch(Purpose::Tick).await;
-        let asked = source.asked();
+        let asked = source.last_endpoint();
         if let Some(ahead) = source.clock_ahead() {
             self.clock(
                 &asked,
@@ -71,7 +71,7 @@ impl Findings {
         }
         match fetched {
             Ok(Fetched::Keys(keys)) => {
-                let names = Names::of(&keys);
+                let names = KeySetFingerprint::of(&keys);
                 self.lines.push(format!("keys from {asked}: {names}"));
             }
             Ok(Fetched::StillFresh) => {}
@@ -88,16 +88,17 @@ impl Findings {
         }
     }
 
-    /// Of a server whose clock is ahead, fresh tokens are not valid yet; of one behind, they live longer here.
+    /// Compares the clocks: fresh tokens of a server ahead are not valid yet, those of one behind
+    /// live longer.
     fn clock(&mut self, asked: &str, ahead: i64, leeway: u32) {
         let apart = ahead.unsigned_abs();
         let side = if ahead < 0 { "behind" } else { "ahead" };
         self.lines.push(format!(
-            "clock of {asked}: {apart} s {side} of this machine's"
+            "clock of {asked}: {apart} s {side} of this machine"
         ));
         if apart > leeway.into() {
             self.warnings.push(format!(
-                "the clock of {asked} is {apart} s {side}: more than --leeway {leeway} s allows"
+                "the clock of {asked} is {apart} s {side}: more than --leeway {leeway} s"
             ));
         }
     }
@@ -114,10 +115,10 @@ impl Findings {
 
     async fn bypass(&mut self, target: SocketAddr, is_refused: bool) {
         let line =
-            format!("the service answers on the pod's address {target}, where it needs no token");
+            format!("the service is reachable on the pod's address {target} without a token");
         match (exposure_check::probe(target).await, is_refused) {
             (false, _) => {
-                let line = format!("pod address {target}: the service does not answer there");
+                let line = format!("pod address {target}: the service is not reachable there");
                 self.lines.push(line);
             }
             (true, false) => self.warnings.push(format!("--pod-ip: {line}")),
@@ -141,7 +142,7 @@ async fn connected(settings: UpstreamSettings) -> Result<(), Failure> {
     }
 }
 
-/// Comments of the configuration that is printed.
+/// Renders comments of the printed configuration.
 impl Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.lines.iter();

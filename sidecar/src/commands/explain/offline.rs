@@ -1,4 +1,4 @@
-//! The judge of settings and a file of keys, where nobody is asked.
+//! The explainer for settings and a key file, without a running sidecar.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,15 +21,15 @@ use crate::config;
 use crate::config::effective::EffectiveConfig;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
-use crate::keys::key_response::{AnswerError, key_string};
+use crate::keys::key_response::{KeyResponseError, key_string};
 use crate::keys::source::file::{Format, KeyFile};
 
-/// Whether a file of keys is named.
+/// Returns true with a key file.
 pub(super) const fn is_asked_for(args: &ExplainArgs) -> bool {
     args.key_file.is_some() || args.jwks_file.is_some() || args.public_key_file.is_some()
 }
 
-/// The judge of these settings with the keys of a file; `None` where no file is named.
+/// Returns the explainer for these settings with the keys of a file; `None` without a file.
 pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure> {
     let (keys, mapping) = match (&args.key_file, &args.jwks_file, &args.public_key_file) {
         (Some(file), ..) => (contract_keys(file, args.signing_type)?, None),
@@ -52,7 +52,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
     }))
 }
 
-/// Keys of a file were fetched by nobody.
+/// Removes the age of the keys: a file has no fetch time.
 pub(super) fn of_files(explanation: Explanation) -> Explanation {
     let keys = explanation.keys.map(|facts| KeyFacts {
         keys: facts.keys,
@@ -64,7 +64,7 @@ pub(super) fn of_files(explanation: Explanation) -> Explanation {
     }
 }
 
-/// The file holds what the auth server gives.
+/// Reads the auth server's keys from a file.
 fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::Config(format!("--key-file {}: {error}", file.display()))
@@ -74,21 +74,21 @@ fn contract_keys(file: &Path, signing_type: SigningType) -> Result<KeySet, Failu
     keys_of(signing_type, &text).map_err(|error| unusable(&error))
 }
 
-/// Those of the key endpoint's answer, of its key string alone, or of a JWK Set.
+/// Parses the key endpoint's response, its key string alone, or a JWK Set.
 fn keys_of(signing_type: SigningType, text: &str) -> Result<KeySet, Box<dyn Error>> {
-    // A shared secret is in no key set, and may begin with anything.
+    // A shared secret is in no key set, and may begin with any character.
     let may_be_key_set = signing_type != SigningType::Hmac && text.trim_start().starts_with('{');
     let key = match key_string(StatusCode::OK, text.as_bytes()) {
         Ok(key) => key,
-        Err(AnswerError::NotAnEnvelope) if may_be_key_set => {
+        Err(KeyResponseError::NotAnEnvelope) if may_be_key_set => {
             let allowed = [signing_type.algorithm()];
             return Ok(KeySet::from_jwks(text.as_bytes(), &allowed)?);
         }
-        Err(AnswerError::NotAnEnvelope) => Zeroizing::new(text.to_owned()),
-        Err(AnswerError::Refused { reason, .. }) => {
-            return Err(format!("it holds a refusal ({reason})").into());
+        Err(KeyResponseError::NotAnEnvelope) => Zeroizing::new(text.to_owned()),
+        Err(KeyResponseError::Refused { reason, .. }) => {
+            return Err(format!("it holds a rejection ({reason})").into());
         }
-        Err(error @ AnswerError::NotAString) => return Err(error.into()),
+        Err(error @ KeyResponseError::NotAString) => return Err(error.into()),
     };
     Ok(KeySet::nameless(VerificationKey::parse(
         signing_type,
@@ -96,7 +96,7 @@ fn keys_of(signing_type: SigningType, text: &str) -> Result<KeySet, Box<dyn Erro
     )?))
 }
 
-/// Keys and claims of another issuer.
+/// Reads keys and claim mapping of another issuer.
 fn issuer(
     args: &ExplainArgs,
     path: &Path,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_alone_and_within_the_answer_of_the_endpoint() {
+    fn a_key_is_read_alone_and_from_the_endpoint_s_response() {
         let envelope = |success: bool, data: &serde_json::Value| {
             json!({"success": success, "status": 200, "msg": "", "data": data}).to_string()
         };
@@ -144,7 +144,7 @@ mod tests {
             let refusal = envelope(false, &json!({"reason": "application_unknown"}));
             assert_eq!(
                 read(signing_type, &refusal),
-                Err("it holds a refusal (application_unknown)".to_owned())
+                Err("it holds a rejection (application_unknown)".to_owned())
             );
             assert!(read(signing_type, &envelope(true, &json!(1))).is_err());
         }

@@ -14,7 +14,7 @@ use crate::telemetry::metrics::TokenCacheCounters;
 
 const YEARLY: &str = "0 0 0 1 1 *";
 
-/// An auth server that answers the n-th fetch with the n-th of these envelopes.
+/// Starts an auth server that responds to the n-th fetch with the n-th of these envelopes.
 fn refresher(envelopes: Vec<String>) -> (Arc<Refresher>, Arc<CurrentKeys>, Health) {
     refresher_with(YEARLY, Duration::ZERO, envelopes)
 }
@@ -85,7 +85,7 @@ async fn contract_7_a_failed_fetch_never_replaces_a_key() {
         (Some(1), true),
         (Some(1), true),
         (Some(2), true),
-        // Nobody answers any more.
+        // The server has closed its port.
         (Some(2), true),
     ] {
         refresher.refresh().await;
@@ -204,7 +204,7 @@ async fn a_former_key_ends_by_itself_while_nobody_answers() {
     let age = keys.load().as_ref().unwrap().age(Instant::now());
     assert!(age > fetched, "the end is no fetch");
     let waits = tokio::time::timeout(grace, refresher.end_previous_keys());
-    assert!(waits.await.is_ok(), "told of the fetches");
+    assert!(waits.await.is_ok(), "woken by the fetches");
     let waits = tokio::time::timeout(grace, refresher.end_previous_keys());
     assert!(waits.await.is_err(), "nothing is left to end");
 }

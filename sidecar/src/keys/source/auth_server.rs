@@ -1,4 +1,4 @@
-//! The contract's key endpoint (§4.3), and the key set that its answer may lead to.
+//! The contract's key endpoint (§4.3), and the key set that its response may link to.
 //!
 //! `appId` and `appSecret` travel in the query, so no error text here ever holds a URL with one.
 
@@ -7,11 +7,11 @@ use contract::keys::{KeySet, VerificationKey};
 use runtime::exit::Failure;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::discovery::{Asked, AuthServer, Instance};
+use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::keys::fetch::FetchError;
-use crate::keys::http_client::{Answer, Question, Transport, TransportError};
-use crate::keys::jwks::{self, KnownSet};
-use crate::keys::key_response::{AnswerError, key_string};
+use crate::keys::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
+use crate::keys::jwks::{self, CachedJwks};
+use crate::keys::key_response::{KeyResponseError, key_string};
 use crate::keys::tls::TlsFiles;
 
 /// Relative to the auth server's context path.
@@ -19,14 +19,14 @@ const KEY_PATH: &str = "/client/user/secret/key";
 /// Contract §1: the application name of the authentication service.
 const USUAL_CONTEXT: &str = "/auth";
 
-/// What the sidecar shows to get the key.
+/// The credentials for the key endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Application {
     pub(crate) id: String,
     pub(crate) secret: SecretString,
 }
 
-/// Which auth server, as whom, for which keys.
+/// The auth server, the credentials, and the signing type.
 #[derive(Debug, Clone)]
 pub(crate) struct EndpointSettings {
     pub(crate) auth_server: AuthServer,
@@ -35,19 +35,21 @@ pub(crate) struct EndpointSettings {
     pub(crate) signing_type: SigningType,
 }
 
-/// The endpoint, which instance of it was asked last, and which key set it led to.
+/// The endpoint, its last instance, and the key set it linked to.
 #[derive(Debug)]
-pub(crate) struct ContractEndpoint {
+pub(crate) struct KeyEndpointSource {
     transport: Transport,
     auth_server: AuthServer,
     application: Application,
     signing_type: SigningType,
-    asked: Asked,
-    /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
-    known: Option<KnownSet>,
+    attempts: RecentAttempts,
+    /// The set of the last fetch; a failure clears it.
+    known: Option<CachedJwks>,
 }
 
-impl ContractEndpoint {
+impl KeyEndpointSource {
+    /// Prepares the client.
+    ///
     /// # Errors
     /// [`Failure::Config`] for TLS files that cannot be used.
     pub(crate) fn new(settings: EndpointSettings) -> Result<Self, Failure> {
@@ -57,38 +59,38 @@ impl ContractEndpoint {
             auth_server: settings.auth_server,
             application: settings.application,
             signing_type: settings.signing_type,
-            asked: Asked::default(),
+            attempts: RecentAttempts::default(),
             known: None,
         })
     }
 
-    /// How it asks.
+    /// Returns the HTTP client.
     pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Which instance was asked last; before the first, what is configured.
-    pub(crate) fn asked(&self) -> String {
-        match self.asked.last() {
+    /// Returns the last instance; before the first fetch the configured location.
+    pub(crate) fn last_endpoint(&self) -> String {
+        match self.attempts.last() {
             Some(instance) => instance.authority.clone(),
             None => self.auth_server.to_string(),
         }
     }
 
-    /// From the next fetch on.
-    pub(crate) fn now_shows(&mut self, application: Application) {
+    /// Sets the credentials from the next fetch on.
+    pub(crate) fn set_credentials(&mut self, application: Application) {
         self.application = application;
     }
 
     /// Fetches from the next instance, once.
     pub(crate) async fn fetch(&mut self) -> Result<KeySet, FetchError> {
-        let instance = self.auth_server.locate(&self.asked).await?;
+        let instance = self.auth_server.locate(&self.attempts).await?;
         let fetched = self.fetch_from(&instance).await;
-        self.asked.note(instance, fetched.is_ok());
+        self.attempts.note(instance, fetched.is_ok());
         fetched
     }
 
-    /// Both answers or none.
+    /// Fetches key and key set, or fails.
     async fn fetch_from(&mut self, instance: &Instance) -> Result<KeySet, FetchError> {
         self.transport.follow_files().await;
         let known = self.known.take();
@@ -96,7 +98,7 @@ impl ContractEndpoint {
         let answer = self.contract_answer(instance, &path).await?;
         let text = key_string(answer.status, &answer.body).map_err(|cause| {
             if cause.is_of_another_path() {
-                self.led_astray(instance, &path, cause)
+                self.wrong_endpoint_error(instance, &path, cause)
             } else {
                 cause.into()
             }
@@ -108,8 +110,13 @@ impl ContractEndpoint {
         }
     }
 
-    /// Something listens there, and knows nothing of this path.
-    fn led_astray(&self, instance: &Instance, path: &str, cause: AnswerError) -> FetchError {
+    /// Explains a response of a server without this path.
+    fn wrong_endpoint_error(
+        &self,
+        instance: &Instance,
+        path: &str,
+        cause: KeyResponseError,
+    ) -> FetchError {
         let hint = match self.auth_server.context().to_string().as_str() {
             "" => {
                 let right = self.transport.url(instance, USUAL_CONTEXT);
@@ -128,12 +135,12 @@ impl ContractEndpoint {
         &mut self,
         instance: &Instance,
         path: &str,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<KeyResponse, TransportError> {
         let credentials = [
             ("appId", self.application.id.as_str()),
             ("appSecret", self.application.secret.expose_secret()),
         ];
-        let question = Question {
+        let question = KeyRequest {
             target: path,
             credentials: &credentials,
             accept: "application/json",
@@ -143,13 +150,13 @@ impl ContractEndpoint {
         self.transport.get(instance, question).await
     }
 
-    /// A shared secret is in no key set.
+    /// Returns true where there may be a key set; a shared secret is in none.
     fn may_have_set(&self) -> bool {
         self.signing_type != SigningType::Hmac
     }
 
-    /// Where the key set is; a server without one knows one key, which has no name.
-    fn jwks_target(&self, answer: &Answer, instance: &Instance, path: &str) -> Option<String> {
+    /// Returns the path of the key set; a server without one has one key without a name.
+    fn jwks_target(&self, answer: &KeyResponse, instance: &Instance, path: &str) -> Option<String> {
         if !self.may_have_set() {
             return None;
         }
@@ -165,19 +172,20 @@ impl ContractEndpoint {
         &mut self,
         instance: &Instance,
         target: &str,
-        known: Option<KnownSet>,
+        known: Option<CachedJwks>,
         contract_key: &VerificationKey,
     ) -> Result<KeySet, FetchError> {
-        let question = Question {
+        let question = KeyRequest {
             target,
             credentials: &[],
             accept: "application/jwk-set+json, application/json",
-            known: KnownSet::version_of(known.as_ref(), target),
+            known: CachedJwks::version_of(known.as_ref(), target),
             is_last: true,
         };
         let answer = self.transport.get(instance, question).await;
         let answer = answer.map_err(FetchError::JwksTransport)?;
-        let (keys, known) = jwks::accept(&answer, target, known.as_ref(), contract_key)?;
+        let (keys, known) =
+            jwks::parse_response_with_key(&answer, target, known.as_ref(), contract_key)?;
         self.known = known;
         Ok(keys)
     }

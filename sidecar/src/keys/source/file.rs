@@ -11,7 +11,7 @@ use runtime::bounded_read::{self, ReadError};
 use crate::keys::http_client::MAX_BODY_BYTES;
 use crate::keys::jwks::jws;
 
-/// What the file holds.
+/// The format of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     JwkSet,
@@ -26,7 +26,7 @@ pub(crate) struct KeyFile {
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
 }
 
-/// Why a file gives no keys. The text names it.
+/// The reason why a file has no usable keys. The text names it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyFileError {
     #[error("{}: {cause}", path.display())]
@@ -36,7 +36,7 @@ pub(crate) enum KeyFileError {
 }
 
 impl KeyFile {
-    /// The flag that names it.
+    /// Returns the flag of the file.
     pub(crate) const fn flag(&self) -> &'static str {
         match self.format {
             Format::JwkSet => "jwks-file",
@@ -44,7 +44,7 @@ impl KeyFile {
         }
     }
 
-    /// The keys that the file holds now.
+    /// Reads the keys of the file.
     pub(crate) fn read(&self) -> Result<KeySet, KeyFileError> {
         let path = || self.path.clone();
         let bytes = bounded_read::read(&self.path, MAX_BODY_BYTES as u64)

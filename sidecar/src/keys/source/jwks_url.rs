@@ -10,12 +10,12 @@ use runtime::exit::Failure;
 
 use crate::discovery::Instance;
 use crate::keys::fetch::{FetchError, Fetched, Purpose};
-use crate::keys::http_client::{Question, Transport};
-use crate::keys::jwks::{self, KnownSet, jws};
+use crate::keys::http_client::{KeyRequest, Transport};
+use crate::keys::jwks::{self, CachedJwks, jws};
 use crate::keys::jwks_address::JwksAddress;
 use crate::keys::tls::TlsFiles;
 
-/// An issuer that promises more than this keeps a revoked key alive: it is asked all the same.
+/// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
 pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone)]
@@ -23,24 +23,26 @@ pub(crate) struct JwksUrlSettings {
     pub(crate) url: JwksAddress,
     pub(crate) tls: TlsFiles,
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
-    /// After which time keys are no longer trusted (`--max-key-age`): well before that they are asked
-    /// for again, whatever the issuer says of their freshness.
+    /// The age after which keys are not trusted (`--max-key-age`): they are fetched well before
+    /// that, whatever their freshness.
     pub(crate) max_key_age: Option<Duration>,
 }
 
-/// The address, and what its last answer said.
+/// The address, and the state of its last response.
 #[derive(Debug)]
 pub(crate) struct JwksUrl {
     transport: Transport,
     url: JwksAddress,
     algorithms: Vec<AsymmetricAlgorithm>,
     max_freshness: Duration,
-    /// Of the last fetch, if that one succeeded: after a failure nothing is taken as known.
-    known: Option<KnownSet>,
+    /// The set of the last fetch; a failure clears it.
+    known: Option<CachedJwks>,
     fresh_until: Option<Instant>,
 }
 
 impl JwksUrl {
+    /// Prepares the client.
+    ///
     /// # Errors
     /// [`Failure::Config`] for TLS files that cannot be used.
     pub(crate) fn new(settings: JwksUrlSettings) -> Result<Self, Failure> {
@@ -56,12 +58,12 @@ impl JwksUrl {
         })
     }
 
-    /// How it asks.
+    /// Returns the HTTP client.
     pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Asks, unless the last answer is still fresh and no unknown key shows it outdated.
+    /// Fetches, unless the last response is still fresh and no token named an unknown key.
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
         let is_fresh = self.fresh_until.is_some_and(|end| Instant::now() < end);
         if is_fresh && purpose == Purpose::Tick {
@@ -76,16 +78,16 @@ impl JwksUrl {
             address: None,
             host: self.url.authority.clone(),
         };
-        let question = Question {
+        let question = KeyRequest {
             target,
             credentials: &[],
             accept: "application/jwk-set+json, application/json",
-            known: KnownSet::version_of(known.as_ref(), target),
+            known: CachedJwks::version_of(known.as_ref(), target),
             is_last: true,
         };
         let answer = self.transport.get(&instance, question).await?;
         let allowed = jws(&self.algorithms);
-        let (keys, known) = jwks::taken(&answer, target, known.as_ref(), &allowed)?;
+        let (keys, known) = jwks::parse_response(&answer, target, known.as_ref(), &allowed)?;
         self.known = known;
         self.fresh_until = asked_at.checked_add(freshness(&answer.headers).min(self.max_freshness));
         Ok(Fetched::Keys(keys))
@@ -98,7 +100,7 @@ impl fmt::Display for JwksUrl {
     }
 }
 
-/// For how long the answer need not be asked for again (RFC 9111 §4.2, §5.2.2).
+/// Returns the freshness of the response (RFC 9111 §4.2, §5.2.2).
 fn freshness(headers: &HeaderMap) -> Duration {
     let mut max_age = 0;
     for field in headers.get_all(header::CACHE_CONTROL) {
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc_9111_an_answer_says_how_long_it_is_fresh_and_is_believed_for_five_minutes() {
+    fn rfc_9111_freshness_is_capped_at_five_minutes() {
         for (fields, seconds) in [
             (&[][..], 0),
             (&[("cache-control", "max-age=60")], 60),

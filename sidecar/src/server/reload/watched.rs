@@ -1,5 +1,4 @@
-//! Files that are looked at again and again: their contents are read only when something about them
-//! changed.
+//! Polled files: their contents are read only after a change of their metadata.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -7,14 +6,15 @@ use std::path::PathBuf;
 
 use tokio::task::spawn_blocking;
 
-/// What changes with a file: also where a link on the way to it leads elsewhere, as Kubernetes does it.
+/// The metadata that changes with a file: also when a link on the way to it changes, as in
+/// Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    /// Moves with the mode too: a file that was closed to us may be open now.
+    /// Changes with the mode too: an unreadable file may be readable now.
     changed: (i64, i64),
 }
 
@@ -30,17 +30,17 @@ impl Stamp {
     }
 }
 
-/// The files, and how they were when they were read.
+/// The files, with their metadata at the last read.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
     read: Vec<Option<Stamp>>,
-    /// At the last look.
+    /// At the last poll.
     seen: Vec<Option<Stamp>>,
 }
 
 impl WatchedFiles {
-    /// Waits for files that hang.
+    /// Reads the metadata; waits for files that hang.
     pub(super) fn of(files: Vec<PathBuf>) -> Self {
         let stamps = stamps_of(&files);
         Self {
@@ -50,26 +50,26 @@ impl WatchedFiles {
         }
     }
 
-    /// Whether they are not as they were read, and as they were at the last look: a file that is just
-    /// being written, or two that are replaced one after the other, are left to settle.
-    pub(super) async fn have_changed(&mut self) -> bool {
+    /// Returns true when they differ from the last read and equal the last poll: a file that is
+    /// being written, or two that are replaced one after the other, settle first.
+    pub(super) async fn poll_changed(&mut self) -> bool {
         let now = stamps(&self.files).await;
         let has_settled = now == self.seen;
         self.seen = now;
         has_settled && self.seen != self.read
     }
 
-    /// They are about to be read.
-    pub(super) async fn take_note(&mut self) {
+    /// Marks the files as read.
+    pub(super) async fn mark_read(&mut self) {
         self.read = stamps(&self.files).await;
         self.seen.clone_from(&self.read);
     }
 
-    /// Others may have to be looked at after that; what is known of the same ones stays known.
-    pub(super) async fn also(&mut self, files: Vec<PathBuf>) {
+    /// Replaces the files; the state of those that stay is kept.
+    pub(super) async fn set_files(&mut self, files: Vec<PathBuf>) {
         if files != self.files {
             self.files = files;
-            self.take_note().await;
+            self.mark_read().await;
         }
     }
 }
@@ -99,9 +99,9 @@ mod tests {
         let file = home.path().join("file");
         let mut watched = WatchedFiles::of(vec![file.clone()]);
         let mut seen_once = async || {
-            let looks = [watched.have_changed().await, watched.have_changed().await];
-            watched.take_note().await;
-            assert!(!watched.have_changed().await);
+            let looks = [watched.poll_changed().await, watched.poll_changed().await];
+            watched.mark_read().await;
+            assert!(!watched.poll_changed().await);
             looks
         };
         assert_eq!(seen_once().await, [false, false], "it is not there");
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_goes_on_changing_is_left_to_settle() {
+    async fn a_file_that_keeps_changing_is_left_to_settle() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
         let mut watched = WatchedFiles::of(vec![file.clone()]);
         for length in 1..5 {
             write(&file, "a".repeat(length)).unwrap();
-            assert!(!watched.have_changed().await);
+            assert!(!watched.poll_changed().await);
         }
-        assert!(watched.have_changed().await);
+        assert!(watched.poll_changed().await);
     }
 }

@@ -13,12 +13,12 @@ use crate::keys::jwks::tests::{ONE, OTHER, set_of};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// Answers each connection with `answer` and hands over the request's head.
+/// Responds to each connection with `answer` and passes on the request's head.
 fn auth_server(answer: String) -> (SocketAddr, mpsc::Receiver<String>) {
     answering(std::iter::repeat(answer))
 }
 
-/// The same, with one answer after the other.
+/// Responds with one response after the other.
 fn answering(
     answers: impl IntoIterator<Item = String, IntoIter: Send + 'static>,
 ) -> (SocketAddr, mpsc::Receiver<String>) {
@@ -38,19 +38,19 @@ fn answering(
     (address, received)
 }
 
-fn source(address: SocketAddr) -> ContractEndpoint {
+fn source(address: SocketAddr) -> KeyEndpointSource {
     source_of(address, SigningType::Hmac)
 }
 
-fn source_of(address: SocketAddr, signing_type: SigningType) -> ContractEndpoint {
+fn source_of(address: SocketAddr, signing_type: SigningType) -> KeyEndpointSource {
     source_with(address, signing_type, TlsFiles::default())
 }
 
-fn source_with(address: SocketAddr, signing_type: SigningType, tls: TlsFiles) -> ContractEndpoint {
+fn source_with(address: SocketAddr, signing_type: SigningType, tls: TlsFiles) -> KeyEndpointSource {
     source_at(&format!("http://{address}/auth"), signing_type, tls)
 }
 
-fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> ContractEndpoint {
+fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> KeyEndpointSource {
     // The first test of the process installs it, the others find it there.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let application = Application {
@@ -63,7 +63,7 @@ fn source_at(auth_server: &str, signing_type: SigningType, tls: TlsFiles) -> Con
         application,
         signing_type,
     };
-    ContractEndpoint::new(settings).unwrap()
+    KeyEndpointSource::new(settings).unwrap()
 }
 
 fn answer(status: &str, body: &str) -> String {
@@ -86,7 +86,7 @@ async fn contract_4_3_the_key_is_asked_for_with_both_parameters() {
     let head = heads.recv().unwrap();
     let line = "GET /auth/client/user/secret/key?appId=orders%26co&appSecret=h%C3%BCsh HTTP/1.1";
     assert_eq!(head.lines().next(), Some(line));
-    assert_eq!(source.asked(), address.to_string());
+    assert_eq!(source.last_endpoint(), address.to_string());
 }
 
 #[tokio::test]
@@ -97,10 +97,10 @@ async fn whatever_goes_wrong_brings_no_key_and_says_why_without_the_query() {
             answer("200 OK", &envelope("\"short\"")),
             "the key cannot be used",
         ),
-        // Not followed: whoever can redirect the fetch would choose the key.
+        // Not followed: a redirect could replace the key.
         (
             answer("302 Found\r\nLocation: /x", ""),
-            "answered with 302 Found; redirects are not followed",
+            "responded with 302 Found; redirects are not followed",
         ),
         (
             answer("200 OK", &" ".repeat(MAX_BODY_BYTES + 1)),
@@ -129,7 +129,7 @@ async fn plain_http_where_https_is_expected_is_named() {
     assert!(!error.contains("InvalidContentType"), "{error}");
 }
 
-/// An answer with more fields.
+/// Returns a response with more fields.
 fn answer_with(status: &str, fields: &str, body: &str) -> String {
     answer(&format!("{status}\r\n{fields}"), body)
 }
@@ -159,7 +159,7 @@ async fn the_key_set_is_fetched_from_the_same_server_and_only_when_it_changed() 
         (Ok(2), false),
         (Ok(2), true),
         (
-            Err("the request for the key set was answered with 503 Service Unavailable"),
+            Err("the response to the request for the key set was 503 Service Unavailable"),
             true,
         ),
         (Err("the key set lacks the key of the key endpoint"), false),
@@ -190,8 +190,8 @@ async fn a_shared_secret_is_never_looked_for_in_a_key_set() {
     assert!(heads[0].contains("\r\nconnection: close\r\n"), "{heads:?}");
 }
 
-/// One of several behind the same name, which answers whatever it is asked with `answer` and leaves its
-/// connections open.
+/// Starts one of several instances with the same name, which responds with `answer` to all requests
+/// and leaves its connections open.
 fn instance(address: (&str, u16), answer: String) -> Instance {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
@@ -222,7 +222,7 @@ async fn whom_a_fetch_is_meant_for_is_asked_however_soon_it_follows_another() {
     let mut source = source_of("127.0.0.1:1".parse().unwrap(), SigningType::Ecdsa);
     for _ in 0..3 {
         let refused = source.fetch_from(&ill).await.unwrap_err().to_string();
-        assert!(refused.contains("answered with 500"), "{refused}");
+        assert!(refused.contains("responded with 500"), "{refused}");
         let fetched = source.fetch_from(&well).await;
         assert!(fetched.is_ok(), "{fetched:?}");
     }
@@ -253,7 +253,7 @@ async fn a_pipe_in_place_of_the_certificates_does_not_hold_up_a_fetch() {
         identity: None,
     };
     let mut source = source_with(address, SigningType::Hmac, tls);
-    // A pipe that nobody writes to.
+    // A pipe without a writer.
     std::fs::remove_file(&file).unwrap();
     let made = Command::new("mkfifo").arg(&file).status();
     assert!(made.unwrap().success());
