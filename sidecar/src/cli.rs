@@ -29,8 +29,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the application's
-    /// secret are read again when they change, and at SIGHUP
+    /// Serve until SIGTERM or SIGINT. The files of settings, certificates, keys and the
+    /// application's secret are read again when they change, and at SIGHUP
     Serve(Box<ServeArgs>),
     /// Check the configuration and print the effective settings without secrets; then try forged
     /// tokens and disguised paths on it, and report each that is not rejected
@@ -40,8 +40,8 @@ pub(crate) enum Command {
     /// Explain why a request is accepted or rejected, and print the request that the service would
     /// get, without sending it
     Explain(Box<ExplainArgs>),
-    /// Take a running sidecar out of service: it reports not ready and goes on serving; this command
-    /// ends when no request is in flight
+    /// Take a running sidecar out of service: it reports not ready and goes on serving; this
+    /// command ends when no request is in flight
     Drain(DrainArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),

@@ -16,7 +16,7 @@ use crate::keys::cache::KeyCacheSettings;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
-use crate::keys::token_cache::TokenCache;
+use crate::keys::token_cache::TokenCacheConfig;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
@@ -66,7 +66,7 @@ pub(crate) struct Config {
     pub(crate) key_cache: Option<KeyCacheSettings>,
     trusts_shared_secret: bool,
     pub(crate) timing: Timing,
-    pub(crate) token_cache: TokenCache,
+    pub(crate) token_cache: TokenCacheConfig,
     /// `None`: forever.
     pub(crate) max_key_age: Option<Duration>,
     pub(crate) request_header_timeout: Duration,
@@ -119,9 +119,9 @@ impl Config {
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             key_cache: key_source::key_cache(args, &key_source)?,
             timing: timing(args)?,
-            token_cache: TokenCache {
+            token_cache: TokenCacheConfig {
                 bytes: args.limits.token_cache_bytes,
-                ..TokenCache::default()
+                ..TokenCacheConfig::default()
             },
             max_key_age: args.keys.max_key_age.limit(),
             request_header_timeout: args.limits.request_header_timeout.duration(),

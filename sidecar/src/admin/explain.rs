@@ -26,7 +26,7 @@ use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_t
 use crate::auth::authorize::{Decision, Forward};
 use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
-use crate::keys::current::{CurrentKeys, KeyState};
+use crate::keys::current::{CurrentKeys, InstalledKeys};
 use crate::request::head;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::CorrelationPolicy;
@@ -148,7 +148,7 @@ impl Explainer {
     }
 }
 
-fn key_facts(state: Option<&KeyState>) -> KeyFacts {
+fn key_facts(state: Option<&InstalledKeys>) -> KeyFacts {
     state.map_or_else(KeyFacts::default, |state| KeyFacts {
         age_seconds: Some(state.age(Instant::now()).as_secs()),
         generation: Some(state.generation()),

@@ -15,7 +15,7 @@ use http::{HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_cross_site_request;
 use crate::headers::identity::UserHeader;
-use crate::keys::current::KeyState;
+use crate::keys::current::InstalledKeys;
 use crate::keys::token_cache::VerifiedToken;
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
@@ -105,7 +105,7 @@ impl AuthPolicy {
     pub(crate) fn authorize(
         &self,
         request: RequestHead<'_>,
-        keys: Result<&KeyState, Rejection>,
+        keys: Result<&InstalledKeys, Rejection>,
         now: i64,
     ) -> Result<Decision, Rejection> {
         self.authorize_observed(request, keys, now, &mut Unobserved)
@@ -119,7 +119,7 @@ impl AuthPolicy {
     pub(crate) fn authorize_observed(
         &self,
         request: RequestHead<'_>,
-        keys: Result<&KeyState, Rejection>,
+        keys: Result<&InstalledKeys, Rejection>,
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Decision, Rejection> {
@@ -199,7 +199,7 @@ impl AuthPolicy {
     /// Returns the verified token, from the cache if it has it.
     fn verified<O: Observer>(
         &self,
-        keys: Result<&KeyState, Rejection>,
+        keys: Result<&InstalledKeys, Rejection>,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
@@ -218,7 +218,7 @@ impl AuthPolicy {
     /// Returns the body of the current-user response.
     fn user_details<O: Observer>(
         &self,
-        keys: Result<&KeyState, Rejection>,
+        keys: Result<&InstalledKeys, Rejection>,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
@@ -243,7 +243,7 @@ impl AuthPolicy {
     /// Verifies `token`; the inner result is the value to cache and to forward.
     fn verify(
         &self,
-        keys: &KeyState,
+        keys: &InstalledKeys,
         token: Bearer<'_>,
         now: i64,
         observer: &mut impl Observer,
@@ -266,7 +266,7 @@ impl AuthPolicy {
     /// Returns the cached token if these keys and rules verified it and it has not expired.
     fn cached<O: Observer>(
         &self,
-        keys: &KeyState,
+        keys: &InstalledKeys,
         token: Bearer<'_>,
         now: i64,
     ) -> Result<Option<Arc<VerifiedToken>>, Rejection> {

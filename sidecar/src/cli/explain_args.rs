@@ -18,8 +18,8 @@ const OFFLINE: &str = "offline";
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new(OFFLINE))]
 pub(crate) struct ExplainArgs {
-    /// Path, with a query if there is one, as it stands in the request: /orders/42?page=2. Of a URL, its host
-    /// becomes the Host
+    /// Path, with a query if there is one, as it stands in the request: /orders/42?page=2. Of a
+    /// URL, its host becomes the Host
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
 
@@ -45,8 +45,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// End with exit code 1 unless this is the outcome: `verified`, `passed`, `answered`, or the reason
-    /// code of the rejection, such as token_expired
+    /// End with exit code 1 unless this is the outcome: `verified`, `passed`, `answered`, or the
+    /// reason code of the rejection, such as token_expired
     #[arg(long, value_name = "OUTCOME")]
     pub(crate) expect: Option<String>,
 

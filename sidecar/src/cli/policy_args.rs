@@ -86,8 +86,8 @@ pub(crate) struct TokenArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) issuer: Option<String>,
 
-    /// Accept only tokens meant for this audience (aud); may be repeated, or hold several separated by
-    /// commas: for any of them
+    /// Accept only tokens meant for this audience (aud); may be repeated, or hold several separated
+    /// by commas: for any of them
     #[arg(
         long,
         env = "POSTERN_AUDIENCE",

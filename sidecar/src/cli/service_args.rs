@@ -14,8 +14,8 @@ use crate::headers::forwarded::ForwardedPolicy;
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ServiceArgs {
-    /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS,
-    /// for gRPC), unix:/PATH or h2c+unix:/PATH
+    /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without
+    /// TLS, for gRPC), unix:/PATH or h2c+unix:/PATH
     #[arg(
         long,
         env = "POSTERN_UPSTREAM",
@@ -30,8 +30,8 @@ pub(crate) struct ServiceArgs {
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamArgs {
-    /// Carry plain HTTP/1.1 requests to an http:// or unix: service without Pingora's proxy: less work for
-    /// each, with the same checks, limits and timeouts
+    /// Carry plain HTTP/1.1 requests to an http:// or unix: service without Pingora's proxy: less
+    /// work for each, with the same checks, limits and timeouts
     #[arg(long, env = "POSTERN_FAST_PATH", default_value_t = true, action = ArgAction::Set)]
     pub(crate) fast_path: bool,
 
@@ -50,7 +50,8 @@ pub(crate) struct UpstreamArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_client_key: Option<PathBuf>,
 
-    /// Name that the certificate of an https:// service has to be for. Default: the host of --upstream
+    /// Name that the certificate of an https:// service has to be for. Default: the host of
+    /// --upstream
     #[arg(long, env = "POSTERN_UPSTREAM_SERVER_NAME", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_server_name: Option<String>,

@@ -1,7 +1,7 @@
 //! `sidecar check`: the effective configuration, and a trial of it with literal attacks.
 //!
-//! The attacks run through the rules that `serve` would use. The expected outcome of each is derived from
-//! the settings, never from the rules.
+//! The attacks run through the rules that `serve` would use. The expected outcome of each is
+//! derived from the settings, never from the rules.
 
 use runtime::exit::{self, Failure};
 use runtime::output;

@@ -18,9 +18,9 @@ const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
 pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
     let pass = pass_list(rules)?;
     let optional = patterns("optional", &rules.optional)?;
-    let mut thoughts: Vec<String> = Vec::new();
-    thoughts.extend(everything(&pass, "pass", "no request needs a token"));
-    thoughts.extend(everything(
+    let mut warnings: Vec<String> = Vec::new();
+    warnings.extend(everything(&pass, "pass", "no request needs a token"));
+    warnings.extend(everything(
         &optional,
         "optional",
         "no request needs a token, only a bad one is rejected",
@@ -29,19 +29,19 @@ pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
         let of_each = list
             .iter()
             .filter_map(|pattern| Some((pattern, of_pattern(pattern, &rules.app_name)?)));
-        thoughts
-            .extend(of_each.map(|(pattern, thought)| format!("--{flag} '{pattern}': {thought}")));
+        warnings
+            .extend(of_each.map(|(pattern, warning)| format!("--{flag} '{pattern}': {warning}")));
     }
     for pattern in rules
         .optional
         .iter()
         .filter(|pattern| pass.matches(&example(pattern)))
     {
-        thoughts.push(format!(
+        warnings.push(format!(
             "--optional '{pattern}': --pass lists it too, so a token is never read there"
         ));
     }
-    Ok(thoughts)
+    Ok(warnings)
 }
 
 fn everything(list: &PassList, flag: &str, what: &str) -> Option<String> {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn thoughts(flags: &[&str]) -> Vec<String> {
+    fn warnings_of(flags: &[&str]) -> Vec<String> {
         let source = [
             "sidecar",
             "check",
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn each_misleading_pattern_gets_one_warning() {
-        for (flags, thought) in [
+        for (flags, warning) in [
             (
                 &["--pass", "/**"][..],
                 Some("--pass: a pattern matches every path"),
@@ -161,12 +161,12 @@ mod tests {
                 Some("--pass lists it too"),
             ),
         ] {
-            let said = thoughts(flags);
-            match thought {
+            let said = warnings_of(flags);
+            match warning {
                 None => assert!(said.is_empty(), "{flags:?}: {said:?}"),
-                Some(thought) => {
+                Some(warning) => {
                     assert_eq!(said.len(), 1, "{flags:?}: {said:?}");
-                    assert!(said[0].contains(thought), "{flags:?}: {said:?}");
+                    assert!(said[0].contains(warning), "{flags:?}: {said:?}");
                 }
             }
         }

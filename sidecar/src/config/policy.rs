@@ -139,7 +139,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
         ("claim", &args.issuer_tokens.claim),
         ("claim-header", &args.rules.identity.claim_header),
     ];
-    let thought = |flag: &str, entry: &String| {
+    let warning = |flag: &str, entry: &String| {
         let (_, claim) = entry.split_once('=')?;
         // Names that are URLs are taken whole everywhere.
         let is_path = claim.contains('.') && !claim.contains('/');
@@ -152,7 +152,7 @@ pub(super) fn dotted_claims(args: &ServeArgs) -> Vec<String> {
         })
     };
     let each = claims.into_iter();
-    each.flat_map(|(flag, entries)| entries.iter().filter_map(move |entry| thought(flag, entry)))
+    each.flat_map(|(flag, entries)| entries.iter().filter_map(move |entry| warning(flag, entry)))
         .collect()
 }
 

@@ -306,7 +306,7 @@ mod tests {
             let (found, fetched) = settings.read(at(FETCHED_AT + 90)).unwrap().unwrap();
             assert_eq!(KeySetFingerprint::of(&found), KeySetFingerprint::of(&keys));
             let state = super::super::current::CurrentKeys::default();
-            state.install_of(found, fetched);
+            state.install(found, fetched);
             let age = state.load().as_ref().unwrap().age(Instant::now());
             assert!(age >= Duration::from_secs(90) && age < Duration::from_secs(100));
         }

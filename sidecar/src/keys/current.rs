@@ -10,23 +10,23 @@ use contract::rejection::Rejection;
 
 use super::backoff::Attempts;
 use super::on_demand::OnDemandRefresh;
-use crate::keys::token_cache::{TokenCache, VerifiedTokens};
+use crate::keys::token_cache::{TokenCache, TokenCacheConfig};
 
 /// Empty until the first successful fetch: without a key no token is verified, and there is no
 /// placeholder.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentKeys {
-    state: ArcSwapOption<KeyState>,
+    state: ArcSwapOption<InstalledKeys>,
     early_fetch: OnDemandRefresh,
     attempts: Attempts,
-    token_cache: TokenCache,
+    token_cache: TokenCacheConfig,
     /// The time for which keys are trusted without a fetch; `None`: forever.
     max_age: Option<Duration>,
 }
 
 /// One key set and its fetch time.
 #[derive(Debug)]
-pub(crate) struct KeyState {
+pub(crate) struct InstalledKeys {
     keys: KeySet,
     names: KeySetFingerprint,
     /// Changes with the keys; tells the tokens of one key set from those of another.
@@ -34,7 +34,7 @@ pub(crate) struct KeyState {
     /// The last successful fetch, also if it brought the same key.
     fetched: FetchTime,
     /// The tokens that these keys have verified; empty for new keys.
-    verified: Arc<VerifiedTokens>,
+    verified: Arc<TokenCache>,
 }
 
 /// The fetch time of keys. A process that started later has no [`Instant`] for it.
@@ -47,14 +47,6 @@ pub(crate) struct FetchTime {
 }
 
 impl FetchTime {
-    /// Returns the time of a fetch at `now`.
-    pub(crate) const fn at(now: Instant) -> Self {
-        Self {
-            learned_at: now,
-            cached_for: None,
-        }
-    }
-
     /// Returns the time of a fetch by another process, this long before `now`.
     pub(crate) const fn before(now: Instant, age: Duration) -> Self {
         Self {
@@ -66,6 +58,16 @@ impl FetchTime {
     fn age(self, now: Instant) -> Duration {
         now.saturating_duration_since(self.learned_at)
             .saturating_add(self.cached_for.unwrap_or_default())
+    }
+}
+
+/// A fetch by this process.
+impl From<Instant> for FetchTime {
+    fn from(now: Instant) -> Self {
+        Self {
+            learned_at: now,
+            cached_for: None,
+        }
     }
 }
 
@@ -113,7 +115,7 @@ pub(crate) enum InstallOutcome {
 
 impl CurrentKeys {
     /// Starts without a key; each set of keys gets a cache from `token_cache`.
-    pub(crate) fn new(token_cache: TokenCache) -> Self {
+    pub(crate) fn new(token_cache: TokenCacheConfig) -> Self {
         Self {
             token_cache,
             ..Self::default()
@@ -132,9 +134,9 @@ impl CurrentKeys {
     /// [`Rejection::AuthKeysUnavailable`], [`Rejection::AuthKeysStale`].
     pub(crate) fn usable<'k>(
         &self,
-        state: Option<&'k KeyState>,
+        state: Option<&'k InstalledKeys>,
         now: Instant,
-    ) -> Result<&'k KeyState, Rejection> {
+    ) -> Result<&'k InstalledKeys, Rejection> {
         let state = state.ok_or(Rejection::AuthKeysUnavailable)?;
         match self.max_age {
             Some(max_age) if state.age(now) > max_age => Err(Rejection::AuthKeysStale),
@@ -143,12 +145,12 @@ impl CurrentKeys {
     }
 
     /// Returns the settings of the token caches.
-    pub(crate) const fn token_cache(&self) -> &TokenCache {
+    pub(crate) const fn token_cache(&self) -> &TokenCacheConfig {
         &self.token_cache
     }
 
     /// Returns the present state; cheap, and valid for as long as the guard is held.
-    pub(crate) fn load(&self) -> Guard<Option<Arc<KeyState>>> {
+    pub(crate) fn load(&self) -> Guard<Option<Arc<InstalledKeys>>> {
         self.state.load()
     }
 
@@ -162,13 +164,9 @@ impl CurrentKeys {
         &self.attempts
     }
 
-    /// Trusts `keys`, fetched at `now`, and no others from now on. Only the refresh calls it.
-    pub(crate) fn install(&self, keys: KeySet, now: Instant) -> InstallOutcome {
-        self.install_of(keys, FetchTime::at(now))
-    }
-
-    /// Trusts keys that another process may have fetched.
-    pub(crate) fn install_of(&self, keys: KeySet, fetched: FetchTime) -> InstallOutcome {
+    /// Trusts `keys` and no others from now on. Only the refresh calls it.
+    pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> InstallOutcome {
+        let fetched = fetched.into();
         let names = KeySetFingerprint::of(&keys);
         let former = self.state.load();
         let former = former.as_deref();
@@ -184,7 +182,7 @@ impl CurrentKeys {
                 Arc::new(self.token_cache.empty()),
             ),
         };
-        self.state.store(Some(Arc::new(KeyState {
+        self.state.store(Some(Arc::new(InstalledKeys {
             keys,
             names,
             generation,
@@ -195,7 +193,7 @@ impl CurrentKeys {
     }
 }
 
-impl KeyState {
+impl InstalledKeys {
     pub(crate) fn keys(&self) -> &KeySet {
         &self.keys
     }
@@ -208,7 +206,7 @@ impl KeyState {
         self.generation
     }
 
-    pub(crate) fn verified_tokens(&self) -> &VerifiedTokens {
+    pub(crate) fn verified_tokens(&self) -> &TokenCache {
         &self.verified
     }
 
@@ -303,7 +301,8 @@ mod tests {
         let fetched_at = Instant::now();
         let judged = |keys: &CurrentKeys, now| {
             let state = keys.load();
-            keys.usable(state.as_deref(), now).map(KeyState::generation)
+            keys.usable(state.as_deref(), now)
+                .map(InstalledKeys::generation)
         };
         assert_eq!(
             judged(&keys, fetched_at),
@@ -329,7 +328,7 @@ mod tests {
         const HOUR: Duration = Duration::from_secs(3600);
         let keys = CurrentKeys::default().with_max_age(Some(2 * HOUR));
         let now = Instant::now();
-        keys.install_of(key_set("a"), FetchTime::before(now, HOUR));
+        keys.install(key_set("a"), FetchTime::before(now, HOUR));
         let judged = |at| {
             let state = keys.load();
             let usable = keys.usable(state.as_deref(), at);
@@ -339,7 +338,7 @@ mod tests {
         assert_eq!(judged(now + HOUR), Ok((2 * HOUR, true)));
         assert_eq!(judged(now + 2 * HOUR), Err(Rejection::AuthKeysStale));
         // Longer ago than the machine runs.
-        keys.install_of(key_set("a"), FetchTime::before(now, Duration::MAX));
+        keys.install(key_set("a"), FetchTime::before(now, Duration::MAX));
         assert_eq!(judged(now + HOUR), Err(Rejection::AuthKeysStale));
         keys.install(key_set("a"), now + HOUR);
         assert_eq!(judged(now + HOUR), Ok((Duration::ZERO, false)));

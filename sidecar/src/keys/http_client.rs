@@ -199,7 +199,8 @@ impl Transport {
         format!("{}://{}{target}", self.scheme, instance.host)
     }
 
-    /// Reloads a changed certificate or key at the start of a fetch. Half-written files change nothing.
+    /// Reloads a changed certificate or key at the start of a fetch. Half-written files change
+    /// nothing.
     pub(crate) async fn follow_files(&mut self) {
         if self.files.is_empty() {
             return;

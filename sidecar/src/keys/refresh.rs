@@ -108,7 +108,7 @@ impl Refresher {
         let key_ids = KeySetFingerprint::of(&keys);
         let now = Instant::now();
         let keys = self.previous().joined(keys, now);
-        self.keys.install_of(keys, fetched);
+        self.keys.install(keys, fetched);
         let state = self.keys.load();
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
         if self.keys.usable(state.as_deref(), now).is_ok() {

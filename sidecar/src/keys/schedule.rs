@@ -95,7 +95,8 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Waits for the next tick, or until two intervals have passed without one. May be dropped while it waits.
+    /// Waits for the next tick, or until two intervals have passed without one. May be dropped
+    /// while it waits.
     pub(crate) async fn next(&self) -> Tick {
         let two_intervals = self.schedule.until_next_two().map(|[_, second]| second);
         let limit = two_intervals.unwrap_or(TWO_MINUTES);

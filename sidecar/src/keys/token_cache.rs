@@ -1,8 +1,8 @@
 //! Verified tokens: a repeated one costs a digest and a lookup instead of a signature check.
 //!
-//! A cache belongs to one set of keys ([`KeyState`](crate::keys::current::KeyState)) and goes with
-//! it: tokens of another set cannot be found. A found token was verified, but may have expired
-//! since; the caller checks that.
+//! A cache belongs to one set of keys ([`InstalledKeys`](crate::keys::current::InstalledKeys)) and
+//! goes with it: tokens of another set cannot be found. A found token was verified, but may have
+//! expired since; the caller checks that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,16 +30,16 @@ pub(crate) struct VerifiedToken {
 
 /// The settings of the caches: one cache for each set of keys.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TokenCache {
+pub(crate) struct TokenCacheConfig {
     /// Max. memory for the tokens of one set; 0 for no cache.
     pub(crate) bytes: usize,
     pub(crate) counters: TokenCacheCounters,
 }
 
-impl TokenCache {
+impl TokenCacheConfig {
     /// Returns an empty cache.
-    pub(crate) fn empty(&self) -> VerifiedTokens {
-        VerifiedTokens {
+    pub(crate) fn empty(&self) -> TokenCache {
+        TokenCache {
             cache: (self.bytes > 0).then(|| self.cache()).flatten(),
             counters: self.counters.clone(),
         }
@@ -62,7 +62,7 @@ impl TokenCache {
 }
 
 /// The tokens that one set of keys has verified.
-pub(crate) struct VerifiedTokens {
+pub(crate) struct TokenCache {
     cache: Option<BoundedCache>,
     counters: TokenCacheCounters,
 }
@@ -74,7 +74,7 @@ type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBui
 /// which cover no more than a digest.
 type TokenDigest = [u8; 32];
 
-impl VerifiedTokens {
+impl TokenCache {
     /// Finds this very token, byte for byte, under rules of this generation. Locks one shard for
     /// the length of a lookup, and allocates nothing.
     pub(crate) fn find(&self, token: Bearer<'_>, rules: u64) -> Option<Arc<VerifiedToken>> {
@@ -109,9 +109,9 @@ fn digest_of(token: Bearer<'_>) -> TokenDigest {
 }
 
 /// Neither tokens nor users.
-impl fmt::Debug for VerifiedTokens {
+impl fmt::Debug for TokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerifiedTokens")
+        f.debug_struct("TokenCache")
             .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
@@ -158,9 +158,9 @@ mod tests {
     use super::*;
     use crate::headers::identity::UserHeader;
 
-    fn cache_of(bytes: usize) -> VerifiedTokens {
+    fn cache_of(bytes: usize) -> TokenCache {
         let counters = TokenCacheCounters::default();
-        TokenCache { bytes, counters }.empty()
+        TokenCacheConfig { bytes, counters }.empty()
     }
 
     fn with<T>(token: &str, action: impl FnOnce(Bearer<'_>) -> T) -> T {
@@ -169,15 +169,15 @@ mod tests {
         action(bearer::from_headers(&headers, 1000).unwrap().unwrap())
     }
 
-    fn remember(cache: &VerifiedTokens, token: &str) {
+    fn remember(cache: &TokenCache, token: &str) {
         remember_as(cache, token, &format!("user of {token}"));
     }
 
-    fn remember_as(cache: &VerifiedTokens, token: &str, user: &str) {
+    fn remember_as(cache: &TokenCache, token: &str, user: &str) {
         remember_with(cache, token, user, &[]);
     }
 
-    fn remember_with(cache: &VerifiedTokens, token: &str, user: &str, claims: &[Option<Value>]) {
+    fn remember_with(cache: &TokenCache, token: &str, user: &str, claims: &[Option<Value>]) {
         let verified = VerifiedToken {
             identity: identity(user, claims),
             validity: Validity {
@@ -198,7 +198,7 @@ mod tests {
         header.identity(&user, claims).unwrap()
     }
 
-    fn knows(cache: &VerifiedTokens, token: &str) -> bool {
+    fn knows(cache: &TokenCache, token: &str) -> bool {
         let found = with(token, |token| cache.find(token, 0));
         found.is_some_and(|known| known.identity == identity(&format!("user of {token}"), &[]))
     }
@@ -232,7 +232,7 @@ mod tests {
     const BYTES: usize = 1_000_000;
     const PEOPLE: usize = 200;
 
-    fn work(cache: &VerifiedTokens) -> usize {
+    fn work(cache: &TokenCache) -> usize {
         let at_work = (0..PEOPLE).filter(|n| {
             let token = format!("person{n}");
             let known = knows(cache, &token);
@@ -244,7 +244,7 @@ mod tests {
         at_work.count()
     }
 
-    fn flood(cache: &VerifiedTokens, from: usize) {
+    fn flood(cache: &TokenCache, from: usize) {
         for n in from..from + 20_000 {
             remember(cache, &format!("flood{n}"));
             assert!(cache.bytes() <= BYTES as u64);

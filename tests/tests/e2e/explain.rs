@@ -333,9 +333,9 @@ fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
     for (arguments, part) in [
         (&["/a\rb"][..], "target: byte 3 is 0x0d"),
         (&["/a\nb"], "target: byte 3 is 0x0a"),
-        (&["orders/42"], "'orders/42' is no target"),
-        (&["?a=b"], "'?a=b' is no target"),
-        (&["a b://c"], "is no target"),
+        (&["orders/42"], "'orders/42' is not a request target"),
+        (&["?a=b"], "'?a=b' is not a request target"),
+        (&["a b://c"], "is not a request target"),
         (&["-X", "G T", "/"], "method:"),
         (&["-H", "a b: c", "/"], "--header"),
     ] {

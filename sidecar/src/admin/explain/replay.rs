@@ -20,10 +20,10 @@ use crate::downstream::transport::{self, ClientTransport};
 /// # Errors
 /// The response to a client whose bytes are not a request.
 pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
-    let told = Arc::new(FirstRejection::default());
+    let first = Arc::new(FirstRejection::default());
     let bytes = Box::new(Cursor::new(raw.to_vec()));
     let transport = ClientTransport::plain(transport::socket(bytes, None));
-    let stream = ClientStream::new(transport, Arc::clone(&told) as _, Duration::MAX, None);
+    let stream = ClientStream::new(transport, Arc::clone(&first) as _, Duration::MAX, None);
     let mut session = ServerSession::new_http1(Box::new(stream));
     let is_request = at_once(async {
         let read = session.read_request().await;
@@ -35,7 +35,11 @@ pub(crate) fn read(raw: &[u8]) -> Result<ServerSession, Rejection> {
     });
     match is_request {
         Some(true) => Ok(session),
-        _ => Err(told.0.get().copied().unwrap_or(Rejection::RequestMalformed)),
+        _ => Err(first
+            .0
+            .get()
+            .copied()
+            .unwrap_or(Rejection::RequestMalformed)),
     }
 }
 

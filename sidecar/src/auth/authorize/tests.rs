@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::current::CurrentKeys;
-use crate::keys::token_cache::TokenCache;
+use crate::keys::token_cache::TokenCacheConfig;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const NOW: i64 = 1_800_000_000;
@@ -50,9 +50,9 @@ fn rules_for(issuer: Option<&str>) -> AuthPolicy {
 }
 
 fn keys() -> CurrentKeys {
-    let keys = CurrentKeys::new(TokenCache {
+    let keys = CurrentKeys::new(TokenCacheConfig {
         bytes: 1_000_000,
-        ..TokenCache::default()
+        ..TokenCacheConfig::default()
     });
     install(&keys, SECRET);
     keys

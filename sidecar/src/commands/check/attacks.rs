@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::admin::explain::replay;
 use crate::auth::authorize::{AuthPolicy, Decision};
-use crate::keys::current::KeyState;
+use crate::keys::current::InstalledKeys;
 use crate::request::head;
 
 /// `attacks.toml`
@@ -92,7 +92,7 @@ pub(super) fn authorize(
     rules: &AuthPolicy,
     target: &str,
     lines: &[String],
-    keys: Result<&KeyState, Rejection>,
+    keys: Result<&InstalledKeys, Rejection>,
     now: i64,
 ) -> Result<Decision, Rejection> {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();

@@ -1,7 +1,7 @@
 //! Protected paths that are disguised as public ones, and public ones in odd spellings.
 //!
-//! Each pattern of the configuration yields paths that some program reads as public although they lead
-//! elsewhere. None may pass without a token.
+//! Each pattern of the configuration yields paths that some program reads as public although they
+//! lead elsewhere. None may pass without a token.
 
 use contract::http::path_patterns::PassList;
 use contract::interceptor::USER_DETAILS_PATH;
@@ -96,7 +96,8 @@ impl<'p> OpenPaths<'p> {
         paths
     }
 
-    /// Appends an open path to a protected one, behind a character that some program ends a path at.
+    /// Appends an open path to a protected one, behind a character that some program ends a path
+    /// at.
     fn hidden_ends(&self, open: &str, protected: &str) -> Vec<String> {
         let last = open.rsplit('/').next().unwrap_or_default();
         let ends = self.parts.ends.iter();
@@ -117,7 +118,8 @@ impl<'p> OpenPaths<'p> {
         paths
     }
 
-    /// Varies the path of a pattern without wildcards into names that some program takes for the same.
+    /// Varies the path of a pattern without wildcards into names that some program takes for the
+    /// same.
     fn near_misses(&self, pattern: &str) -> Vec<String> {
         if pattern.contains(['*', '?', ' ', '%']) || !pattern.is_ascii() {
             return Vec::new();

@@ -14,7 +14,7 @@ use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::keys::current::CurrentKeys;
 use crate::keys::source::SourceSettings;
-use crate::keys::token_cache::TokenCache;
+use crate::keys::token_cache::TokenCacheConfig;
 
 /// Tries all tokens on the rules of `config`; expectations follow from the flags alone.
 ///
@@ -138,9 +138,9 @@ impl Trial<'_> {
 
     /// The trusted key with an empty token cache.
     fn keys(&self) -> CurrentKeys {
-        let keys = CurrentKeys::new(TokenCache {
+        let keys = CurrentKeys::new(TokenCacheConfig {
             bytes: self.args.limits.token_cache_bytes,
-            ..TokenCache::default()
+            ..TokenCacheConfig::default()
         });
         keys.install(KeySet::nameless(self.trusted.clone()), Instant::now());
         keys
@@ -165,7 +165,8 @@ impl Trial<'_> {
         places
     }
 
-    /// Reasons of rejection for each place and target, twice, because the second uses the token cache.
+    /// Reasons of rejection for each place and target, twice, because the second uses the token
+    /// cache.
     fn reasons(
         &self,
         rules: &AuthPolicy,
