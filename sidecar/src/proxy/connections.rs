@@ -46,7 +46,6 @@ impl ClientConnections {
         send_timeout: Option<Duration>,
         upstream: Arc<Upstream>,
         request_logger: RequestLogger,
-        fast_path: Option<FastPath>,
     ) -> Self {
         Self {
             requests: Arc::new(TimedRequests {
@@ -59,8 +58,13 @@ impl ClientConnections {
             limit,
             head_timeout,
             send_timeout,
-            fast_path,
+            fast_path: None,
         }
+    }
+
+    /// Lets plain requests take the fast path, if there is one.
+    pub(crate) fn with_fast_path(self, fast_path: Option<FastPath>) -> Self {
+        Self { fast_path, ..self }
     }
 
     /// Returns the transport for HTTP; `None` after a failed TLS handshake.

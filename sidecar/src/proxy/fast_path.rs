@@ -9,11 +9,13 @@ mod connection;
 mod download;
 mod exchange;
 mod pool;
+mod request;
 mod request_head;
 mod response_head;
 mod timer;
 mod upload;
 
+use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,14 +27,20 @@ use pingora::{Error, ErrorType};
 use runtime::clock::unix_now;
 use tokio_util::sync::CancellationToken;
 
-use self::connection::{Connection, Progress, Request};
+use self::connection::Connection;
+use self::download::Download;
+use self::exchange::Limits;
 use self::pool::Pool;
+use self::request::{Admitted, Progress, Request};
+use self::response_head::ResponseHead;
+use self::upload::Upload;
 use super::phases::AuthProxy;
 use crate::auth::authorize::Decision;
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
+use crate::telemetry::access_log::RequestRecord;
 
 /// Why a connection goes to Pingora's proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,5 +211,78 @@ impl FastPath {
             pool_key,
             is_reused: false,
         })
+    }
+
+    /// Returns how long each side may be silent until the response begins.
+    fn limits(&self, admitted: &Admitted) -> Limits {
+        Limits {
+            body: self.proxy.request_body_timeout,
+            response: self.proxy.upstream.read_timeout(),
+            token: match admitted.forward.kind {
+                RequestKind::EventStream => self.end_of_token(admitted),
+                _ => None,
+            },
+        }
+    }
+
+    /// Sets the limits of the rest: an event stream may be silent, and ends with its token.
+    fn response_began(&self, admitted: &Admitted, head: &ResponseHead, limits: &mut Limits) {
+        self.proxy
+            .metrics
+            .service_responded(admitted.decided.elapsed());
+        let may_be_silent = admitted.forward.kind == RequestKind::EventStream;
+        limits.token = None;
+        if head.is_event_stream {
+            limits.token = self.end_of_token(admitted);
+            limits.response = limits.response.filter(|_| !may_be_silent);
+        } else if may_be_silent {
+            // The client may take its time with the part that came, too.
+            let both = limits.response.zip(self.proxy.send_timeout);
+            limits.response = both.map(|(read, send)| read.saturating_add(send));
+        }
+    }
+
+    fn end_of_token(&self, admitted: &Admitted) -> Option<tokio::time::Instant> {
+        let ends_at = admitted
+            .forward
+            .ends_at
+            .filter(|_| self.proxy.end_streams)?;
+        let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
+        tokio::time::Instant::now().checked_add(Duration::from_secs(left))
+    }
+
+    /// Keeps the service's connection for another request, if nothing speaks against it.
+    fn keep(&self, connected: Connected, request: &Request, upload: &Upload, download: &Download) {
+        if upload.is_sent() && !request.closes_service() && download.leaves_connection_usable() {
+            self.pool
+                .put(connected.stream, connected.pool_key, Instant::now());
+        }
+    }
+
+    /// Counts the request, logs it, and remembers a rejection.
+    fn record(&self, request: &Request, client: Client, progress: &Progress) {
+        let outcome = progress.outcome;
+        let logger = &self.proxy.request_logger;
+        let received = OnceCell::new();
+        logger.request_ended(outcome, || {
+            let head = received.get_or_init(|| request_head::read_again(&request.raw));
+            let head = head.as_deref();
+            RequestRecord {
+                request: head.map(|head| (&head.method, head.raw_path())),
+                client: client.address.map(|peer| match head {
+                    Some(head) => logger.trusted_proxies.client(peer, &head.headers),
+                    None => peer,
+                }),
+                status: progress
+                    .status
+                    .or(progress.download.head().map(|head| head.status)),
+                upstream: self
+                    .proxy
+                    .failed_upstream_addr(outcome, progress.service.as_ref()),
+                cause: progress.cause.clone(),
+                request_id: request.ids.request_id().cloned(),
+                trace_id: head.and_then(|head| request.ids.trace_id(&head.headers)),
+            }
+        });
     }
 }

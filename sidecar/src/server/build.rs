@@ -281,8 +281,8 @@ fn client_connections(
         send_timeout,
         upstream,
         request_logger,
-        fast_path,
     )
+    .with_fast_path(fast_path)
 }
 
 fn upstream(config: &Config) -> Result<Arc<Upstream>, Failure> {

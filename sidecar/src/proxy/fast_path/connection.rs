@@ -1,79 +1,32 @@
 //! The requests of one connection, one after the other.
 
-use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bytes::{Buf, Bytes, BytesMut};
-use contract::http::framing::Body;
+use bytes::{Buf, BytesMut};
 use contract::http::framing::body::BodyReader;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
-use pingora::http::RequestHeader;
-use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
-use runtime::clock::unix_now;
 use runtime::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use super::download::Download;
-use super::exchange::{Exchange, Failure, Limits, Waits};
+use super::exchange::{Exchange, Failure, Waits};
+use super::request::{Admitted, Progress, Request};
 use super::request_head::{self, RequestBlock};
-use super::response_head::{ResponseHead, ResponseTo};
 use super::timer::Timer;
 use super::upload::Upload;
-use super::{Connected, Departure, FastPath, Left};
-use crate::auth::authorize::Forward;
-use crate::config::live::Rules;
-use crate::downstream::limits::InFlightPermit;
+use super::{Departure, FastPath, Left};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
-use crate::proxy::phases::{Action, AuthProxy};
+use crate::proxy::phases::Action;
 use crate::proxy::response::{DRAIN_TIMEOUT, LocalResponse};
-use crate::request::kind::RequestKind;
-use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::outcome::Outcome;
-use crate::telemetry::request_id::RequestIds;
 use crate::upstream::errors;
-use crate::upstream::{Sent, Tries};
 
-/// Most heads for the service fit.
-const HEAD_ROOM: usize = 1024;
 /// Most heads arrive in one read.
 const HEAD_READ: usize = 4 * 1024;
-
-/// One request, as it came until the service gets another head.
-pub(super) struct Request {
-    pub(super) head: Box<RequestHeader>,
-    pub(super) raw: Bytes,
-    version: Version,
-    /// The client's connection may carry another request.
-    keep_alive: bool,
-    body: Body,
-    pub(super) rules: Arc<Rules>,
-    ids: RequestIds,
-    began: Instant,
-}
-
-/// A request that goes to the service.
-struct Admitted {
-    forward: Forward,
-    decided: Instant,
-    _permit: InFlightPermit,
-}
-
-/// How far a request has come.
-pub(super) struct Progress {
-    pub(super) tries: Tries,
-    /// The address that was tried last.
-    pub(super) service: Option<ServiceAddress>,
-    download: Download,
-    outcome: Outcome,
-    cause: Option<String>,
-    status: Option<u16>,
-}
 
 /// One connection of a client.
 pub(super) struct Connection<'a> {
@@ -334,171 +287,5 @@ impl<'a> Connection<'a> {
             }
             self.respond(&answer, request, false, rest, progress).await;
         }
-    }
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            tries: Tries::default(),
-            service: None,
-            download: Download::default(),
-            outcome: Outcome::Aborted,
-            cause: None,
-            status: None,
-        }
-    }
-
-    /// Returns whether the service may be sent the request again.
-    fn may_retry(
-        &mut self,
-        error: &pingora::Error,
-        request: &Request,
-        connected: &Connected,
-        upload: &Upload,
-    ) -> bool {
-        let sent = Sent {
-            method: &request.head.method,
-            reused: connected.is_reused,
-            repeatable: upload.is_repeatable() && self.download.head().is_none(),
-        };
-        self.tries.after_sending(error, sent, Instant::now())
-    }
-}
-
-impl Request {
-    fn new(block: RequestBlock, proxy: &AuthProxy) -> Self {
-        let RequestBlock {
-            head,
-            raw,
-            body,
-            keep_alive,
-        } = block;
-        Self {
-            began: Instant::now(),
-            rules: proxy.rules.load(),
-            ids: proxy.correlation.ids(&head.headers),
-            body,
-            version: head.version,
-            head,
-            raw,
-            keep_alive,
-        }
-    }
-
-    /// Turns the head into the one that the service gets.
-    fn upload(&mut self, client: Client, forward: &Forward) -> pingora::Result<Upload> {
-        self.head.set_version(Version::HTTP_11);
-        let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
-        policy.rewrite_request(
-            &mut self.head,
-            self.version,
-            forward,
-            &self.ids,
-            auth_policy,
-            client,
-        )?;
-        let mut bytes = BytesMut::with_capacity(HEAD_ROOM);
-        request_head::write(&self.head, &mut bytes);
-        Ok(Upload::new(bytes, self.body))
-    }
-
-    /// Returns true where the service is asked to close its connection after the response.
-    fn closes_service(&self) -> bool {
-        self.head.headers.contains_key(header::CONNECTION)
-    }
-
-    /// Such a client may leave the body out once it has a response.
-    fn expects_continue(&self) -> bool {
-        self.head.headers.contains_key(header::EXPECT)
-    }
-
-    /// Returns what every response of the sidecar says beside its content.
-    fn common_response_headers(&self, received: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-        AuthProxy::common_response_headers(&self.rules, &self.ids, received)
-    }
-
-    fn for_response<'a>(&self, echo: Option<&'a (HeaderName, HeaderValue)>) -> ResponseTo<'a> {
-        ResponseTo {
-            is_http_1_0: self.version == Version::HTTP_10,
-            is_head: self.head.method == Method::HEAD,
-            keep_alive: self.keep_alive,
-            echo,
-        }
-    }
-}
-
-impl FastPath {
-    /// Returns how long each side may be silent until the response begins.
-    fn limits(&self, admitted: &Admitted) -> Limits {
-        Limits {
-            body: self.proxy.request_body_timeout,
-            response: self.proxy.upstream.read_timeout(),
-            token: match admitted.forward.kind {
-                RequestKind::EventStream => self.end_of_token(admitted),
-                _ => None,
-            },
-        }
-    }
-
-    /// Sets the limits of the rest: an event stream may be silent, and ends with its token.
-    fn response_began(&self, admitted: &Admitted, head: &ResponseHead, limits: &mut Limits) {
-        self.proxy
-            .metrics
-            .service_responded(admitted.decided.elapsed());
-        let may_be_silent = admitted.forward.kind == RequestKind::EventStream;
-        limits.token = None;
-        if head.is_event_stream {
-            limits.token = self.end_of_token(admitted);
-            limits.response = limits.response.filter(|_| !may_be_silent);
-        } else if may_be_silent {
-            // The client may take its time with the part that came, too.
-            let both = limits.response.zip(self.proxy.send_timeout);
-            limits.response = both.map(|(read, send)| read.saturating_add(send));
-        }
-    }
-
-    fn end_of_token(&self, admitted: &Admitted) -> Option<tokio::time::Instant> {
-        let ends_at = admitted
-            .forward
-            .ends_at
-            .filter(|_| self.proxy.end_streams)?;
-        let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        tokio::time::Instant::now().checked_add(Duration::from_secs(left))
-    }
-
-    /// Keeps the service's connection for another request, if nothing speaks against it.
-    fn keep(&self, connected: Connected, request: &Request, upload: &Upload, download: &Download) {
-        if upload.is_sent() && !request.closes_service() && download.leaves_connection_usable() {
-            self.pool
-                .put(connected.stream, connected.pool_key, Instant::now());
-        }
-    }
-
-    /// Counts the request, logs it, and remembers a rejection.
-    fn record(&self, request: &Request, client: Client, progress: &Progress) {
-        let outcome = progress.outcome;
-        let logger = &self.proxy.request_logger;
-        let received = OnceCell::new();
-        logger.request_ended(outcome, || {
-            let head = received.get_or_init(|| request_head::read_again(&request.raw));
-            let head = head.as_deref();
-            RequestRecord {
-                request: head.map(|head| (&head.method, head.raw_path())),
-                client: client.address.map(|peer| match head {
-                    Some(head) => logger.trusted_proxies.client(peer, &head.headers),
-                    None => peer,
-                }),
-                status: progress
-                    .status
-                    .or(progress.download.head().map(|head| head.status)),
-                upstream: self
-                    .proxy
-                    .failed_upstream_addr(outcome, progress.service.as_ref()),
-                cause: progress.cause.clone(),
-                request_id: request.ids.request_id().cloned(),
-                trace_id: head.and_then(|head| request.ids.trace_id(&head.headers)),
-            }
-        });
     }
 }

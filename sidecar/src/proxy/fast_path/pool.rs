@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -39,7 +40,7 @@ impl Pool {
     pub(super) fn take(&self, key: u64, now: Instant) -> Option<Stream> {
         loop {
             let mut entry = {
-                let mut idle = self.lock();
+                let mut idle = self.idle.lock();
                 let at = idle.iter().rposition(|entry| entry.key == key)?;
                 idle.remove(at)?
             };
@@ -52,7 +53,7 @@ impl Pool {
 
     /// Keeps `stream` for the next request of `key`.
     pub(super) fn put(&self, stream: Stream, key: u64, now: Instant) {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         if idle.len() >= MAX_IDLE {
             idle.pop_front();
         }
@@ -73,16 +74,12 @@ impl Pool {
         loop {
             tokio::time::sleep(self.idle_timeout).await;
             let now = Instant::now();
-            let mut idle = self.lock();
+            let mut idle = self.idle.lock();
             idle.retain(|entry| now.duration_since(entry.since) < self.idle_timeout);
             if idle.is_empty() {
                 return;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

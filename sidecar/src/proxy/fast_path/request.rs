@@ -1,0 +1,155 @@
+//! One request: what it asks for, what it was admitted to, and how far it has come.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use contract::http::framing::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use pingora::http::RequestHeader;
+use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
+
+use super::Connected;
+use super::download::Download;
+use super::request_head::{self, RequestBlock};
+use super::response_head::ResponseTo;
+use super::upload::Upload;
+use crate::auth::authorize::Forward;
+use crate::config::live::Rules;
+use crate::downstream::limits::InFlightPermit;
+use crate::headers::forwarded::Client;
+use crate::proxy::phases::AuthProxy;
+use crate::telemetry::outcome::Outcome;
+use crate::telemetry::request_id::RequestIds;
+use crate::upstream::{Sent, Tries};
+
+/// Most heads for the service fit.
+const HEAD_ROOM: usize = 1024;
+
+/// One request, as it came until the service gets another head.
+pub(super) struct Request {
+    pub(super) head: Box<RequestHeader>,
+    pub(super) raw: Bytes,
+    pub(super) version: Version,
+    /// The client's connection may carry another request.
+    pub(super) keep_alive: bool,
+    pub(super) body: Body,
+    pub(super) rules: Arc<Rules>,
+    pub(super) ids: RequestIds,
+    pub(super) began: Instant,
+}
+
+/// A request that goes to the service.
+pub(super) struct Admitted {
+    pub(super) forward: Forward,
+    pub(super) decided: Instant,
+    pub(super) _permit: InFlightPermit,
+}
+
+/// How far a request has come.
+pub(super) struct Progress {
+    pub(super) tries: Tries,
+    /// The address that was tried last.
+    pub(super) service: Option<ServiceAddress>,
+    pub(super) download: Download,
+    pub(super) outcome: Outcome,
+    pub(super) cause: Option<String>,
+    pub(super) status: Option<u16>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            tries: Tries::default(),
+            service: None,
+            download: Download::default(),
+            outcome: Outcome::Aborted,
+            cause: None,
+            status: None,
+        }
+    }
+
+    /// Returns whether the service may be sent the request again.
+    pub(super) fn may_retry(
+        &mut self,
+        error: &pingora::Error,
+        request: &Request,
+        connected: &Connected,
+        upload: &Upload,
+    ) -> bool {
+        let sent = Sent {
+            method: &request.head.method,
+            reused: connected.is_reused,
+            repeatable: upload.is_repeatable() && self.download.head().is_none(),
+        };
+        self.tries.after_sending(error, sent, Instant::now())
+    }
+}
+
+impl Request {
+    pub(super) fn new(block: RequestBlock, proxy: &AuthProxy) -> Self {
+        let RequestBlock {
+            head,
+            raw,
+            body,
+            keep_alive,
+        } = block;
+        Self {
+            began: Instant::now(),
+            rules: proxy.rules.load(),
+            ids: proxy.correlation.ids(&head.headers),
+            body,
+            version: head.version,
+            head,
+            raw,
+            keep_alive,
+        }
+    }
+
+    /// Turns the head into the one that the service gets.
+    pub(super) fn upload(&mut self, client: Client, forward: &Forward) -> pingora::Result<Upload> {
+        self.head.set_version(Version::HTTP_11);
+        let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
+        policy.rewrite_request(
+            &mut self.head,
+            self.version,
+            forward,
+            &self.ids,
+            auth_policy,
+            client,
+        )?;
+        let mut bytes = BytesMut::with_capacity(HEAD_ROOM);
+        request_head::write(&self.head, &mut bytes);
+        Ok(Upload::new(bytes, self.body))
+    }
+
+    /// Returns true where the service is asked to close its connection after the response.
+    pub(super) fn closes_service(&self) -> bool {
+        self.head.headers.contains_key(header::CONNECTION)
+    }
+
+    /// Such a client may leave the body out once it has a response.
+    pub(super) fn expects_continue(&self) -> bool {
+        self.head.headers.contains_key(header::EXPECT)
+    }
+
+    /// Returns what every response of the sidecar says beside its content.
+    pub(super) fn common_response_headers(
+        &self,
+        received: &HeaderMap,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        AuthProxy::common_response_headers(&self.rules, &self.ids, received)
+    }
+
+    pub(super) fn for_response<'a>(
+        &self,
+        echo: Option<&'a (HeaderName, HeaderValue)>,
+    ) -> ResponseTo<'a> {
+        ResponseTo {
+            is_http_1_0: self.version == Version::HTTP_10,
+            is_head: self.head.method == Method::HEAD,
+            keep_alive: self.keep_alive,
+            echo,
+        }
+    }
+}
