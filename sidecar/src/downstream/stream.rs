@@ -135,7 +135,7 @@ impl ClientStream {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true where the client speaks HTTP/2, once that is clear.
+    /// Returns true for HTTP/2, once it is detected.
     pub(crate) async fn begins_http_2(&mut self) -> io::Result<bool> {
         if self.transport.tls.is_none() {
             self.peek().await?;
@@ -143,7 +143,7 @@ impl ClientStream {
         Ok(self.is_http_2)
     }
 
-    /// Has `bytes`, which were read before, read once more.
+    /// Puts back `bytes`, so that they are read again.
     pub(crate) fn replay(&mut self, bytes: Bytes) {
         self.replay = bytes;
     }

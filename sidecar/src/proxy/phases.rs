@@ -92,14 +92,14 @@ impl RequestContext {
     }
 }
 
-/// What is done with a request once it was decided about.
+/// Next step of a request after the decision.
 pub(super) enum Action {
     Forward(Forward, InFlightPermit),
     Respond(Outcome, LocalResponse),
 }
 
 impl AuthProxy {
-    /// Turns the decision about a request into what is done with it.
+    /// Takes a permit for an authorized request, or prepares our own response.
     pub(super) fn act_on(&self, decision: Result<Decision, Rejection>, now: Instant) -> Action {
         let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => match self.in_flight.take(forward.has_token(), now) {
