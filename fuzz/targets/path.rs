@@ -5,7 +5,7 @@
 #![no_main]
 
 use contract::http::path_patterns::PassList;
-use contract::interceptor::{Interceptor, AuthRequirement};
+use contract::interceptor::{AuthRequirement, Interceptor};
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 
