@@ -384,12 +384,12 @@ fn a_service_that_answers_on_the_pods_address_is_reported_and_can_cost_readiness
     });
     wait::until("its line", || {
         let output = sidecar.process().output();
-        output.contains("needs no token").then_some(())
+        output.contains("clients need no token").then_some(())
     });
     let strict = plan().flags(["--refuse-bypass"]).start();
     wait::until("the warning", || {
         let output = strict.process().output();
-        output.contains("needs no token").then_some(())
+        output.contains("clients need no token").then_some(())
     });
     assert_eq!(strict.readiness(), 503);
 }
