@@ -205,7 +205,10 @@ fn a_claim_or_a_pattern_that_would_never_match_is_warned_about() {
         ),
         ("--claim=other=/realm_access/roles", None),
         ("--claim=other=https://example.com/roles", None),
-        ("--pass=/x?y=1", Some("the query of a request is never compared")),
+        (
+            "--pass=/x?y=1",
+            Some("the query of a request is never compared"),
+        ),
         ("--pass=/x?", None),
     ] {
         let end = run(Program::Sidecar, &[&source[..], &[flag]].concat());
