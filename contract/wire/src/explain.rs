@@ -1,4 +1,4 @@
-//! The steps of a decision, written down.
+//! The recorded steps of a decision.
 
 pub mod observer;
 pub mod report;

@@ -1,30 +1,30 @@
-//! Who watches a request being judged: nobody on the hot path, `explain` when somebody asks why.
+//! Observers of a decision: [`Unobserved`] on the hot path, a recorder for `explain`.
 //!
-//! There is one judge. An observer is told what is checked and what came out of it; it decides
-//! nothing, and costs nothing where it is [`Unobserved`].
+//! The decision is the same with and without an observer. It only receives each step, and costs
+//! nothing where it is [`Unobserved`].
 
 use crate::http::path_patterns::PathPattern;
 use crate::keys::VerificationKey;
 use crate::rejection::Rejection;
 
-/// Is told about each step, in the order in which it is taken.
+/// A receiver of each step, in order.
 pub trait Observer {
-    /// Whether a shortcut (an answer remembered from before) would hide steps from somebody.
+    /// False where nothing is recorded: cached results may then replace the steps.
     const WATCHES: bool;
 
-    /// A check came out so. After a failed one there are no more.
+    /// Records a check. No check follows a failed one.
     fn checked(&mut self, check: &'static str, outcome: Result<(), Rejection>);
 
-    /// A check is left out, for this reason.
+    /// Records a check that is left out, with the reason.
     fn skipped(&mut self, check: &'static str, why: &'static str);
 
-    /// Something came to light.
+    /// Records a fact.
     fn learned(&mut self, fact: Fact<'_>);
 
-    /// Tells about a check and hands its outcome on.
+    /// Records a check and returns its outcome.
     ///
     /// # Errors
-    /// The outcome's own.
+    /// The error of the outcome.
     fn check<T>(
         &mut self,
         check: &'static str,
@@ -39,22 +39,22 @@ pub trait Observer {
     }
 }
 
-/// What comes to light while a request is judged.
+/// A fact found during a decision.
 #[derive(Debug, Clone, Copy)]
 pub enum Fact<'a> {
-    /// The path that the pass list is held against, relative to the context path.
+    /// The path that is compared with the pass list, relative to the context path.
     RelativePath(&'a str),
-    /// The pattern of the pass list that matches it.
+    /// The matching pattern of the pass list.
     PassPattern(&'a PathPattern),
-    /// The pattern that matches it of the paths where a token may be missing, as this one's is.
+    /// The matching pattern of the paths where a token may be missing, for a request without one.
     OptionalPattern(&'a PathPattern),
     /// The request is a CORS preflight of an allowed origin.
     Preflight,
-    /// The key whose signature it is.
+    /// The key that signed the token.
     SigningKey(&'a VerificationKey),
 }
 
-/// Nobody.
+/// The observer that records nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unobserved;
 

@@ -1,6 +1,6 @@
-//! Why a request or a token was judged as it was: what an observer of the judge wrote down.
+//! The explanation of a decision about a request or a token: the records of an observer.
 //!
-//! Both programs show it, as JSON or as text. It never holds a signature.
+//! Both programs print it, as JSON or as text. It never holds a signature.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -16,44 +16,44 @@ use crate::keys::algorithms;
 use crate::keys::{KeySet, VerificationKey};
 use crate::rejection::Rejection;
 
-/// Everything there is to say. What does not apply is absent.
+/// The whole explanation. Fields that do not apply are absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Explanation {
-    /// Judged as if it were then, in seconds since the epoch.
+    /// The time of the decision, in seconds since the epoch.
     pub at: i64,
-    /// What it came to.
+    /// The result.
     pub verdict: Verdict,
     /// Method and target.
     pub request: Option<String>,
-    /// The path below the context path, decoded; absent for a path outside of it, or one that is
-    /// not canonical and so never open.
+    /// The path below the context path, decoded; absent for a path outside of it, and for one that
+    /// is not canonical and so never on the pass list.
     pub relative_path: Option<String>,
-    /// The pattern of the pass list that matched.
+    /// The matching pattern of the pass list.
     pub pass_pattern: Option<String>,
-    /// Every check, in the order in which it was made.
+    /// Every check, in order.
     pub checks: Vec<Step>,
     /// The token's readable parts.
     pub token: Option<TokenFacts>,
-    /// The keys that it could have been signed with.
+    /// The candidate keys of the signature.
     pub keys: Option<KeyFacts>,
-    /// The head that the service would get, line by line.
+    /// The request head that the service would get, line by line.
     pub head: Option<Vec<String>>,
 }
 
-/// The end of it.
+/// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verdict {
     /// `verified`, `passed`, `answered` or `refused`, as in metrics and logs.
     pub outcome: String,
-    /// The reason code of a refusal.
+    /// The reason code of a rejection.
     pub reason: Option<String>,
-    /// The status of our answer.
+    /// The status of our response.
     pub status: Option<u16>,
-    /// What is behind the reason.
+    /// The cause of the rejection.
     pub cause: Option<String>,
-    /// What to do.
+    /// The remedy.
     pub remedy: Option<String>,
 }
 
@@ -62,28 +62,28 @@ pub struct Verdict {
 pub struct Step {
     /// `signature`, `times`, …
     pub check: String,
-    /// How it came out.
+    /// The result of the check.
     pub outcome: StepOutcome,
-    /// The reason code of a failed one, or why one was left out.
+    /// The reason code of a failed check, or the reason of a skipped one.
     pub reason: Option<String>,
 }
 
-/// How a check came out.
+/// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepOutcome {
-    /// It held.
+    /// The check passed.
     Passed,
-    /// It did not: this decided.
+    /// The check failed and decided the request.
     Failed,
-    /// It is not asked for.
+    /// The check does not apply.
     Skipped,
 }
 
-/// The readable parts of the token that was judged.
+/// The readable parts of the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenFacts {
-    /// Whether its signature is one of our keys': what is not verified may be anybody's invention.
+    /// True if one of our keys signed it; an unverified token may be forged.
     pub verified: bool,
     /// The key that signed it.
     pub key: Option<String>,
@@ -93,19 +93,19 @@ pub struct TokenFacts {
     pub claims: Value,
 }
 
-/// The keys of the moment.
+/// The keys at the time of the decision.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct KeyFacts {
     /// Name and algorithm of each.
     pub keys: Vec<String>,
-    /// Seconds since they were fetched, where they are fetched.
+    /// Seconds since the last fetch, for fetched keys.
     pub age_seconds: Option<u64>,
-    /// How often they have changed, where that is counted.
+    /// The number of changes, where it is counted.
     pub generation: Option<u64>,
 }
 
 impl KeyFacts {
-    /// Of a key set at hand.
+    /// Describes a key set.
     pub fn of(keys: &KeySet) -> Self {
         Self {
             keys: keys.keys().iter().map(name_of).collect(),
@@ -119,7 +119,7 @@ fn name_of(key: &VerificationKey) -> String {
 }
 
 impl Verdict {
-    /// Neither refused nor answered otherwise.
+    /// Describes a request that is not rejected.
     pub fn good(outcome: &str) -> Self {
         Self {
             outcome: outcome.to_owned(),
@@ -127,7 +127,7 @@ impl Verdict {
         }
     }
 
-    /// A refusal with its row.
+    /// Describes a rejection.
     pub fn refused(rejection: Rejection) -> Self {
         let remedy = rejection.remedy();
         Self {
@@ -141,7 +141,7 @@ impl Verdict {
 }
 
 impl Explanation {
-    /// Adds the readable parts of the token that was judged, if it has any.
+    /// Adds the readable parts of the token, if it has any.
     pub fn show_token(&mut self, token: &str) {
         let verified = self
             .checks
@@ -157,7 +157,7 @@ impl Explanation {
     }
 }
 
-/// Writes down what it is told.
+/// Records the steps of a decision.
 impl Observer for Explanation {
     const WATCHES: bool = true;
 
@@ -198,7 +198,7 @@ impl Observer for Explanation {
     }
 }
 
-/// For a terminal. Everything that comes from the request is escaped.
+/// Formats it for a terminal. All text of the request is escaped.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(request) = &self.request {
@@ -231,10 +231,10 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// More of a target than this says nothing to a reader.
+/// The printed part of a target; more does not help a reader.
 const READABLE_BYTES: usize = 1000;
 
-/// The beginning of what is too long to be read.
+/// Cuts a text that is too long.
 fn cut(text: &str) -> Cow<'_, str> {
     if text.len() <= READABLE_BYTES {
         return Cow::Borrowed(text);
@@ -258,7 +258,7 @@ impl Explanation {
         Ok(())
     }
 
-    /// Nothing of a request whose path was not reached, or which has none.
+    /// Writes nothing for a request without a path, or one rejected before its path.
     fn write_path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sound = |step: &Step| step.check == "path" && step.outcome == StepOutcome::Passed;
         if !self.checks.iter().any(sound) {
@@ -318,10 +318,10 @@ impl KeyFacts {
     }
 }
 
-/// Reads a time of the command line: seconds since the epoch, or RFC 3339.
+/// Parses a time of the command line: seconds since the epoch, or RFC 3339.
 ///
 /// # Errors
-/// What was expected.
+/// The expected form.
 pub fn parse_moment(text: &str) -> Result<i64, &'static str> {
     text.parse().or_else(|_| {
         OffsetDateTime::parse(text, &Rfc3339)
@@ -330,8 +330,7 @@ pub fn parse_moment(text: &str) -> Result<i64, &'static str> {
     })
 }
 
-/// A time for people and programs to read, RFC 3339 in UTC; the number itself where it is none that a
-/// calendar has.
+/// Formats a time as RFC 3339 in UTC, or as the number itself outside of the calendar.
 pub fn moment(seconds: i64) -> String {
     OffsetDateTime::from_unix_timestamp(seconds)
         .ok()
@@ -349,7 +348,7 @@ fn distance(time: i64, now: i64) -> String {
     }
 }
 
-/// A time for people to read, in its two largest units: `3 min 20 s`.
+/// Formats a duration in its two largest units: `3 min 20 s`.
 pub fn duration(seconds: u64) -> String {
     match (
         seconds / 86_400,
@@ -364,7 +363,7 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// Text of a stranger, without what a terminal would obey.
+/// Untrusted text, printed without the control characters that a terminal would obey.
 struct Plain<'a>(&'a str);
 
 impl fmt::Display for Plain<'_> {

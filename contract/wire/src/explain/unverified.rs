@@ -1,10 +1,10 @@
-//! The readable parts of a token, for people. Nothing is verified here, and nothing decides by it.
+//! The readable parts of a token, for people. Nothing here is verified, and no decision uses it.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Header and claims as they stand in the token; never the signature.
+/// Header and claims of a token; never the signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DecodedToken {
     /// The first part.
@@ -14,7 +14,7 @@ pub struct DecodedToken {
 }
 
 impl DecodedToken {
-    /// `None` where `token` does not have three parts of which the first two hold JSON objects.
+    /// Decodes `token`; `None` unless it has three parts of which the first two hold JSON objects.
     pub fn of(token: &str) -> Option<Self> {
         let mut parts = token.split('.');
         let (header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
