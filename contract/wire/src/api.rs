@@ -1,4 +1,4 @@
-//! Bodies of the endpoints.
+//! Bodies of requests and responses of the endpoints.
 
 pub mod envelope;
 pub mod login;

@@ -1,4 +1,4 @@
-//! The one JSON envelope of every answer (contract §2.1).
+//! The one JSON envelope of every response (contract §2.1).
 
 use serde::Serialize;
 
@@ -12,9 +12,9 @@ pub const MSG_OPERATION_SUCCEEDED: &str = "operation succeeded";
 /// `{success, status, msg, data}`, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Envelope<T> {
-    /// True when the operation succeeded.
+    /// True if the operation succeeded.
     pub success: bool,
-    /// 200 on success, otherwise the HTTP status of the answer.
+    /// 200 on success, otherwise the HTTP status of the response.
     pub status: u16,
     /// A sentence for people.
     pub msg: &'static str,
@@ -22,7 +22,7 @@ pub struct Envelope<T> {
     pub data: T,
 }
 
-/// `data` of every failure: the stable code to look up.
+/// `data` of every failure: the stable reason code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
     /// [`Rejection::reason`].
@@ -30,7 +30,7 @@ pub struct Reason {
 }
 
 impl<T> Envelope<T> {
-    /// A successful operation.
+    /// Wraps the data of a successful operation.
     pub const fn ok(msg: &'static str, data: T) -> Self {
         Self {
             success: true,
@@ -42,7 +42,7 @@ impl<T> Envelope<T> {
 }
 
 impl Envelope<Reason> {
-    /// A refused one.
+    /// Wraps a rejection.
     pub const fn rejection(rejection: Rejection) -> Self {
         Self {
             success: false,
@@ -56,10 +56,10 @@ impl Envelope<Reason> {
 }
 
 impl<T: Serialize> Envelope<T> {
-    /// The body to send.
+    /// Serialises the envelope.
     ///
     /// # Errors
-    /// Only where `data` refuses to be serialised; no type of this crate does.
+    /// Only if `data` cannot be serialised, which no type of this crate causes.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(self)
     }

@@ -1,4 +1,4 @@
-//! Login: request (contract §2.2) and answer (contract §2.3).
+//! Login: request (contract §2.2) and response (contract §2.3).
 
 use std::fmt;
 
@@ -51,14 +51,14 @@ impl LoginRequest {
         }
     }
 
-    /// Tells a body that is missing, or holds nothing but white space (contract §4.1 rule 1).
+    /// Returns true for a missing or blank body (contract §4.1 rule 1).
     #[must_use]
     pub fn is_absent(body: &[u8]) -> bool {
         body.trim_ascii().is_empty()
     }
 }
 
-/// Tells the values that stand for no object at all.
+/// Returns true for null, an empty string and an empty array.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -68,7 +68,7 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// A string member; absent, null and empty are the same to the contract.
+/// Removes a string member; the contract treats absent, null and empty alike.
 fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Rejection> {
     match members.remove(name) {
         None | Some(Value::Null) => Ok(None),
@@ -82,11 +82,11 @@ fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, 
 pub struct AccessTokenInfo {
     /// The signed JWT.
     pub access_token: String,
-    /// Null unless the server is told to fill it.
+    /// Null unless the server is configured to fill it.
     pub token_type: Option<String>,
     /// Always null: there are no refresh tokens.
     pub refresh_token: Option<String>,
-    /// Lifetime in seconds; null unless the server is told to fill it.
+    /// Lifetime in seconds; null unless the server is configured to fill it.
     pub expires_in: Option<u64>,
     /// Always null.
     pub scope: Option<String>,
@@ -106,11 +106,11 @@ impl fmt::Debug for AccessTokenInfo {
     }
 }
 
-/// `info` of the login answer (contract §2.3). Every member is always present.
+/// `info` of the login response (contract §2.3). Every member is always present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct UserInfo {
-    /// The tenant's id; null for the built-in user, as every member but two.
+    /// The tenant's id; null for the built-in user, like all members but two.
     pub tenant_id: Option<String>,
     /// Telephone number.
     pub telephone: Option<String>,
@@ -120,7 +120,7 @@ pub struct UserInfo {
     pub avatar: Option<String>,
     /// Name to show.
     pub nick_name: Option<String>,
-    /// As the users file has it; the contract gives it no meaning.
+    /// The value of the users file; the contract gives it no meaning.
     pub grade: Option<String>,
 }
 

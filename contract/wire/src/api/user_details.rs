@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Declares the struct from the contract's list, so that names, order and count cannot drift.
 macro_rules! user_details {
     ($($field:ident: $name:literal),+ $(,)?) => {
-        /// All 27 fields of contract §2.5. Serialised, every one is present, null without a value; read, those may be absent.
+        /// All 27 fields of contract §2.5. Serialised, every one is present, null without a value;
+        /// read, fields may be absent.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         #[expect(missing_docs, reason = "the contract gives the fields no other meaning than their names")]
@@ -17,7 +18,7 @@ macro_rules! user_details {
             /// The names of the fields, in the contract's order.
             pub const FIELDS: &[&str] = &[$($name),+];
 
-            /// The field of this name; `None` where the contract has none.
+            /// Returns the field of this name; `None` where the contract has no such field.
             pub(crate) fn field_mut(&mut self, name: &str) -> Option<&mut Option<String>> {
                 match name {
                     $($name => Some(&mut self.$field),)+
@@ -25,7 +26,7 @@ macro_rules! user_details {
                 }
             }
 
-            /// The fields that have a value, in the contract's order.
+            /// Returns the fields that have a value, in the contract's order.
             pub fn present(&self) -> impl Iterator<Item = (&'static str, &str)> {
                 [$(($name, self.$field.as_deref())),+]
                     .into_iter()
