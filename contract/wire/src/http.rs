@@ -1,4 +1,4 @@
-//! What both programs hold a request to before its token: framing, host, path, origin.
+//! Checks of a request before its token, for both programs: framing, host, path, origin.
 
 pub mod cors;
 pub mod framing;

@@ -1,9 +1,8 @@
 //! The request interceptor of contract §1 and §4.4: one piece of code for both programs.
 //!
-//! It decides from method, path and header fields alone whether a request passes, needs a token,
-//! or asks for the current user. Verifying the token is the second step
-//! ([`VerificationPolicy::verify_at`](crate::token::verifier::VerificationPolicy::verify_at)), so that a
-//! cache can wrap that step and nothing else.
+//! It decides from method, path and header fields alone. The second step,
+//! [`VerificationPolicy::verify_at`](crate::token::verifier::VerificationPolicy::verify_at),
+//! verifies the token and is the only one that a cache may replace.
 
 use http::{HeaderMap, Method};
 
@@ -17,22 +16,22 @@ use crate::token::bearer::{self, Bearer};
 /// The current-user endpoint of contract §4.2, relative to the context path.
 pub const USER_DETAILS_PATH: &str = "/current/user/details";
 
-/// What is to be done with a request.
+/// The next step for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthRequirement<'a> {
-    /// Pass-listed: goes on without a user, whatever credentials it carries.
+    /// On the pass list: forwarded without a user, whatever credentials it carries.
     Pass,
-    /// A CORS preflight of an allowed origin: the question of a browser, which carries no token.
-    /// What is served here is answered here; the rest goes on without a user.
+    /// A CORS preflight of an allowed origin, which carries no token. The programs respond to it
+    /// for their own endpoints, and forward it without a user otherwise.
     Preflight {
-        /// Whether the question is about the user-details endpoint.
+        /// True for the user-details endpoint.
         of_user_details: bool,
     },
-    /// Goes on once this token is verified.
+    /// Forwarded once this token is verified.
     NeedsToken(Bearer<'a>),
-    /// Is answered with the current user once this token is verified.
+    /// Gets the current user as its response once this token is verified.
     UserDetails(Bearer<'a>),
-    /// Is refused.
+    /// Rejected.
     Reject(Rejection),
 }
 
@@ -47,20 +46,20 @@ pub struct Interceptor {
     allowed_origins: AllowedOrigins,
 }
 
-/// Where a token may stand besides `Authorization`, which comes first wherever it is sent.
+/// Places of a token besides `Authorization`, which has precedence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenSources {
-    /// In the cookie of this name.
+    /// The name of the cookie.
     pub cookie: Option<String>,
-    /// Whose pages may have a browser send that cookie with what may change something.
+    /// Origins whose pages may send that cookie with requests that change something.
     pub cookie_origins: AllowedOrigins,
-    /// In `Sec-WebSocket-Protocol`, behind `bearer`, of a request that opens a WebSocket.
+    /// True for `Sec-WebSocket-Protocol`, after `bearer`, of a request that opens a WebSocket.
     pub websocket_protocol: bool,
 }
 
 impl Interceptor {
-    /// `pass_list` is relative to `context`; `max_authorization_bytes` bounds the `Authorization`
-    /// field's value.
+    /// Creates an interceptor. `pass_list` is relative to `context`; `max_authorization_bytes`
+    /// bounds the `Authorization` field's value.
     pub fn new(context: ContextPath, pass_list: PassList, max_authorization_bytes: usize) -> Self {
         Self {
             context,
@@ -79,34 +78,34 @@ impl Interceptor {
         self
     }
 
-    /// The origins that were given.
+    /// Returns the allowed origins.
     pub const fn allowed_origins(&self) -> &AllowedOrigins {
         &self.allowed_origins
     }
 
-    /// The same one that also takes a token from these places.
+    /// Accepts tokens from these places too.
     #[must_use]
     pub fn with_sources(self, sources: TokenSources) -> Self {
         Self { sources, ..self }
     }
 
-    /// The same one that lets a request without a token pass on these paths, relative to the context
-    /// path; one with a token is held to it there as elsewhere.
+    /// Lets requests without a token pass on these paths, relative to the context path. A token
+    /// that is present is verified there as elsewhere.
     #[must_use]
     pub fn with_optional(self, optional: PassList) -> Self {
         Self { optional, ..self }
     }
 
-    /// Where tokens may stand.
+    /// Returns the places of a token.
     pub const fn sources(&self) -> &TokenSources {
         &self.sources
     }
 
-    /// The token, from the first place that has one; among them the protocols of a WebSocket, where the
-    /// request `opens_websocket`. One that is there but bad is never passed over.
+    /// Returns the token from the first place that has one; the protocols of a WebSocket count if
+    /// the request `opens_websocket`. A malformed token is an error, never skipped.
     ///
     /// # Errors
-    /// What is wrong with the form of the field that holds it.
+    /// The rejection for the malformed field.
     pub fn token<'a>(
         &self,
         headers: &'a HeaderMap,
@@ -123,8 +122,8 @@ impl Interceptor {
         Ok(token)
     }
 
-    /// Judges one request. `path` is the request target's path as it arrived, without the query:
-    /// nothing else of the request (query, host, peer address, forwarded-for headers) has a say.
+    /// Classifies one request. `path` is the request target's raw path without the query: query,
+    /// host, peer address and forwarded-for headers have no influence.
     pub fn classify<'a>(
         &self,
         method: &Method,
@@ -134,7 +133,7 @@ impl Interceptor {
         self.classify_observed(method, path, headers, false, &mut Unobserved)
     }
 
-    /// The same while `observer` watches, of a request that may open a WebSocket.
+    /// Classifies a request that may open a WebSocket, and reports the steps to `observer`.
     pub fn classify_observed<'a>(
         &self,
         method: &Method,
@@ -199,7 +198,7 @@ impl Interceptor {
     }
 }
 
-/// TRACE would echo the token; CONNECT asks for another kind of proxy, and its target is no path.
+/// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path.
 ///
 /// # Errors
 /// [`Rejection::MethodNotAllowed`].

@@ -1,6 +1,6 @@
-//! Verification keys: only the half that verifies, parsed and checked once.
+//! Verification keys, parsed and checked once; never a private half.
 //!
-//! The *key* fixes the algorithm; what a token names is compared with it, never used to choose.
+//! The *key* fixes the algorithm: the token's `alg` is only compared with it.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ use verifier::Verifier;
 pub struct KeyId(String);
 
 impl KeyId {
-    /// Longer names only cost memory.
+    /// Limits the memory of a name.
     const MAX_BYTES: usize = 128;
 
     /// Accepts 1 to 128 printable ASCII bytes.
@@ -35,7 +35,7 @@ impl KeyId {
         valid.then(|| Self(name.to_owned()))
     }
 
-    /// The name as it stands in a token's header.
+    /// Returns the name as it stands in a token's header.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,13 +47,13 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// Why a string is not a key to verify with. The text never holds the string.
+/// An unusable verification key. The text never holds the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Neither PEM `PUBLIC KEY` nor base64 of its DER.
     #[error("not a public key: expected PEM \"PUBLIC KEY\" (SPKI) or the base64 of its DER")]
     NotAPublicKey,
-    /// Somebody serves the wrong half.
+    /// A private key instead of a public one.
     #[error("this is a private key; only the public half may be handed out")]
     PrivateKey,
     /// A key of another type than configured.
@@ -62,43 +62,43 @@ pub enum KeyError {
         /// `--signing-type`.
         expected: SigningType,
     },
-    /// RSA below 2048 bits can be forged.
+    /// An RSA key below 2048 bits, which an attacker can forge.
     #[error("the RSA modulus has {bits} bits; at least 2048 are needed")]
     RsaTooSmall {
-        /// The modulus' length.
+        /// The length of the modulus.
         bits: usize,
     },
-    /// Numbers with which no signature verifies.
+    /// An RSA modulus or exponent that verifies no signature.
     #[error(
         "the RSA key has an even or too long modulus, or an exponent that is even, 1 or too long"
     )]
     RsaImpossible,
-    /// RFC 7518 §3.2: at least as long as the hash.
+    /// A secret shorter than the hash (RFC 7518 §3.2).
     #[error("the shared secret has {bytes} bytes; at least 32 are needed")]
     SecretTooShort {
-        /// The secret's length.
+        /// The length of the secret.
         bytes: usize,
     },
-    /// A public key whose kind none of the allowed algorithms is for.
+    /// A public key that fits none of the allowed algorithms.
     #[error("the key's type fits none of the allowed algorithms")]
     NotAllowed,
     /// Not a JWK Set (RFC 7517 §5).
     #[error("not a JWK Set")]
     NotAJwkSet,
-    /// A JWK Set without a key that may be used here.
+    /// A JWK Set without a usable key.
     #[error("the JWK Set holds no usable verification key")]
     NoUsableKey,
 }
 
-/// One key to verify with, together with the only algorithm it is used for.
+/// A verification key and the only algorithm it is used for.
 #[derive(Clone)]
 pub struct VerificationKey {
     id: KeyId,
-    /// What the key is, whatever it is called.
+    /// The key's identity, independent of its name.
     thumbprint: KeyId,
     algorithm: Algorithm,
     verifier: Verifier,
-    /// To show it as a JWK.
+    /// Kept for [`Self::to_jwk`].
     key: DecodingKey,
 }
 
@@ -116,7 +116,7 @@ impl fmt::Debug for VerificationKey {
 const MIN_SECRET_BYTES: usize = 32;
 
 impl VerificationKey {
-    /// Parses the string that the key endpoint hands out, or that stands in the key store.
+    /// Parses a key from the response of the key endpoint or from the key store.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -128,7 +128,7 @@ impl VerificationKey {
     }
 
     fn from_shared_secret(text: &str) -> Result<Self, KeyError> {
-        // The string's own bytes are the secret, so that every implementation agrees on them.
+        // Every implementation uses the string's own bytes as the secret.
         let secret = text.trim().as_bytes();
         if secret.len() < MIN_SECRET_BYTES {
             return Err(KeyError::SecretTooShort {
@@ -144,17 +144,17 @@ impl VerificationKey {
             return Err(KeyError::OtherType { expected });
         }
         Self::named_by_thumbprint(expected.algorithm(), key).map_err(|error| match error {
-            // A point of another curve parses as PEM and is found out here.
+            // A point of another curve parses as PEM and is rejected here.
             KeyError::NotAPublicKey => KeyError::OtherType { expected },
             error => error,
         })
     }
 
-    /// A public key of any type, for the first of `allowed` that fits it.
+    /// Parses a public key of any type, for the first of `allowed` that fits it.
     fn of_any_type(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
         let (key, family) = public_key(text)?;
         let of_its_family = allowed.iter().filter(|other| other.family() == family);
-        // A curve fits one algorithm only, which the parsing finds out.
+        // A curve fits one algorithm only, which the parser checks.
         let tried =
             of_its_family.map(|algorithm| Self::named_by_thumbprint(*algorithm, key.clone()));
         tried
@@ -181,23 +181,23 @@ impl VerificationKey {
         })
     }
 
-    /// The key's name: the RFC 7638 thumbprint, or the `kid` of its JWK.
+    /// Returns the key's name: the RFC 7638 thumbprint, or the `kid` of its JWK.
     pub const fn id(&self) -> &KeyId {
         &self.id
     }
 
-    /// The RFC 7638 thumbprint: equal for equal keys, whatever they are called.
+    /// Returns the RFC 7638 thumbprint: equal for equal keys with different names.
     pub const fn thumbprint(&self) -> &KeyId {
         &self.thumbprint
     }
 
-    /// The only algorithm this key verifies.
+    /// Returns the only algorithm this key verifies.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The key as a public JWK with `kid`, `alg` and `use`; `None` for a shared secret, which is
-    /// never shown.
+    /// Returns the key as a public JWK with `kid`, `alg` and `use`; `None` for a shared secret,
+    /// which stays private.
     pub fn to_jwk(&self) -> Option<Jwk> {
         if self.algorithm.family() == AlgorithmFamily::Hmac {
             return None;
@@ -208,13 +208,13 @@ impl VerificationKey {
         Some(jwk)
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Returns true if `signature` is this key's over `message`.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.verifier.verifies(message, signature)
     }
 }
 
-/// The public key that the text holds, whatever its type.
+/// Parses a public key of any type.
 fn public_key(text: &str) -> Result<(DecodingKey, AlgorithmFamily), KeyError> {
     let pem = public_key_pem(text)?;
     let pem = pem.as_bytes();
@@ -246,7 +246,8 @@ fn public_key_pem(text: &str) -> Result<String, KeyError> {
     }
 }
 
-/// PKCS#8 (RFC 5958) starts with a version, SPKI (RFC 5280 §4.1) with a SEQUENCE.
+/// Returns true for PKCS#8 (RFC 5958), which starts with a version; SPKI (RFC 5280 §4.1) starts
+/// with a SEQUENCE.
 fn is_private_der(base64: &str) -> bool {
     use base64::{Engine, engine::general_purpose::STANDARD};
 

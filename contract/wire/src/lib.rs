@@ -1,7 +1,7 @@
-//! What the auth server and the sidecar agree on.
+//! The contract between the auth server and the sidecar.
 //!
-//! Pure: no runtime, no sockets, no clock, no environment. Time and randomness come in as
-//! arguments, so every decision here is tested without waiting for anything.
+//! Pure: no runtime, no sockets, no clock, no environment. Time and randomness are arguments, so
+//! tests never wait.
 
 pub mod api;
 pub mod explain;

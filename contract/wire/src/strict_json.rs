@@ -1,7 +1,7 @@
 //! JSON objects without duplicate members.
 //!
-//! RFC 7515 §4 and RFC 7519 §4 leave duplicates to the parser; where two parsers choose
-//! differently, one of them is fooled. `serde_json` alone keeps the last one silently.
+//! RFC 7515 §4 and RFC 7519 §4 leave duplicates to the parser, and an attacker gains where two
+//! parsers differ. `serde_json` alone keeps the last one silently.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-/// Parses one JSON object; errors are those of [`value`] and any other value.
+/// Parses one JSON object; errors are those of [`value`], and any other type of value.
 pub(crate) fn object(bytes: &[u8]) -> serde_json::Result<Map<String, Value>> {
     match value(bytes)? {
         Value::Object(members) => Ok(members),
