@@ -1,8 +1,10 @@
-//! How many instructions the sidecar executes for a request of each kind.
+//! Instruction counts of the sidecar for a request of each kind.
 //!
-//! Counted by valgrind, so that the figures are the same on a busy machine as on an idle one: what
-//! grew by more than the tolerance of `data/instructions.toml` fails. System calls are not counted,
-//! and cryptography runs without the newest vector instructions, which valgrind does not know.
+//! Counted by valgrind, so that a busy machine gives the same figures as an idle one. Growth by
+//! more than the tolerance of `data/instructions.toml` fails.
+//!
+//! System calls are not counted, and cryptography runs without the newest vector instructions, which
+//! valgrind does not know.
 //!
 //! `make bench-instructions` builds the sidecar as it is released and names it in
 //! `POSTERN_BENCH_SIDECAR`.
@@ -30,11 +32,11 @@ use tests::programs::repository;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::token_forge::Forge;
 
-/// Enough for what happens now and then (a table that grows) to be spread thin.
+/// Spreads occasional work (a table that grows) thin.
 const REQUESTS: usize = 400;
-/// Fills pools and tables before the counting begins.
+/// Requests that fill pools and tables before the counting begins.
 const WARM_UP: usize = 50;
-/// No fetch of the key falls into the counting.
+/// A schedule that keeps fetches of the key out of the counting.
 const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
 fn main() -> ExitCode {
@@ -69,7 +71,7 @@ enum Token {
     None,
     Known,
     New,
-    /// Three parts, the right header, no signature of anybody.
+    /// Three parts, the right header, and a signature of no key.
     Garbage,
 }
 
@@ -127,7 +129,7 @@ const WITH_A_LONG_PASS_LIST: [Row; 2] = [
     },
 ];
 
-/// Instructions for one request of each row.
+/// Returns the instructions for one request of each row.
 fn count(
     plan: SidecarPlan,
     program: &Path,
@@ -223,7 +225,7 @@ fn total(dump: &Path) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// What `data/instructions.toml` says.
+/// The contents of `data/instructions.toml`.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Limits {
