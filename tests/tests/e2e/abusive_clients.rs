@@ -1,5 +1,5 @@
-//! Whatever a client does that takes nothing of its answers or never sends what it announced: places, memory
-//! and the shared connections to the service are there for others, and come back.
+//! Clients that read no response or never send the body that they announced. Places, memory and the
+//! shared connections to the service stay available to others, and are freed again.
 
 use std::fs;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ use tests::wait;
 use super::forwarding::stack;
 
 const OPEN: &str = "/orders/public/file";
-/// Just below what may be left to send of one HTTP/2 answer when its handler ends.
+/// Just below the bytes that may be left to send of one HTTP/2 response when its handler ends.
 const FILE_BYTES: usize = 65_000;
 
 fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
@@ -35,7 +35,7 @@ fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
 
 const IN_FLIGHT: &str = "postern_sidecar_requests_in_flight ";
 
-/// The sum of all samples whose line begins so.
+/// Returns the sum of all samples whose line begins with `begin`.
 fn metric(sidecar: &Sidecar, begin: &str) -> u64 {
     let metrics = admin_get(sidecar.admin(), "/metrics").text();
     let lines = metrics.lines().filter(|line| line.starts_with(begin));
@@ -94,7 +94,7 @@ fn unread_answers_fit_into_the_memory_of_the_manifests() {
         });
         stack.service.answers(file());
         let clients = connections.parse::<u64>().unwrap().min(90);
-        // One after the other: together they would only be refused.
+        // One after the other: at the same time, the sidecar would reject them all.
         let held: Vec<_> = (1..=clients)
             .map(|number| {
                 let client = begin(Abuse::UnreadStreams, &stack.sidecar, "");
@@ -117,7 +117,7 @@ fn an_unread_answer_of_http_2_keeps_its_place() {
     stack.service.answers(file());
     let held = begin(Abuse::UnreadStreams, &stack.sidecar, "");
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
-    // The rest of them is in the buffers of the kernel.
+    // The kernel's buffers hold the rest.
     let in_flight = metric(&stack.sidecar, IN_FLIGHT);
     assert!(in_flight > 0);
     let user = stack.sidecar.bearing(&stack.token()).get("/list");
@@ -126,15 +126,15 @@ fn an_unread_answer_of_http_2_keeps_its_place() {
     wait_for_free_places(&stack.sidecar);
 }
 
-/// Has many answers queued, then takes back the window that they were queued for. Returns the
-/// client, and how many of the answers it has.
+/// Queues many responses, then withdraws the window that they were queued for. Returns the client,
+/// and the number of responses that reached it.
 fn take_window_back(stack: &ForgedStack) -> (FrameClient, usize) {
     stack.service.answers(file());
     let mut client = FrameClient::connect(stack.sidecar.address());
     unread_streams(&mut client, OPEN, "");
     wait_for_ended_requests(&stack.sidecar, u64::from(STREAMS));
     client.initial_window(0);
-    // Those it began with, the large window and this one.
+    // The initial settings, the large window and this one.
     let ended = client.read_acknowledged(3);
     assert!(metric(&stack.sidecar, IN_FLIGHT) > 0);
     (client, ended)
@@ -280,7 +280,7 @@ fn who_does_not_read_stops_nobody_at_an_http_2_service() {
         wait::until("the service to answer them", || {
             (service.requests().len() >= before + clients).then_some(())
         });
-        // Longer than it takes to fill a window that all streams share.
+        // Longer than filling a window that all streams share.
         std::thread::sleep(Duration::from_secs(1));
         let user = sidecar.bearing(&stack.token());
         let request = user.request("POST", "/list").body("two");

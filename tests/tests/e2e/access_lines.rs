@@ -1,4 +1,4 @@
-//! What the log says of one request.
+//! The access log line of a request.
 
 use tests::auth_server::admin_get;
 use tests::raw_client::exchange;
@@ -36,7 +36,7 @@ fn a_refusal_names_the_client_and_only_a_trusted_proxy_speaks_for_others() {
         let status = admin_get(sidecar.admin(), "/status.json").json();
         assert_eq!(status["refusals"][0]["client"], client, "{flags:?}");
 
-        // Where no request could be read, there is nobody to speak for others.
+        // Without a request there is no proxy to trust: the client is the peer.
         exchange(sidecar.address(), "GET", b"\0\r\n\r\n");
         let refused = line(&sidecar, "request_malformed");
         assert!(

@@ -1,4 +1,4 @@
-//! Requests that two parsers could read differently, or that are none for a service, are refused
+//! Requests that two parsers could read differently, or that no service can use, are rejected
 //! (lessons A5, A9a, C24).
 
 use tests::client::{Request, verdict};
@@ -118,7 +118,7 @@ fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
     assert_eq!(stack.service.requests().len(), 0);
 }
 
-/// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` would be one more request.
+/// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request.
 #[test]
 fn lesson_c24_chunks_that_a_gateway_could_count_differently_are_refused() {
     let stack = stack();
@@ -155,7 +155,7 @@ fn lesson_c24_chunks_that_a_gateway_could_count_differently_are_refused() {
                 "{chunks:?} on {path}"
             );
 
-            // Also where it comes in pieces, behind another request.
+            // The same in pieces, behind another request.
             let (begin, end) = head.split_at(30);
             let mut client = RawClient::connect(stack.sidecar.address());
             let before = "POST /orders/public/y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\n\n\r\n0\r\n\r\n";
@@ -256,7 +256,7 @@ fn lesson_a5_and_c24_hosts_methods_and_targets_that_are_no_request_for_a_service
                 "{first} {host}: {}",
                 verdict(&answer)
             ),
-            // Closed without a word: refused as well.
+            // A close without a response is a rejection as well.
             Err(_) => assert_eq!(expected, "", "{first} {host}"),
         }
     }
@@ -299,7 +299,7 @@ fn lesson_c24_an_absolute_target_is_forwarded_in_origin_form_and_judged_by_its_p
         )),
         "400 path_not_canonical"
     );
-    // Another host than the field's: one of the two would be believed by whoever is behind.
+    // A host other than the field's: the service would believe one of the two.
     assert_eq!(
         verdict(&get("http://other.example/orders/list", Some(&token))),
         "400 request_malformed"

@@ -1,5 +1,5 @@
-//! Records of applications in a store that others can write to: older ones, planted ones, and the way
-//! from records in clear to authenticated ones. And applications that stand in no store.
+//! Records of applications in a store that others can write to: older ones, planted ones, and the
+//! way from records in clear to authenticated ones. Applications outside of any store as well.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use tests::wait;
 
 const APPLICATIONS: &str = "{auth:user-token}:applications";
 
-/// A store, and the flags that servers and commands are given besides.
+/// A store, and the further flags of servers and commands.
 struct Store {
     redis: RedisServer,
     home: TempDir,
@@ -59,14 +59,14 @@ impl Store {
             .run()
     }
 
-    /// What a command printed.
+    /// Returns the output of a command.
     fn done(&self, words: &[&str], flags: &[String]) -> String {
         let end = self.command(words, flags);
         assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
         end.stdout.trim().to_owned()
     }
 
-    /// What a command remarked beside it.
+    /// Returns the warnings of a command.
     fn remarks(&self, words: &[&str], flags: &[String]) -> String {
         let end = self.command(words, flags);
         assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
@@ -87,7 +87,7 @@ fn status(server: &AuthServer, id: &str, secret: &str) -> u16 {
     server.anonymous().get(&path).status()
 }
 
-/// A record that somebody without any key can write, with its secret.
+/// Returns a record that an attacker without any key can write, with its secret.
 fn forged() -> (String, String) {
     let directory = tempfile::tempdir().unwrap();
     let secret = register_in(&file_store(directory.path()), "evil");
@@ -152,7 +152,7 @@ fn a_record_that_was_planted_without_the_key_admits_nobody() {
 
     let (record, evil) = forged();
     store.plant("evil", &record);
-    // Nor does a record count under another id.
+    // A record does not count under another id either.
     store.plant("twin", &store.record("orders"));
     wait::until("both to be reported", || {
         let log = server.process().output();
@@ -165,7 +165,7 @@ fn a_record_that_was_planted_without_the_key_admits_nobody() {
         assert_eq!(status(server, "twin", &secret), 401);
         assert_eq!(status(server, "orders", &secret), 200);
     }
-    // In the place of a good one it displaces nothing in a server that knows better.
+    // A running server keeps the good record that a planted one replaces.
     store.plant("orders", &record);
     wait::until("the third to be reported", || {
         let log = server.process().output();
@@ -288,7 +288,7 @@ fn a_planted_record_is_not_put_back_into_a_store_that_lost_it() {
     store.redis.command(&["DEL", APPLICATIONS]);
     let held = |id| store.redis.command(&["HGET", APPLICATIONS, id]);
     wait::until("the authentic record to be back", || held("orders"));
-    // What is put back is put back in the order of the ids: evil would be there already.
+    // Records are restored in the order of the ids: `evil` would be there already.
     assert_eq!(held("evil"), None);
     for list in [Store::done, Store::remarks] {
         let list = list(&store, &["application", "list"], &flags);

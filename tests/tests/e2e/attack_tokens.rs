@@ -48,7 +48,8 @@ fn contract_5_every_row_of_the_token_table_gets_its_verdict_from_the_verifier() 
     verdicts.conclude();
 }
 
-/// What the contract crate says, written as the table writes it. `another` key of the set is passed over.
+/// Returns the verdict of the contract crate as the table writes it. The named key set also has the
+/// key `another`.
 fn judge(row: &TokenRow, shape: KeySetShape, forge: &Forge, another: &VerificationKey) -> String {
     let key = verification_key(forge.trusted());
     let kid = key.id().as_str().to_owned();
@@ -93,7 +94,7 @@ fn policy(policy: Policy) -> VerificationPolicy {
     }
 }
 
-/// The lines as a server's parser hands them over: blanks around values taken away.
+/// Returns the lines as a server's parser does: without blanks around values.
 fn header_map(lines: &[Vec<u8>]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in lines {
@@ -145,8 +146,8 @@ fn through_the_sidecar(signing_type: SigningType, policies: &[Policy]) {
     verdicts.conclude();
 }
 
-/// The auth server signs with three of them; another issuer may with all that `--algorithms` takes. What
-/// depends on that is header and signature.
+/// The auth server signs with three of them, another issuer with any that `--algorithms` takes. The
+/// rows depend on header and signature only.
 #[test]
 fn every_row_about_an_algorithm_gets_its_verdict_through_the_sidecar_of_an_issuer() {
     let mut verdicts = Verdicts::default();
@@ -189,7 +190,8 @@ fn every_row_about_an_algorithm_gets_its_verdict_through_the_sidecar_of_an_issue
     verdicts.conclude();
 }
 
-/// A refused request never reaches the service; an accepted one does, with the user.
+/// Checks that a rejected request never reaches the service, and an accepted one does, with the
+/// user.
 fn observe(
     sidecar: &Sidecar,
     service: &EchoService,
@@ -197,7 +199,7 @@ fn observe(
     lines: impl Fn(i64) -> Vec<Vec<u8>>,
 ) -> Result<(), String> {
     let (answer, seen) = within_one_second(|now| {
-        // Of an attempt that a new second made worthless, too.
+        // Drops the requests of an attempt that a new second made worthless.
         service.take_requests();
         (send(sidecar, row, lines(now)), service.take_requests())
     });
@@ -220,7 +222,7 @@ fn observe(
     }
 }
 
-/// A server's limit of the whole head comes before that of one field.
+/// Returns the rejection to expect: the max size of the whole head applies before the field's.
 fn over_the_wire<'r>(expected: &'r str, answer: &Message) -> &'r str {
     match expected {
         "431 authorization_too_large" if answer.text().contains("request_header") => {
@@ -241,7 +243,7 @@ fn send(sidecar: &Sidecar, row: &TokenRow, lines: Vec<Vec<u8>>) -> Message {
     sidecar.anonymous().send(&request)
 }
 
-/// RFC 6750 §3: every 401 says how to authenticate.
+/// Checks that every 401 names the way to authenticate (RFC 6750 §3).
 fn challenge(status: u16, answer: &Message) -> Result<(), String> {
     let challenges = answer.header("www-authenticate");
     let realm = challenges
@@ -284,7 +286,7 @@ fn contract_5_3_the_auth_server_refuses_forged_tokens_as_well() {
     }
 }
 
-/// Refused requests never reach the service, however large they are: nothing of them is kept.
+/// Rejected requests never reach the service, however large they are: no byte of them is kept.
 #[test]
 fn lesson_b13_a_400_kb_token_is_answered_with_431_and_the_connection_does_not_hang() {
     let stack = ForgedStack::start();
@@ -302,8 +304,8 @@ fn lesson_b13_a_400_kb_token_is_answered_with_431_and_the_connection_does_not_ha
     );
 }
 
-/// The auth server opens a store that holds the forge's pair, so that the same table can be held
-/// against the other program of the one interceptor. It knows its keys by name.
+/// The auth server opens a store with the forge's pair, so that the same table runs against the
+/// other program of the one interceptor. It knows its keys by name.
 #[test]
 fn contract_5_3_every_row_of_the_token_table_gets_its_verdict_from_the_auth_server_with_rsa() {
     through_the_auth_server(SigningType::Rsa);
@@ -359,7 +361,7 @@ fn ask(server: &AuthServer, row: &TokenRow, forge: &Forge) -> Result<(), String>
     });
     let expected = match row.expected(KeySetShape::Named) {
         "accepted" if issued_by_auth(&lines) => "200",
-        // The auth server always asks for its own issuer, and asks for it last.
+        // The auth server always requires its own issuer, as its last check.
         "accepted" => "401 token_issuer",
         refused => over_the_wire(refused, &answer),
     };

@@ -1,4 +1,4 @@
-//! The audit lines of the auth server: who, what, and nothing that somebody else wrote into them.
+//! The audit lines of the auth server: the client, its action, and no text of an attacker.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use tests::client::Request;
 use tests::users_file::UsersFile;
 use tests::wait;
 
-/// The fields of the first audit line of this event, once there is one.
+/// Returns the fields of the first audit line of this event, once there is one.
 fn event(server: &AuthServer, name: &str) -> Value {
     wait::until(&format!("the audit event {name}"), || {
         let log = server.process().stderr();
@@ -165,7 +165,7 @@ fn nobody_writes_a_field_into_a_text_line_with_his_name() {
         "{log}"
     );
     for line in log.lines().filter(|line| line.contains("6.6.6.6")) {
-        // Outside of the quotes there is nothing that was sent.
+        // Outside of the quotes there are no bytes of the client.
         let outside: String = line.split('"').step_by(2).collect();
         assert!(!outside.contains("6.6.6.6"), "{line}");
         assert!(!line.contains('\u{1b}'), "{line}");

@@ -9,7 +9,7 @@ use tests::client::{Request, verdict};
 use tests::echo_service;
 use tests::message::Message;
 
-/// `static/app.js`, `assets/logo.svg`, and a secret beside them.
+/// Creates `static/app.js`, `assets/logo.svg`, and a secret beside them.
 fn site() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (file, text) in [

@@ -1,5 +1,5 @@
-//! TLS to the server that hands out keys (design: what travels there is the application secret and
-//! the trust anchor).
+//! TLS to the server of the keys (design: the connection carries the application secret and the
+//! trust anchor).
 
 use serde_json::Value;
 use tests::auth_server::AuthServerPlan;
@@ -32,7 +32,8 @@ fn plan_of(service: &EchoService, url: &str, flags: &[String]) -> SidecarPlan {
         .flags(flags.iter().map(String::as_str))
 }
 
-/// An auth server that `authority` vouches for and that is shown certificates of `clients`, and its own.
+/// Starts an auth server with a certificate of `authority` that requires client certificates of
+/// `clients`. Returns its certificate as well.
 fn asking_for_clients_of(
     clients: &Authority,
     authority: &Authority,
@@ -43,7 +44,8 @@ fn asking_for_clients_of(
     (server, auth_server)
 }
 
-/// Waits until fetches fail because of the certificate, and sees that no request is sent then.
+/// Waits until fetches fail because of the certificate, and checks that the sidecar sends no
+/// request.
 fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
     let failures = || {
         let log = sidecar.process().stderr();
@@ -56,7 +58,7 @@ fn refused_for(sidecar: &Sidecar, auth_server: &FakeAuthServer, why: &str) {
             failures().get(before..)?.last().map(ToOwned::to_owned)
         })
     };
-    // A fetch that was under way may still have gone through before this one.
+    // A fetch that was under way may still succeed before this one.
     next();
     let asked = auth_server.retrievals().len();
     let line = next();
@@ -81,7 +83,7 @@ fn the_key_is_fetched_over_tls_from_a_server_of_the_given_authority() {
     assert_eq!(first.header("host"), [auth_server.address().to_string()]);
 }
 
-/// Both programs: the key endpoint, and the key set that its answer leads to.
+/// Covers both programs: the key endpoint, and the key set that its response links to.
 #[test]
 fn the_auth_server_s_key_set_is_followed_over_tls() {
     let authority = Authority::new();
@@ -98,7 +100,7 @@ fn the_auth_server_s_key_set_is_followed_over_tls() {
         sidecar.bearing(&auth_server.login()).get("/list").status(),
         200
     );
-    // A name that is not known shows that the set was taken: a lone key has no name.
+    // The rejection of an unknown name proves that the set is in use: a lone key has no name.
     let forge = Forge::new(SigningType::Ecdsa);
     let header = r#"{"alg":"ES256","kid":"nobody"}"#;
     let input = signing_input(header.as_bytes(), b"{}");
@@ -120,14 +122,14 @@ fn a_server_of_another_authority_or_name_gets_no_secret_and_gives_no_key() {
             &trusting(&authority)[..],
             "UnknownIssuer",
         ),
-        // Without --auth-ca the system's authorities count, and none of them signed it.
+        // Without --auth-ca the system's authorities count, and this one is not among them.
         (authority.issue_server(&["127.0.0.1"]), &[], "certificate"),
         (
             authority.issue_server(&["auth.internal", "127.0.0.2"]),
             &trusting(&authority),
             "not valid for name",
         ),
-        // A certificate of a client is none of a server.
+        // A client certificate does not identify a server.
         (
             authority.issue_client(),
             &trusting(&authority),

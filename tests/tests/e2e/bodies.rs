@@ -12,7 +12,7 @@ use tests::wait;
 
 use super::forwarding::stack;
 
-/// In a run of its own (`make bodies`), as many bytes as one asks for.
+/// Returns the number of bytes, which a run of its own (`make bodies`) sets.
 fn large() -> usize {
     let asked = std::env::var("POSTERN_TEST_BODY_BYTES").ok();
     asked
@@ -20,7 +20,7 @@ fn large() -> usize {
         .unwrap_or(256 * 1024 * 1024)
 }
 
-/// What streaming may take: the buffers of a few connections, and what the allocator keeps.
+/// Max growth while streaming: the buffers of a few connections, and the allocator's reserve.
 const FLAT_KIB: u64 = 8 * 1024;
 
 fn in_front_of(stack: &ForgedStack, service: &StreamingService, flags: &[&str]) -> Sidecar {
@@ -90,7 +90,7 @@ fn who_reads_slowly_slows_the_service_down_and_who_sends_is_slowed_by_it() {
     let sidecar = in_front_of(&stack, &service, &[]);
     let mut reader = RawClient::connect(sidecar.address());
     reader.send(&head(&stack, "GET", "endless", ""));
-    // What the sockets' buffers take is sent; then it stands still.
+    // The sockets' buffers fill up; then the flow stops.
     let settled = |count: &dyn Fn() -> usize| {
         let mut last = usize::MAX;
         wait::until("the flow to stop", || {

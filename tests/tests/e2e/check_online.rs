@@ -1,4 +1,4 @@
-//! `check --online` and `check --strict`: what a pipeline asks before a roll-out.
+//! `check --online` and `check --strict`: the checks of a pipeline before a roll-out.
 
 use tests::auth_server::AuthServer;
 use tests::certificates::Authority;
@@ -13,7 +13,7 @@ use super::command_line::{CONFIG, SIDECAR, run};
 
 const UNAVAILABLE: i32 = 69;
 
-/// A check of a sidecar between these two.
+/// Runs a check of a sidecar between these two.
 fn online(auth_server: &str, service: &str, more: &[&str]) -> Finished {
     CommandLine::new(Program::Sidecar.path())
         .arguments(["check", "--online", "--auth-server", auth_server])
@@ -68,7 +68,7 @@ fn what_is_away_is_69_and_what_refuses_is_78() {
             CONFIG,
             "--auth-server: no key",
         ),
-        // What has to be mended comes before what may come back.
+        // Permanent errors come before temporary ones.
         (
             &wrong_context,
             &nobody,
@@ -149,7 +149,7 @@ fn an_auth_server_whose_certificate_is_not_trusted_is_78() {
 fn strict_ends_with_78_where_there_is_anything_to_warn_of() {
     let users = UsersFile::with("ada", "correct horse");
     let users = format!("--users={}", users.location());
-    // A secret on the command line is something to warn of.
+    // A secret on the command line causes a warning.
     let secret = ("POSTERN_APP_SECRET", "s");
     for (program, needed, variable, warned) in [
         (Program::Sidecar, &SIDECAR[1..5], secret, "--pass=/**"),

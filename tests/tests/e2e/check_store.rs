@@ -1,4 +1,4 @@
-//! `auth-server check` looks into the store as `serve` will: it ends with the same exit code, and
+//! `auth-server check` reads the store as `serve` does: it ends with the same exit code, and
 //! changes nothing there.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const RSA: &[&str] = &[];
 const ECDSA: &[&str] = &["--signing-type", "ecdsa"];
 const HMAC: &[&str] = &["--signing-type", "hmac"];
 
-/// A store in a state, and the exit code of whoever starts with it; 0: it serves.
+/// A store in a state, and the exit code of a server that starts with it; 0: it serves.
 struct Row {
     name: &'static str,
     prepare: fn(&Path),
@@ -115,7 +115,7 @@ fn write(path: &Path, text: &str) {
     chmod(path, 0o600);
 }
 
-/// As a server leaves it that has made its keys there.
+/// Leaves a store as a server does that has made its keys there.
 fn served(data: &Path) {
     make(data);
     drop(AuthServerPlan::new().directory(data).start().ready());
@@ -128,7 +128,7 @@ fn check(store: &str, flags: &[&str]) -> Finished {
         .run()
 }
 
-/// The exit code of a start; 0 for a server that becomes ready.
+/// Returns the exit code of a start; 0 for a server that becomes ready.
 fn serve(store: &str, flags: &[&str], code: i32) -> i32 {
     let plan = || {
         AuthServerPlan::new()
@@ -144,7 +144,7 @@ fn serve(store: &str, flags: &[&str], code: i32) -> i32 {
 
 type Seen = BTreeMap<String, (u32, u64, i64, Vec<u8>)>;
 
-/// Everything below `directory`: modes, inodes, times of change and contents.
+/// Returns everything below `directory`: modes, inodes, times of change and contents.
 fn seen(directory: &Path) -> Seen {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {

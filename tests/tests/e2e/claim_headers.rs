@@ -1,5 +1,5 @@
-//! Single claims as header fields (`--claim-header`), and the user header in base64url: what the service is
-//! told, and that a client has no say in it.
+//! Single claims as header fields (`--claim-header`), and the user header in base64url. The service
+//! receives them from the sidecar alone, never from a client.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -28,7 +28,7 @@ const FLAGS: [&str; 6] = [
 ];
 const NAMES: [&str; 4] = ["X-User-Id", "X-User-Type", "x-roles", "X-Forwarded-Email"];
 
-/// What a client may send to pass for somebody else.
+/// Header lines with which a client may try to pass for another user.
 const FORGERIES: [&[&str]; 7] = [
     &["X-User-Id: 0"],
     &["x_user_id: 0", "X.User.Id: 0", "X-USER_ID: 0"],
@@ -52,7 +52,7 @@ fn with(client: &Client, path: &str, lines: &[&str]) -> Message {
     client.send(&request)
 }
 
-/// The lines that a CGI, WSGI or PHP service would take for one of the headers.
+/// Returns the lines that a CGI, WSGI or PHP service would take for one of the headers.
 fn told(request: &Message) -> Vec<String> {
     let folded = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -73,7 +73,7 @@ fn each_claim_stands_in_its_header_whatever_a_client_sends() {
     let claims = json!({"realm_access": {"roles": ["user", "a,b"]}});
     let token = stack.forge.token(clock::now(), &claims);
     let client = stack.sidecar.bearing(&token);
-    // Without email, the forged one goes all the same.
+    // Without email, the forged field is stripped as well.
     let expected = [
         "x-roles: user,a%2Cb",
         "X-User-Id: 10001",
@@ -206,7 +206,7 @@ fn a_claim_of_any_kind_is_ascii_and_never_breaks_its_field() {
         (json!(null), None),
     ] {
         let token = stack.forge.token(clock::now(), &json!({"email": claim}));
-        // The second time from what is remembered.
+        // The second token is the remembered one.
         for _ in 0..2 {
             let answer = stack.sidecar.bearing(&token).get("/list");
             assert_eq!(answer.status(), 200, "{claim}");
@@ -222,7 +222,7 @@ fn a_claim_of_any_kind_is_ascii_and_never_breaks_its_field() {
 #[test]
 fn claims_that_do_not_fit_are_refused_as_a_user_is() {
     let stack = stack();
-    // Six bytes each in the header, where 6144 are left for all.
+    // Six bytes per character in the header, with 6144 left for all.
     for (length, expected) in [(1000, "200"), (1020, "431 identity_too_large")] {
         let claims = json!({"email": "é".repeat(length)});
         let client = stack
@@ -352,7 +352,7 @@ fn a_reload_changes_the_claims_also_of_tokens_that_are_known() {
     assert!(page.contains("in base64url"), "{page}");
     reloading.reload("claim-header = []", "applied");
     let [id, account, user] = told();
-    // Nobody's any more, and so the client's.
+    // The sidecar no longer owns these headers, so the client's values pass.
     assert_eq!([id, account], ["0", "0"]);
     assert!(user.starts_with('{'), "{user}");
 }

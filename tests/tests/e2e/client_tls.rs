@@ -127,7 +127,7 @@ fn a_client_certificate_is_asked_for_besides_the_token() {
     assert_eq!(get(&known, address, &authorization(&stack)).status(), 200);
     assert_eq!(get(&known, address, "").status(), 401);
     for trust in [stranger, authority.client()] {
-        // In TLS 1.3 the client learns of it only when it reads.
+        // In TLS 1.3 the client learns of the rejection only when it reads.
         let answered = trust.connect(address).is_ok_and(|mut client| {
             client.send(b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n");
             client.rest().is_ok_and(|answer| !answer.is_empty())
@@ -155,7 +155,7 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_bad_one_is_not() {
     sidecar.process().signal("HUP");
     wait::until("the new certificate", || (shown() != first).then_some(()));
     let second = shown();
-    // Another key beside it: no pair.
+    // Another key beside the certificate: they do not match.
     std::fs::copy(authority.issue("other").key, &certificate.key).unwrap();
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&certificate.key, mode).unwrap();

@@ -1,5 +1,5 @@
-//! Bad flags and configuration (lesson D29): one line that names the flag; exit 64 where the command line
-//! cannot be understood, 78 for a setting that is missing or cannot be used.
+//! Bad flags and configuration (lesson D29): one line that names the flag. Exit code 64 for a
+//! malformed command line, 78 for a setting that is missing or unusable.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use tests::users_file::UsersFile;
 const USAGE: i32 = 64;
 pub(super) const CONFIG: i32 = 78;
 
-/// What the sidecar cannot do without.
+/// The flags that the sidecar requires.
 pub(super) const SIDECAR: [&str; 7] = [
     "serve",
     "--auth-server",
@@ -387,7 +387,7 @@ fn healthcheck_asks_the_admin_port() {
     }
 }
 
-/// How a command ends whose standard output is `stdout`, and what it complains of.
+/// Returns the exit code and the error line of a command whose standard output is `stdout`.
 fn end_with(program: Program, words: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {
     let mut command = Command::new(program.path());
     command.args(words).env_clear().stdin(Stdio::piped());

@@ -1,4 +1,4 @@
-//! Others' programs, through the sidecar: what their authors hold for HTTP, gRPC and WebSockets.
+//! Conformance programs of others through the sidecar: HTTP, gRPC and WebSockets.
 
 use std::process::{Command, Output};
 
@@ -159,7 +159,7 @@ fn curl_asks_for_odd_things() {
         (&["--http1.1"][..], "/list", "200 1.1 fine"),
         (&["--http1.0"], "/list", "200 1.1 fine"),
         (&["--http2-prior-knowledge"], "/list", "200 2 fine"),
-        // Asks for an upgrade to HTTP/2, and goes on without.
+        // Requests an upgrade to HTTP/2, and continues without.
         (&["--http2"], "/list", "200 1.1 fine"),
         (&["--data-binary", &upload], "/upload", "200 1.1 3000000"),
         (

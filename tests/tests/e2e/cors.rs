@@ -23,7 +23,8 @@ fn preflight(client: &Client, path: &str, origin: &str) -> Request {
         .line("Access-Control-Request-Headers: authorization")
 }
 
-/// The methods that a preflight is told, and the headers besides those that every endpoint takes.
+/// Returns the methods in a preflight response, and the headers besides those that every endpoint
+/// accepts.
 fn offered(answer: &Message) -> [String; 2] {
     let headers = answer.header("Access-Control-Allow-Headers").concat();
     let more = headers.strip_prefix("Authorization, Verified-Ticket, X-Request-Id, traceparent");

@@ -6,7 +6,7 @@ use tests::client::{Client, verdict};
 use tests::clock;
 use tests::stack::{ForgedStack, Stack};
 
-/// Contract §2.5, in its order.
+/// The fields of contract §2.5, in its order.
 const FIELDS: [&str; 27] = [
     "id",
     "tenantId",

@@ -1,6 +1,6 @@
-//! Documents that are held to the truth: the table of the contract and the threat model to the tests
-//! that exist, the API document to the table of rejections, the OpenAPI document to its own schema rules,
-//! every link to what it leads to.
+//! Documents and the code that they describe: the contract and the threat model name existing
+//! tests, the API document lists every rejection, the OpenAPI document is valid, every link
+//! resolves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tests::programs::repository;
 
 mod configuration;
 
-/// What rewrites the generated blocks instead of comparing them.
+/// The variable that rewrites the generated blocks instead of comparing them.
 const UPDATE: &str = "POSTERN_UPDATE_DOCS";
 
 #[test]
@@ -72,7 +72,7 @@ fn broken_links(from: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The file is there, and so is the heading behind `#`.
+/// Returns true if the file exists, and the heading behind `#` as well.
 fn leads_somewhere(from: &Path, link: &str) -> bool {
     let (file, heading) = link.split_once('#').unwrap_or((link, ""));
     let to = match file {
@@ -87,7 +87,7 @@ fn leads_somewhere(from: &Path, link: &str) -> bool {
     headings.any(|line| anchor(line.trim_start_matches('#').trim()) == heading)
 }
 
-/// A heading's name in links, as GitHub makes it.
+/// Returns a heading's name in links, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let lower = heading.to_lowercase();
     let kept = lower
@@ -116,7 +116,7 @@ fn a_link_that_leads_nowhere_is_found_out() {
     }
 }
 
-/// But the changelog, and the references that are written from the code.
+/// Skips the changelog, and the references that are written from the code.
 #[test]
 fn no_document_has_more_than_1500_words() {
     let long: Vec<String> = files_below(repository(), "md")
@@ -135,7 +135,7 @@ fn stem(path: &Path) -> &str {
         .unwrap_or_default()
 }
 
-/// The changelog keeps the names of its time.
+/// Skips the changelog, which keeps the names of its time.
 #[test]
 fn every_source_file_that_a_document_names_exists() {
     let sources = files_below(repository(), "rs");
@@ -157,7 +157,7 @@ fn every_source_file_that_a_document_names_exists() {
     assert_eq!(missing, Vec::<String>::new());
 }
 
-/// What is fuzzed is what is shipped: the packages of both have one version.
+/// Fuzzing covers the released code: the packages of both have one version.
 #[test]
 fn the_fuzz_targets_are_locked_to_the_versions_of_the_product() {
     let shipped = locked("Cargo.lock");
@@ -171,7 +171,7 @@ fn the_fuzz_targets_are_locked_to_the_versions_of_the_product() {
     }
 }
 
-/// Name and version of each package of a lock file.
+/// Returns name and version of each package of a lock file.
 fn locked(file: &str) -> Vec<(String, String)> {
     let text = fs::read_to_string(repository().join(file)).unwrap();
     let lock: toml::Table = toml::from_str(&text).unwrap();
@@ -183,7 +183,7 @@ fn locked(file: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The end-to-end tests and the properties of the contract crate.
+/// Returns the sources of the end-to-end tests and of the contract crate's properties.
 fn test_sources() -> String {
     sources_below(&["tests/tests", "contract/wire/tests"])
 }
@@ -196,7 +196,7 @@ fn sources_below(directories: &[&str]) -> String {
         .collect()
 }
 
-/// The functions behind `#[test]` and `#[tokio::test]`, those within a macro too.
+/// Returns the functions behind `#[test]` and `#[tokio::test]`, including those within a macro.
 fn test_names(source: &str) -> Vec<&str> {
     let after_attribute = source.split("test]\n").skip(1);
     after_attribute.filter_map(function_name).collect()
@@ -208,7 +208,7 @@ fn function_name(source: &str) -> Option<&str> {
     item.strip_prefix("fn ")?.split('(').next()
 }
 
-/// What a document names in backquotes.
+/// Returns the names that a document has in backquotes.
 fn names_of_tests(document: &str) -> Vec<&str> {
     document
         .split('`')
@@ -234,7 +234,8 @@ fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What tools leave in a checkout: build output, environments, the repository itself.
+/// Returns true for files of tools in a checkout: build output, environments, the repository
+/// itself.
 fn is_foreign(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     name == "target" || name.starts_with('.')
@@ -281,7 +282,7 @@ fn the_api_document_lists_every_reason_code_with_its_status_and_meaning() {
     assert_eq!(listed, expected);
 }
 
-/// Both texts of a reason, under a heading that can be linked to.
+/// Returns both texts of each reason, under a heading that links can name.
 fn reason_sections() -> String {
     let mut text = String::new();
     for rejection in Rejection::ALL {

@@ -1,5 +1,5 @@
-//! The key-encryption key: what lies in a store with it, how it is introduced and rotated while servers
-//! run, and what happens without it.
+//! The key-encryption key: the contents of a store with it, its introduction and rotation while
+//! servers run, and the failures without it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ impl Keyring {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Always the same key under one name.
+    /// Returns the path of a key file: always the same key under one name.
     fn file(&self, name: char) -> String {
         let path = self.0.path().join(name.to_string());
         let digit = u32::from(name) % 10;
@@ -32,7 +32,8 @@ impl Keyring {
         path.display().to_string()
     }
 
-    /// The flags of a server or command that writes with one key and still reads with another.
+    /// Returns the flags of a server or command that writes with one key and still reads with
+    /// another.
     fn flags(&self, current: char, previous: Option<char>) -> Vec<String> {
         let mut flags = vec!["--key-encryption-key-file".to_owned(), self.file(current)];
         if let Some(previous) = previous {
@@ -151,7 +152,7 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
     let (keyring, url) = (Keyring::new(), redis.url());
     let old = plan(&url, &[]).start().ready();
     let token = old.login();
-    // A server with the key reads what is in clear, warns, and leaves it to the operator.
+    // A server with the key reads records in clear, warns, and leaves them to the operator.
     let with_key = plan(&url, &keyring.flags('1', None)).start().ready();
     assert!(accepts(&with_key, &token));
     let warned = || with_key.process().stderr().contains("stored in clear");
@@ -167,7 +168,7 @@ fn the_key_is_introduced_while_servers_run_and_turned_off_again() {
         done.stdout
     );
     assert!(redis.pair().0.unwrap().starts_with(MARK));
-    // A server that was forgotten goes on with the key in memory, and says so.
+    // A server without the new flag continues with the key in memory, and reports this.
     let note = wait::until("the old server to tell of it", || old.store_note());
     assert!(note.contains("encrypted"), "{note}");
     assert_eq!(old.readiness(), 200);
@@ -190,7 +191,7 @@ fn the_key_encryption_key_is_rotated_while_servers_run_and_tokens_stay_valid() {
         return;
     };
     let (keyring, url) = (Keyring::new(), redis.url());
-    // First everybody can read the new one, then it is written with.
+    // First all servers can read the new key, then they write with it.
     let one = plan(&url, &keyring.flags('1', Some('2'))).start().ready();
     let token = one.login();
     let two = plan(&url, &keyring.flags('2', Some('1'))).start().ready();
@@ -204,7 +205,7 @@ fn the_key_encryption_key_is_rotated_while_servers_run_and_tokens_stay_valid() {
         assert!(accepts(&one, &server.login()));
         assert_eq!(server.readiness(), 200);
     }
-    // What was lost is put back, encrypted, by whoever is first.
+    // The first server to notice restores the lost records, encrypted.
     redis.command(&["FLUSHALL"]);
     wait::until("the keys to be back", || {
         redis.pair().0.filter(|private| private.starts_with(MARK))

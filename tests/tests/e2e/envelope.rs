@@ -1,4 +1,4 @@
-//! The one envelope (contract §2.1, §7): on every answer of either program, failures included.
+//! The one envelope (contract §2.1, §7) on every response of either program, failures included.
 
 use contract::rejection::Rejection;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ fn every_401_names_a_fixed_realm_and_an_error_once_there_was_a_token() {
             missing.header("www-authenticate"),
             [r#"Bearer realm="postern""#]
         );
-        // RFC 6750 §3.1: no error code for who uses another scheme; the body says why.
+        // RFC 6750 §3.1: no error code for a client with another scheme; the body gives the reason.
         let request = client.request("GET", "/list?x=1");
         let foreign = client.send(&request.line("Authorization: Basic YTpi"));
         assert_eq!(foreign.json()["data"]["reason"], "authorization_scheme");

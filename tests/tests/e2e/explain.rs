@@ -1,4 +1,5 @@
-//! `sidecar explain` and `auth-server token inspect`: the judge's own words. That they are true: [`super::explained`].
+//! `sidecar explain` and `auth-server token inspect`: their output. [`super::explained`] compares
+//! it with real requests.
 
 use std::fs;
 
@@ -13,7 +14,7 @@ use tests::raw_client::exchange;
 use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
 
-/// `sidecar explain`, the headers on its standard input.
+/// Runs `sidecar explain` with the headers on its standard input.
 fn explain(arguments: &[&str], headers: &[String]) -> Finished {
     CommandLine::new(Program::Sidecar.path())
         .arguments(["explain", "-H", "@-"])
@@ -174,7 +175,7 @@ fn explain_holds_a_websocket_to_what_the_service_speaks() {
     }
 }
 
-/// Pseudo-fields and fields, in an order of their own.
+/// Returns pseudo-fields and fields, in a fixed order.
 fn lines_of(head: &http::Request<()>) -> Vec<String> {
     let uri = head.uri();
     let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
@@ -346,7 +347,7 @@ fn what_cannot_be_explained_is_a_slip_of_the_command_line_and_named() {
         }
     }
     for (settings, code, part) in [
-        // A setting is missing.
+        // Without the required `--issuer`.
         (&["--jwks-file", "/keys"][..], 78, "--issuer"),
         (&["--public-key-file", "/key"], 78, "--issuer"),
         (&["--key-file", "/key", "--claim", "id=sub"], 64, "--claim"),

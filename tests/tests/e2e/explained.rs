@@ -1,9 +1,10 @@
-//! `sidecar explain` says what `sidecar serve` does: each row of `odd_requests.toml` is sent, and put to the
-//! running sidecar and to one that there is only on paper.
+//! `sidecar explain` predicts what `sidecar serve` does: each row of `odd_requests.toml` goes to
+//! the service, to the running sidecar's explanation and to the offline one.
 //!
-//! Not in the table, because nobody can put it to `explain`: bytes that are no field and no target (a bare line
-//! feed, a folded line, a blank before a colon), another version than HTTP/1.1, no `Host` at all, and what
-//! depends on the moment (a service that is away, too many requests at once, a key that is fetched early).
+//! Left out, because `explain` cannot take them: bytes that are no field and no target (a bare line
+//! feed, a folded line, a blank before a colon), another version than HTTP/1.1, no `Host` at all,
+//! and momentary states (a service that is away, too many requests at once, a key that is fetched
+//! early).
 
 use std::fs;
 
@@ -32,7 +33,7 @@ const RULES: [&str; 10] = [
     "--user-header-encoding=base64url",
 ];
 
-/// What came of a request, in the words of the table, and the head that the service got.
+/// The outcome of a request, in the words of the table, and the head that the service got.
 #[derive(Debug, PartialEq, Eq)]
 struct Fate {
     outcome: String,
@@ -84,7 +85,7 @@ impl Request {
     }
 
     fn put_to(&self, judge: &[String]) -> Fate {
-        // Too long for a command line: it comes from standard input.
+        // Too long for a command line: standard input carries it.
         let end = CommandLine::new(Program::Sidecar.path())
             .arguments(["explain", "--json", "-H", "@-", "-X", &self.method])
             .arguments(judge.iter().map(String::as_str))
@@ -121,7 +122,7 @@ fn head_of(request: &Message) -> Vec<String> {
     comparable(lines)
 }
 
-/// Tokens are never shown, and the order of fields with different names means nothing.
+/// Masks tokens and sorts fields: the order of fields with different names has no meaning.
 fn comparable(mut lines: Vec<String>) -> Vec<String> {
     for line in &mut lines {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));

@@ -1,5 +1,5 @@
-//! Ten faults as they happen in the field: the reason code that the client sees is the one on the
-//! status page, in the metrics and in the log, and docs/reasons.md has its remedy (lesson D27).
+//! Ten faults from the field: the reason code in the response equals the one on the status page, in
+//! the metrics and in the log, and docs/reasons.md has its remedy (lesson D27).
 
 use std::fs;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use tests::stack::{ForgedStack, signing_flags};
 use tests::token_forge::{Forge, claims, header_of, signing_input};
 use tests::wait;
 
-/// The answer has this reason, and everything else agrees with it.
+/// Checks that the response has this reason, and that page, metrics and log agree with it.
 fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
     assert_eq!(reason(answer), expected, "{}", answer.text());
     let reasons = fs::read_to_string(repository().join("docs/reasons.md")).unwrap();
@@ -29,7 +29,7 @@ fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
         .unwrap();
     let section = section.split("\n### ").next().unwrap();
 
-    // Told once the answer is out.
+    // The status page lists it once the response is sent.
     let refusal = wait::until("the refusal on the status page", || {
         let status = admin_get(sidecar.admin(), "/status.json").json();
         let newest = status["refusals"][0].clone();

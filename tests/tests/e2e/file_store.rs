@@ -1,4 +1,4 @@
-//! The embedded store: what stops a start, and that nothing is ever overwritten.
+//! The embedded store: the errors that stop a start, and the files that stay as they are.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,7 +11,7 @@ use tests::process::{CommandLine, Finished};
 const PRIVATE: &str = "user-token.private";
 const PUBLIC: &str = "user-token.public";
 
-/// A store that a server has made and left.
+/// A store that a server has created.
 struct Store {
     directory: tempfile::TempDir,
 }
@@ -48,8 +48,8 @@ impl Store {
         AuthServerPlan::new().directory(self.directory.path())
     }
 
-    /// A start that must fail: exit 78, a last line with the file, its owner and its mode, and
-    /// every byte where it was.
+    /// Checks that a start fails: exit code 78, a last line with the file, its owner and its mode,
+    /// and every file unchanged.
     fn refuses(&self, file: &str) -> Finished {
         let before = self.contents();
         let end = self.serve().fails();
@@ -189,13 +189,13 @@ fn a_directory_in_the_place_of_a_key_file_stops_the_start() {
 fn a_key_file_that_cannot_be_read_stops_the_start() {
     let store = Store::new();
     if !take_away(&store.path(PRIVATE)) {
-        // Root reads every file: the owner is what then tells that something is wrong.
+        // Root reads every file: only the owner shows that something is wrong.
         return;
     }
     store.refuses(PRIVATE);
 }
 
-/// Makes a file unreadable: by its mode, or, for root, by giving it to somebody else.
+/// Makes a file unreadable: by its mode, or, for root, by changing its owner.
 fn take_away(path: &Path) -> bool {
     fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
     if fs::read(path).is_err() {
@@ -228,7 +228,7 @@ fn a_pipe_or_a_link_in_the_place_of_a_lock_stops_the_start_and_creates_nothing()
 #[test]
 fn a_directory_that_belongs_to_somebody_else_stops_the_start() {
     let store = Store::new();
-    // Only root can give a directory away; who is not root cannot be fooled like that by a test.
+    // Only root can change the owner of a directory.
     if std::os::unix::fs::chown(store.directory.path(), Some(65_534), None).is_ok() {
         let end = store.serve().fails();
         assert_eq!(end.code, Some(78), "{}", end.stderr);

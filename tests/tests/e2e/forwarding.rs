@@ -7,15 +7,15 @@ use tests::raw_client::{RawClient, exchange};
 use tests::socket_server::response;
 use tests::stack::ForgedStack;
 
-/// A protected service with one pass-listed tree.
+/// Starts a protected service with one pass-listed tree.
 pub(super) fn stack() -> ForgedStack {
     ForgedStack::with(SigningType::Ecdsa, |plan| {
         plan.pass(["/public/**"]).flags(["--forwarded", "off"])
     })
 }
 
-/// The header lines that the sidecar neither adds nor manages for its own connection. A blank behind
-/// the colon of an empty field is no part of it (RFC 9110 §5.5).
+/// Returns the header lines that the sidecar neither adds nor manages for its own connection. A
+/// blank behind the colon of an empty field is no part of it (RFC 9110 §5.5).
 fn end_to_end(lines: &[String]) -> Vec<String> {
     const OURS: [&str; 3] = ["x-current-user", "connection", "content-length"];
     let name = |line: &String| {

@@ -1,5 +1,5 @@
-//! Clients that take what they do not need: time, connections, memory. None of them takes anything
-//! from the others.
+//! Clients that take more than they need: time, connections, memory. The other clients lose
+//! nothing.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -118,7 +118,7 @@ fn past_the_limit_a_connection_is_closed_and_the_admin_port_answers() {
 
 #[test]
 fn one_connection_with_many_requests_takes_no_more_than_its_share() {
-    // Half of the places are for who has no token.
+    // Half of the places are for clients without a token.
     let stack = stack_with(&["--max-in-flight", "4"]);
     let client = H2Client::connect(stack.sidecar.address());
     let open = || client.open(client.request("POST", "/orders/public/slow", &[]));
@@ -197,7 +197,7 @@ fn who_breaks_off_within_a_header_is_no_error_of_ours() {
     client.send(b"GET / HTTP/1.1\r\nHos");
     client.finish();
     assert!(is_closed_without_a_word(&client.try_answer("GET")));
-    // A later line, so that an earlier one would be there.
+    // A later line: an earlier one would be in the log by now.
     stack.sidecar.anonymous().get("/later");
     let log = wait::until("the later line", || {
         let log = stack.sidecar.process().stderr();
@@ -206,7 +206,7 @@ fn who_breaks_off_within_a_header_is_no_error_of_ours() {
     assert!(!log.contains("ERROR"), "{log}");
 }
 
-/// A tenth of what one chunk after the other took while each kept a part of a buffer alive.
+/// A tenth of the measured memory while each chunk kept a part of a buffer alive.
 const UNFINISHED_BODIES_KIB: u64 = 12 * 1024;
 
 #[test]

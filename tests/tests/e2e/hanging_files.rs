@@ -1,4 +1,4 @@
-//! Files that cannot be read to their end: a pipe that nobody writes to, and a device without end.
+//! Files without an end: a pipe without a writer, and an endless device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use super::command_line::CONFIG;
 
 const HANGS: &str = "reading takes too long";
 
-/// Puts a pipe that only its owner may read in the place of `file`, as one step.
+/// Replaces `file` in one step by a pipe that only its owner may read.
 fn hang(file: &Path) {
     let pipe = file.with_extension("pipe");
     let made = Command::new("mkfifo")
@@ -34,14 +34,14 @@ fn hang(file: &Path) {
     fs::rename(pipe, file).unwrap();
 }
 
-/// Puts a file in its place.
+/// Replaces the pipe by a file.
 fn mend(file: &Path, text: &str) {
     let new = file.with_extension("new");
     write_private(&new, text);
     fs::rename(new, file).unwrap();
 }
 
-/// What a log says of one of the files.
+/// Returns the number of log lines about one of the files.
 fn complaints(process: &Process, file: &Path) -> usize {
     let (log, file) = (process.output(), file.display().to_string());
     log.lines()
@@ -165,7 +165,7 @@ fn an_auth_server_serves_on_while_its_files_hang_and_takes_them_over_when_they_a
     ends_by_itself(server.into_process());
 }
 
-/// A pipe, and a link to a device without end, which root's secrets may be as well.
+/// Returns a pipe, and a link to an endless device, which root may own like any secret.
 fn unreadable(home: &TempDir) -> [PathBuf; 2] {
     let [pipe, endless] = ["pipe", "endless"].map(|name| home.path().join(name));
     hang(&pipe);
@@ -173,7 +173,7 @@ fn unreadable(home: &TempDir) -> [PathBuf; 2] {
     [pipe, endless]
 }
 
-/// One line that names the file and says why, and nothing is begun.
+/// Returns the output unless one line names the file and the reason, and nothing has started.
 fn refused(end: &Finished, file: &Path) -> Option<String> {
     let why = [HANGS, "is longer than", "is open to others"];
     let good = end.code == Some(CONFIG)
@@ -234,7 +234,7 @@ fn a_file_that_hangs_or_never_ends_stops_a_start_and_a_check_with_a_line_that_na
             .chain(of_issuer)
             .chain(auth_server)
             .collect();
-        // Each waits for seconds, and none of them works.
+        // Each run waits for seconds, and uses no CPU.
         std::thread::scope(|scope| {
             let ends = ["serve", "check"].map(|command| {
                 let start = |(program, flags): &(Program, Vec<&str>)| {

@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS, beside HTTP/1.1 on the same port: the same rules, the same answers.
+//! HTTP/2 without TLS, beside HTTP/1.1 on the same port: the same rules, the same responses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn an_http_2_client_reaches_an_http_1_service_as_if_it_spoke_http_1() {
     assert_eq!(seen.header("cookie"), ["a=1; b=2"]);
     assert_eq!(seen.header("accept"), ["text/plain"]);
     assert_eq!(seen.header("te"), Vec::<String>::new());
-    // The service may leave the body unread: nothing else may follow on its connection.
+    // The service may leave the body unread: its connection takes no further request.
     assert_eq!(seen.header("connection"), ["close"]);
     assert_eq!(seen.header("x_current_user"), Vec::<String>::new());
     let user: Value = serde_json::from_str(&seen.header("x-current-user")[0]).unwrap();
@@ -143,8 +143,8 @@ fn a_refused_upload_gets_its_answer_and_the_connection_goes_on() {
     assert_eq!(client.send(request, b"").unwrap().verdict(), "200");
 }
 
-/// The four kinds of gRPC calls are, on the wire, one body that is there at once, or one that comes
-/// bit by bit, in each direction.
+/// On the wire, the four kinds of gRPC calls are one body that is complete at once, or one that
+/// arrives bit by bit, in each direction.
 #[test]
 fn both_bodies_flow_at_once_and_trailers_arrive() {
     let stack = stack();
@@ -161,7 +161,7 @@ fn both_bodies_flow_at_once_and_trailers_arrive() {
     call.write(b"first").unwrap();
     assert_eq!(call.head().unwrap().status(), 200);
     assert_eq!(call.read().unwrap().unwrap(), "first");
-    // Longer silent than an answer may take.
+    // Silent for longer than the response timeout.
     std::thread::sleep(Duration::from_millis(1500));
     call.write(b"second").unwrap();
     assert_eq!(call.read().unwrap().unwrap(), "second");
@@ -178,7 +178,7 @@ fn both_bodies_flow_at_once_and_trailers_arrive() {
     );
 }
 
-/// Within what the sidecar holds of an answer that is not read yet: see docs/operations/limits.md.
+/// Stays within the sidecar's buffer for an unread response: see docs/operations/limits.md.
 #[test]
 fn a_large_body_passes_whole_in_both_directions_and_so_do_many_at_once() {
     let stack = stack();
@@ -202,8 +202,8 @@ fn a_large_body_passes_whole_in_both_directions_and_so_do_many_at_once() {
     });
 }
 
-/// Of HTTP/1.1 the sidecar tells Pingora's refusals by how a write begins. A write of HTTP/2 begins in the
-/// middle of a body: with each of these prefixes at another byte of what the body repeats.
+/// In HTTP/1.1 the sidecar recognizes Pingora's rejections by the first bytes of a write, which in
+/// HTTP/2 can be the middle of a body. Each prefix moves the repeated text by one byte.
 #[test]
 fn a_body_that_looks_like_a_refusal_passes_whole() {
     const REFUSAL: &[u8] = b"HTTP/1.1 400 ";
@@ -329,7 +329,7 @@ fn a_head_that_no_client_should_send_reaches_nobody() {
     assert_eq!(client.fate(1), Fate::Answered("echo".to_owned()));
 }
 
-/// `h2` ends these before Pingora sees them: the stream, or the whole connection.
+/// `h2` ends the stream, or the whole connection, before Pingora sees the breach.
 #[test]
 fn a_breach_of_the_framing_ends_the_stream_or_the_connection_and_is_counted() {
     let stack = stack();
@@ -392,7 +392,7 @@ fn a_breach_of_the_framing_ends_the_stream_or_the_connection_and_is_counted() {
     );
 }
 
-/// How many requests were refused as no request at all.
+/// Returns the number of requests that were rejected as malformed.
 fn malformed(admin: SocketAddr) -> usize {
     let metrics = admin_get(admin, "/metrics").text();
     let name = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"request_malformed\"} ";
@@ -400,7 +400,7 @@ fn malformed(admin: SocketAddr) -> usize {
     count.map_or(0, |count| count.parse().unwrap())
 }
 
-/// Pingora answers these before any filter: with a 400 that has neither envelope nor reason.
+/// Pingora responds to these before any filter: with a 400 that has neither envelope nor reason.
 #[test]
 fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
     let stack = stack();
@@ -436,14 +436,14 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
         let lines = log.matches("reason=\"request_malformed\" status=400");
         (lines.count() == heads.len()).then_some(())
     });
-    // The connection lives on, and what is answered otherwise is not counted so.
+    // The connection stays open, and other responses do not count as malformed.
     client.head(101, &head(&[(":authority", "a")]), true);
     assert!(matches!(client.fate(101), Fate::Answered(_)));
     client.head(103, &usual("/orders/list", "Basic x"), true);
     assert!(matches!(client.fate(103), Fate::Answered(body) if body.contains("reason")));
     assert_eq!(counted(), heads.len());
     assert_eq!(service.requests().len(), 1);
-    // Pingora's patience with one connection.
+    // Pingora's max for one connection.
     for index in heads.len()..32 {
         let stream = u32::try_from(2 * index + 201).unwrap();
         client.head(stream, &head(&[]), true);
@@ -451,7 +451,7 @@ fn a_request_that_names_two_hosts_none_or_a_user_is_counted_and_logged() {
     assert!(client.is_closed_within(PATIENCE));
 }
 
-/// `h2` answers it before anybody else sees it.
+/// `h2` rejects it before Pingora and the filters see it.
 #[test]
 fn a_head_that_the_library_does_not_take_is_a_bare_431_and_counted_nowhere() {
     let stack = stack();
@@ -477,7 +477,7 @@ fn a_head_that_the_library_does_not_take_is_a_bare_431_and_counted_nowhere() {
         .filter(|line| !line.ends_with(" 0"))
         .collect();
     assert_eq!(lines, ["\"request_header_too_large\"} 1"]);
-    // Where a body was to follow, the stream is reset besides.
+    // A request with a body also gets its stream reset.
     let fields: Vec<_> = (0..5).map(|_| ("x", &*part)).collect();
     let request = client.request("POST", "/orders/public/x", &fields);
     assert_eq!(client.send(request, b"x").unwrap().head.status(), 431);
@@ -497,7 +497,7 @@ fn a_breach_after_the_head_is_counted_once() {
     let breaches: [Breach; 3] = [
         |client| client.frame(0, 1, 1, b"four"),
         |client| client.frame(0, 1, 1, b"2"),
-        // Trailers that end nothing.
+        // Trailers without the end of the stream.
         |client| client.head(1, &[("x", "y")], false),
     ];
     for (index, breach) in breaches.into_iter().enumerate() {
@@ -505,7 +505,7 @@ fn a_breach_after_the_head_is_counted_once() {
         client.head(1, &fields, false);
         breach(&mut client);
         assert_eq!(client.fate(1), Fate::Reset);
-        // It is written after the request is counted, or is not.
+        // The line is written after the request is counted, or never.
         wait::until("the request's own line", || {
             let log = stack.sidecar.process().stderr();
             let lines = log.matches("outcome=\"aborted\" method=\"POST\" path=/orders/list");
@@ -576,7 +576,7 @@ fn an_oversize_head_is_refused_before_it_is_whole() {
     client.frame(1, 1, 1, &header_block(&usual("/orders/list", &bearer)));
     let part = header_block(&[("x", &"a".repeat(16_000))]);
     for _ in 0..2000 {
-        // Never the end of the head.
+        // The head never ends.
         client.frame(9, 0, 1, &part);
     }
     assert!(

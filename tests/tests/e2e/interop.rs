@@ -60,7 +60,7 @@ fn contract_5_3_the_sidecar_accepts_what_pyjwt_signs_with_ecdsa() {
     sidecar_accepts(SigningType::Ecdsa);
 }
 
-/// PyJWT stands for another implementation of the contract: its own key, no `kid`, extra claims.
+/// Takes PyJWT as another implementation of the contract: its own key, no `kid`, extra claims.
 fn sidecar_accepts(signing_type: SigningType) {
     let Some(python) = Python::with_pyjwt() else {
         return;

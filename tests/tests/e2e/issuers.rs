@@ -1,5 +1,5 @@
-//! Tokens of other issuers than the auth server (`issuers.toml`, `docs/issuers.md`): which keys count,
-//! for which algorithm, and which claims become the user.
+//! Tokens of other issuers than the auth server (`issuers.toml`, `docs/issuers.md`): the keys that
+//! count, their algorithms, and the claims that become the user.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ fn row(name: &str) -> IssuerRow {
     rows.find(|row| row.name == name).expect("a row")
 }
 
-/// A server that answers every request with what `answer` holds.
+/// Starts a server that always sends the reply in `answer`.
 fn serving(answer: Reply) -> (SocketServer, Arc<Mutex<Reply>>) {
     let answer = Arc::new(Mutex::new(answer));
     let current = Arc::clone(&answer);
@@ -40,14 +40,14 @@ fn serving(answer: Reply) -> (SocketServer, Arc<Mutex<Reply>>) {
     (server, answer)
 }
 
-/// The documented command line, with the harness's parts in place of what it cannot reach.
+/// Returns the documented command line, with the harness's parts for the unreachable ones.
 fn documented(heading: &str, replaced: &[(&str, &str)]) -> Vec<String> {
     let mut words = command_under(DOCUMENT, heading).into_iter();
     assert_eq!(words.next().as_deref(), Some("sidecar"));
     assert_eq!(words.next().as_deref(), Some("serve"));
     let mut flags = Vec::new();
     while let (Some(flag), Some(value)) = (words.next(), words.next()) {
-        // Those are the plan's.
+        // The plan sets these itself.
         if flag == "--app-name" || flag == "--upstream" {
             continue;
         }
@@ -65,7 +65,7 @@ fn start(service: &EchoService, flags: &[String]) -> Sidecar {
         .ready()
 }
 
-/// The documented sidecar in front of an issuer of the table.
+/// Starts the documented sidecar in front of an issuer of the table, and checks each token.
 fn every_token_gets_its_verdict(name: &str) {
     let row = row(name);
     let issuer = Issuer::new(&row);
@@ -141,7 +141,7 @@ fn every_algorithm_is_verified_by_the_documented_command_and_what_is_no_key_pass
     every_token_gets_its_verdict("Several algorithms");
 }
 
-/// What the running sidecar would say, from files alone: the documented command line, its key set saved.
+/// Returns the offline explanation: the documented command line, with its key set in a file.
 fn explained(flags: &[String], token: &str) -> Value {
     let end = CommandLine::new(Program::Sidecar.path())
         .arguments(["explain", "/orders/list", "--json", "-H", "@-"])
@@ -153,7 +153,7 @@ fn explained(flags: &[String], token: &str) -> Value {
     serde_json::from_str(&end.stdout).expect("JSON")
 }
 
-/// How the explanation differs from what the row expects.
+/// Returns the difference between the explanation and the row's expectation.
 fn misjudged(explanation: &Value, token: &IssuerToken) -> Option<String> {
     let verdict = &explanation["verdict"];
     let told = match verdict["reason"].as_str() {
@@ -213,7 +213,7 @@ fn explain_takes_the_public_keys_of_an_issuer_from_a_file_in_pem() {
     let file = file.display().to_string();
     let mut flags = documented("A public key in a file", &[("--public-key-file", &file)]);
     let token = issuer.token(accepted(&row, "ES256"), clock::now());
-    // The table's claims, where the document has the defaults.
+    // The table's claims, in place of the document's defaults.
     flags.extend(["--claim", "id=oid"].map(str::to_owned));
     let verdict = |flags: &[String]| explained(flags, &token)["verdict"]["outcome"].clone();
     let pinned = |algorithm: &str| {
@@ -237,7 +237,7 @@ fn accepted<'r>(row: &'r IssuerRow, name: &str) -> &'r IssuerToken {
     row.token.iter().find(|token| token.name == name).unwrap()
 }
 
-/// What the documented commands name under `/etc/postern`.
+/// Writes the files that the documented commands name under `/etc/postern`.
 fn write_files(directory: &Path, jwks: &str, pem: &str) {
     let authority = Authority::new();
     let client = authority.issue_client();
@@ -280,7 +280,7 @@ fn every_documented_command_is_a_valid_one() {
             .arguments(words.skip(2));
         let end = check.run();
         assert_eq!(end.code, Some(0), "{heading}: {}", end.stderr);
-        // What it prints is a configuration file that says the same.
+        // The output is a configuration file with the same meaning.
         let file = directory.path().join("postern.toml");
         std::fs::write(&file, &end.stdout).unwrap();
         let again = CommandLine::new(Program::Sidecar.path())
@@ -372,7 +372,7 @@ fn a_file_of_keys_that_cannot_be_used_stops_the_start() {
     }
 }
 
-/// A sidecar that asks `server` for the keys of the row's issuer every second.
+/// Returns a sidecar that fetches the keys of the row's issuer from `server` every second.
 fn polling(service: &EchoService, server: &SocketServer) -> SidecarPlan {
     asking(service, server).flags(EVERY_SECOND)
 }

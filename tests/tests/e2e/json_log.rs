@@ -1,4 +1,4 @@
-//! `--log-format json`: a collector that merges both streams reads JSON alone, from the first byte on.
+//! `--log-format json`: a collector that merges both streams reads only JSON, from the first byte.
 
 use serde_json::Value;
 use tests::auth_server::AuthServerPlan;
@@ -11,7 +11,7 @@ use super::command_line::{SIDECAR, run};
 
 const JSON: [&str; 2] = ["--log-format", "json"];
 
-/// Every line of both streams.
+/// Parses every line of both streams.
 fn lines(end: &Finished) -> Vec<Value> {
     let text = end.stdout.clone() + &end.stderr;
     text.lines()

@@ -1,4 +1,4 @@
-//! The last good keys on disk: a sidecar that is started while nobody can be asked for keys.
+//! The last good keys on disk: a sidecar that starts while no auth server is available.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use tests::stack::{ForgedStack, signing_flags};
 use tests::token_forge::Forge;
 use tests::{clock, wait};
 
-/// A sidecar with a cache, which has been written.
+/// A sidecar with a cache that is on disk.
 struct Cached {
     stack: ForgedStack,
     home: TempDir,
@@ -46,13 +46,13 @@ impl Cached {
         std::fs::write(self.file(), content).unwrap();
     }
 
-    /// Nobody gives out keys any more.
+    /// Ends the serving of keys.
     fn outage(&self) {
         let away = json_answer("503 Service Unavailable", "{}");
         self.stack.auth_server.now_replies(away);
     }
 
-    /// Another process with the same cache.
+    /// Returns another process with the same cache.
     fn plan(&self) -> SidecarPlan {
         SidecarPlan::new(&self.stack.service, &self.stack.auth_server.url())
             .flags(signing_flags(SigningType::Ecdsa).iter().copied())

@@ -1,5 +1,5 @@
-//! What the auth server may answer instead of a key, and that none of it becomes one or replaces one
-//! (contract §7; lessons B16, B17).
+//! Faulty responses of the auth server: none of them becomes a key or replaces one (contract §7;
+//! lessons B16, B17).
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, admin_get};
@@ -24,8 +24,8 @@ Qo1LFjxBNK4jMmOeVwIDAQAB
 -----END PUBLIC KEY-----
 ";
 
-/// Every answer of the auth server that must not replace a key. `elsewhere` is where a redirect
-/// would lead: to a key that could be used.
+/// Returns every response of the auth server that must not replace a key. `elsewhere` is the target
+/// of a redirect, with a usable key.
 fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, Reply)> {
     let location = format!("Location: {}/client/user/secret/key", elsewhere.url());
     let failure = json!({"success": false, "status": 200, "msg": "no", "data": SigningKey::generate(SigningType::Ecdsa).served()});
@@ -112,7 +112,7 @@ fn faults(good: &SigningKey, elsewhere: &FakeAuthServer) -> Vec<(&'static str, R
     ]
 }
 
-/// Waits until the sidecar has asked `more` times from now on.
+/// Waits for `more` further fetches of the sidecar.
 fn asked_again(auth_server: &FakeAuthServer, more: usize) {
     let before = auth_server.retrievals().len();
     wait::until("the sidecar to ask again", || {
@@ -170,7 +170,7 @@ fn contract_7_an_answer_without_success_or_with_any_fault_never_replaces_the_key
     let elsewhere = FakeAuthServer::serving(&forge.stranger().served());
     for (name, fault) in faults(forge.trusted(), &elsewhere) {
         auth_server.now_replies(fault);
-        // The second request shows that the answer to the first was dealt with.
+        // The second request proves that the response to the first was processed.
         asked_again(&auth_server, 2);
         let token = forge.token(clock::now(), &Value::Null);
         assert_eq!(sidecar.bearing(&token).get("/list").status(), 200, "{name}");

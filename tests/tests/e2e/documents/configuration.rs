@@ -1,4 +1,4 @@
-//! The configuration reference, held to the `--help` of every command.
+//! The configuration reference, compared with the `--help` of every command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use super::UPDATE;
 
 const CONFIGURATION: &str = "docs/configuration.md";
 
-/// Every command that has help of its own.
+/// Every command with help of its own.
 const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, ""),
     (Program::AuthServer, "serve"),
@@ -65,7 +65,7 @@ fn help(program: Program, command: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// The names of the subcommands in a help text.
+/// Returns the names of the subcommands in a help text.
 fn subcommands(help: &str) -> Vec<String> {
     let list = help
         .lines()
@@ -106,7 +106,8 @@ fn the_configuration_reference_shows_the_help_of_every_command() {
     }
 }
 
-/// The help of a command as the document shows it: options that read as under `serve` are only named.
+/// Returns the help of a command as the document has it: options described under `serve` only by
+/// name.
 fn documented_help(program: Program, command: &str) -> String {
     let text = help(program, command);
     let serve = help(program, "serve");
@@ -132,7 +133,7 @@ fn documented_help(program: Program, command: &str) -> String {
     format!("{head}\nOptions:\n{own}\n\nOptions of `{serve}`, with the same meaning:\n{named}")
 }
 
-/// Each option of a help text with its description, without the headings.
+/// Returns each option of a help text with its description, without the headings.
 fn options_of(help: &str) -> impl Iterator<Item = &str> {
     let is_option = |text: &str| text.trim_start().starts_with('-');
     let begins = move |line: &str| {
@@ -154,7 +155,7 @@ fn options_of(help: &str) -> impl Iterator<Item = &str> {
         .filter(move |text| is_option(text))
 }
 
-/// `--flag` of an option; none for those with a short form, `--help` and `--version`.
+/// Returns the `--flag` of an option; `None` for those with a short form, `--help` and `--version`.
 fn flag_of(option: &str) -> Option<&str> {
     option
         .split_whitespace()
@@ -164,12 +165,12 @@ fn flag_of(option: &str) -> Option<&str> {
         .filter(|name| name.starts_with("--"))
 }
 
-/// Short and long help break their lines in different places.
+/// Joins the lines of an option, which short and long help break in different places.
 fn in_one_line(option: &str) -> String {
     option.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Words in lines as wide as those of the help.
+/// Wraps words to lines as wide as the help's.
 fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
     const INDENT: &str = "     ";
     let mut lines = Vec::new();
@@ -184,7 +185,7 @@ fn wrapped<'w>(words: impl Iterator<Item = &'w str>) -> String {
     lines.join("\n")
 }
 
-/// Replaces what stands between `<!-- help: NAME -->` and `<!-- end -->`.
+/// Replaces the text between `<!-- help: NAME -->` and `<!-- end -->`.
 fn replace_block(text: &str, name: &str, help: &str) -> String {
     let start = format!("<!-- help: {name} -->\n");
     let (before, rest) = text
@@ -223,7 +224,7 @@ fn every_flag_of_serve_has_its_environment_variable() {
         {
             let name = flag.split([' ', '[']).next().unwrap_or_default();
             let variable = format!("POSTERN_{}", name.to_uppercase().replace('-', "_"));
-            // Without `=` where the value is a secret.
+            // The help has no `=` where the value is a secret.
             let shown = ["=", "]"]
                 .iter()
                 .any(|end| text.contains(&format!("[env: {variable}{end}")));
@@ -232,7 +233,7 @@ fn every_flag_of_serve_has_its_environment_variable() {
     }
 }
 
-/// Each heading of a help text that groups options, with their flags.
+/// Returns each heading of a help text that groups options, with their flags.
 fn groups(help: &str) -> Vec<(&str, Vec<&str>)> {
     let mut groups = Vec::new();
     for line in help.lines() {
