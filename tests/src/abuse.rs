@@ -1,5 +1,5 @@
-//! Clients that ask and do not take what they asked for, or announce what never comes. Each holds its
-//! connection for as long as the value lives; none of them ever reads.
+//! Clients that leave responses unread, or announce bytes that never come. Each holds its
+//! connection while the value lives.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,31 +8,31 @@ use crate::h2_client::FrameClient;
 
 /// RFC 9113 §6.9.1.
 pub const LARGEST_WINDOW: u32 = 0x7fff_ffff;
-/// What a connection's window is larger by than nothing, before any update.
+/// Initial window of a connection (RFC 9113 §6.9.2).
 const FIRST_WINDOW: u32 = 65_535;
 
-/// As many as the sidecar allows on one connection.
+/// Stream limit of the sidecar for each connection.
 pub const STREAMS: u32 = 100;
 
-/// One way to hold what others need.
+/// A way to hold resources that other clients need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abuse {
-    /// HEAD requests, one after the other, until the server reads no more.
+    /// HEAD requests in a row, until the server stops reading.
     UnreadHeads,
     /// One request over HTTP/1.1.
     UnreadDownload,
-    /// A hundred requests over HTTP/2, with windows that let each answer go out at once.
+    /// A hundred requests over HTTP/2, with windows large enough to send each response at once.
     UnreadStreams,
     /// Half of the preface of HTTP/2 (RFC 9113 §3.4).
     HalfPreface,
-    /// A request, one byte of the next, and gone.
+    /// A request and one byte of the next, then a close.
     ByteTooMany,
     /// A WebSocket handshake that announces a body.
     HandshakeWithBody,
 }
 
 impl Abuse {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::UnreadHeads,
         Self::UnreadDownload,
@@ -42,7 +42,8 @@ impl Abuse {
         Self::HandshakeWithBody,
     ];
 
-    /// Begins it; `bearer` is a token, or empty for none. `None` where nothing is held any more.
+    /// Starts the abuse; an empty `bearer` means no token. Returns `None` where no connection stays
+    /// open.
     ///
     /// # Errors
     /// When no connection can be made.
@@ -85,7 +86,7 @@ const HANDSHAKE_WITH_BODY: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n
                                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
                                    Content-Length: 5\r\n";
 
-/// Opens a hundred streams whose answers may all go out at once.
+/// Opens a hundred streams, with windows large enough to send all responses at once.
 pub fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
     client.initial_window(LARGEST_WINDOW);
     client.window_update(0, LARGEST_WINDOW - FIRST_WINDOW);
@@ -104,7 +105,7 @@ pub fn unread_streams(client: &mut FrameClient, path: &str, bearer: &str) {
     }
 }
 
-/// Writes the same bytes until nobody takes any more of them.
+/// Writes the same bytes until the server reads no more of them.
 fn fill(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
     socket.set_nonblocking(true)?;
     let many = bytes.repeat(200);
@@ -116,7 +117,7 @@ fn fill(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
                 pause += 1;
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
-            // The server has had enough.
+            // The server has stopped reading.
             Err(_) => return Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Registering applications as an operator does: with the auth server's own command.
+//! Application registration with the auth server's own command, as an operator does it.
 
 use crate::auth_server::{AuthServer, file_store};
 use crate::process::{CommandLine, Finished};
@@ -34,7 +34,7 @@ pub fn register_in(store: &str, id: &str) -> String {
     secret.to_owned()
 }
 
-/// Removes the last application of a running server's store, which opens the key to anybody.
+/// Removes the last application of a running server's store, which opens the key to any client.
 ///
 /// # Panics
 /// When the command fails.
@@ -48,7 +48,7 @@ pub fn remove_last(server: &AuthServer, id: &str) {
     assert_eq!(finished.code, Some(0), "application remove: {complaint}");
 }
 
-/// The command itself.
+/// Runs `application add`.
 pub fn application_add(store: &str, id: &str) -> Finished {
     CommandLine::new(Program::AuthServer.path())
         .arguments(["application", "add", "--app-id", id, "--store", store])

@@ -1,4 +1,4 @@
-//! The auth server as an actor.
+//! The auth server as a test actor.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub const USER_DETAILS: &str = "/current/user/details";
 /// The public key (contract §4.3), with the parameters it requires.
 pub const SECRET_KEY: &str = "/client/user/secret/key?appId=orders&appSecret=not-registered";
 
-/// What kind of auth server is to be started.
+/// Settings of an auth server before its start.
 #[derive(Debug)]
 pub struct AuthServerPlan {
     store: Option<String>,
@@ -31,7 +31,7 @@ pub struct AuthServerPlan {
 }
 
 impl AuthServerPlan {
-    /// The defaults: a file store of its own, context path `/auth`, free ports.
+    /// Returns the defaults: an own file store, context path `/auth`, free ports.
     pub fn new() -> Self {
         Self {
             store: None,
@@ -42,34 +42,34 @@ impl AuthServerPlan {
         }
     }
 
-    /// Another store than a fresh directory.
+    /// Sets the store, by default a fresh directory.
     #[must_use]
     pub fn store(mut self, url: impl Into<String>) -> Self {
         self.store = Some(url.into());
         self
     }
 
-    /// A file store in this directory.
+    /// Sets a file store in this directory.
     #[must_use]
     pub fn directory(self, directory: &Path) -> Self {
         self.store(file_store(directory))
     }
 
-    /// Another context path.
+    /// Sets the context path.
     #[must_use]
     pub fn context(mut self, path: &str) -> Self {
         path.clone_into(&mut self.context);
         self
     }
 
-    /// More flags.
+    /// Adds flags.
     #[must_use]
     pub fn flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
         self.flags.extend(flags.into_iter().map(str::to_owned));
         self
     }
 
-    /// Serves TLS with this certificate of `authority`.
+    /// Turns on TLS with this certificate of `authority`.
     #[must_use]
     pub fn tls(mut self, authority: &Authority, certificate: &Certificate) -> Self {
         self.flags.extend(certificate.flags());
@@ -77,14 +77,14 @@ impl AuthServerPlan {
         self
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Starts it and waits for its two addresses.
+    /// Starts the server and waits for its two addresses.
     ///
     /// # Panics
     /// When it does not come up.
@@ -103,7 +103,7 @@ impl AuthServerPlan {
         }
     }
 
-    /// Runs it where it must not come up.
+    /// Runs a server that has to fail at startup.
     pub fn fails(self) -> crate::process::Finished {
         let home = tempfile::tempdir().expect("a temporary directory");
         self.command_line(home.path()).run()
@@ -150,12 +150,12 @@ pub struct AuthServer {
 }
 
 impl AuthServer {
-    /// One with the defaults, ready.
+    /// Starts a server with the defaults and waits until it is ready.
     pub fn start() -> Self {
         AuthServerPlan::new().start().ready()
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until `/readyz` reports ready.
     #[must_use]
     pub fn ready(self) -> Self {
         wait::until("the auth server to be ready", || {
@@ -164,12 +164,12 @@ impl AuthServer {
         self
     }
 
-    /// What `/readyz` answers.
+    /// Returns the status of `/readyz`.
     pub fn readiness(&self) -> u16 {
         admin_get(self.admin, "/readyz").status()
     }
 
-    /// What `/readyz` says about the store although the server is ready.
+    /// Returns the note of `/readyz` about the store while the server is ready.
     pub fn store_note(&self) -> Option<String> {
         let answer = admin_get(self.admin, "/readyz");
         let report = (answer.status() == 200).then(|| answer.json())?;
@@ -178,12 +178,12 @@ impl AuthServer {
         store["note"].as_str().map(str::to_owned)
     }
 
-    /// Where its probes and metrics are.
+    /// Returns the address of the probes and metrics.
     pub const fn admin(&self) -> SocketAddr {
         self.admin
     }
 
-    /// As the sidecar's `--auth-server` wants it.
+    /// Returns the value for the sidecar's `--auth-server`.
     pub fn url(&self) -> String {
         let scheme = if self.trust.is_some() {
             "https"
@@ -193,17 +193,17 @@ impl AuthServer {
         format!("{scheme}://{}{}", self.address, self.context)
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The directory it was given for its files.
+    /// Returns the directory with the server's files.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Somebody without a token.
+    /// Returns a client without a token.
     pub fn anonymous(&self) -> Client {
         let client = Client::anonymous(Program::AuthServer, self.address, &self.context);
         match &self.trust {
@@ -212,7 +212,7 @@ impl AuthServer {
         }
     }
 
-    /// Somebody who has logged in.
+    /// Returns a client that has logged in.
     pub fn logged_in(&self) -> Client {
         self.anonymous().bearing(&self.login())
     }
@@ -229,33 +229,33 @@ impl AuthServer {
         token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
     }
 
-    /// The key that it serves.
+    /// Returns the key that the server serves.
     ///
     /// # Panics
-    /// When it serves none.
+    /// When the server serves no key.
     pub fn served_key(&self) -> String {
         let answer = self.anonymous().get(SECRET_KEY);
         let key = answer.json()["data"].as_str().map(str::to_owned);
         key.unwrap_or_else(|| panic!("no key: {}", answer.text()))
     }
 
-    /// The process.
+    /// Returns the process.
     pub const fn process(&self) -> &Process {
         &self.process
     }
 
-    /// The process, to be stopped and looked at.
+    /// Returns the process, for tests that stop it and check its end.
     pub fn into_process(self) -> Process {
         self.process
     }
 }
 
-/// A login that succeeds: neither is empty (contract §4.1 rule 2).
+/// Returns credentials that log in: neither value is empty (contract §4.1 rule 2).
 pub fn credentials() -> Value {
     json!({"username": "alice", "password": "correct horse battery staple"})
 }
 
-/// As `--store` wants it.
+/// Returns the value for `--store`.
 pub fn file_store(directory: &Path) -> String {
     format!("file:{}", directory.display())
 }
@@ -268,7 +268,7 @@ pub(crate) fn announced_address(process: &mut Process, prefix: &str) -> SocketAd
         .unwrap_or_else(|error| panic!("`{prefix}{text}` holds no address: {error}"))
 }
 
-/// GET on an admin port, which is no public interface and so not in the OpenAPI document.
+/// Sends GET to an admin port, which is not in the OpenAPI document.
 pub fn admin_get(admin: SocketAddr, path: &str) -> crate::message::Message {
     let request = crate::client::Request::new("GET", path);
     crate::raw_client::exchange(admin, "GET", &request.bytes(&admin.to_string()))

@@ -1,4 +1,4 @@
-//! A real browser: headless Chromium, told what to do over W3C WebDriver, which is JSON over HTTP.
+//! A real browser: headless Chromium, driven over W3C WebDriver (JSON over HTTP).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::raw_client::exchange;
 use crate::skip::skip;
 use crate::wait;
 
-/// What WebDriver calls an element's id (§12.1 of the recommendation).
+/// WebDriver's JSON name of an element's id (§12.1 of the recommendation).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// One window.
+/// A browser window.
 #[derive(Debug)]
 pub struct Browser {
     driver: SocketAddr,
@@ -27,10 +27,11 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts Chromium with an empty profile; `None`, with a SKIP line, where there is none.
+    /// Starts Chromium with an empty profile; returns `None`, with a SKIP line, where it is not
+    /// installed.
     ///
     /// # Panics
-    /// When it is there and does not start.
+    /// When Chromium is installed and does not start.
     pub fn start() -> Option<Self> {
         let (Some(driver), Some(chromium)) = (found("chromedriver"), found("chromium")) else {
             skip(
@@ -50,7 +51,7 @@ impl Browser {
             .expect("a port");
         let arguments = [
             "--headless=new".to_owned(),
-            // Chromium refuses to run as root otherwise, as containers do.
+            // Chromium does not start as root otherwise, and containers run as root.
             "--no-sandbox".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--disable-gpu".to_owned(),
@@ -73,12 +74,12 @@ impl Browser {
         })
     }
 
-    /// Goes to a page and waits until it is loaded.
+    /// Opens a page and waits until it is loaded.
     pub fn open(&self, url: &str) {
         self.post("/url", &json!({"url": url}));
     }
 
-    /// Types into a field, after what stands there.
+    /// Types into a field, after its present text.
     pub fn write(&self, selector: &str, text: &str) {
         let element = self.element(selector);
         self.post(&format!("/element/{element}/value"), &json!({"text": text}));
@@ -90,25 +91,25 @@ impl Browser {
         self.post(&format!("/element/{element}/clear"), &json!({}));
     }
 
-    /// Clicks.
+    /// Clicks an element.
     pub fn click(&self, selector: &str) {
         let element = self.element(selector);
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
-    /// Presses keys where the focus is: `\u{e004}` is Tab, `\u{e007}` Enter.
+    /// Presses keys in the focused element: `\u{e004}` is Tab, `\u{e007}` Enter.
     pub fn press(&self, keys: &str) {
         let element = &self.get("/element/active")[ELEMENT];
         let element = element.as_str().expect("a focused element").to_owned();
         self.post(&format!("/element/{element}/value"), &json!({"text": keys}));
     }
 
-    /// Runs a function body and returns what it returns.
+    /// Runs a function body and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// The text that is to be seen of an element.
+    /// Returns the visible text of an element.
     pub fn text(&self, selector: &str) -> String {
         let element = self.element(selector);
         let text = self.get(&format!("/element/{element}/text"));
@@ -124,7 +125,7 @@ impl Browser {
         });
     }
 
-    /// What the page complained about: errors of scripts, and what its policy forbade.
+    /// Returns the page's errors: script errors and policy violations.
     pub fn complaints(&self) -> Vec<String> {
         let entries = self.post("/se/log", &json!({"type": "browser"}));
         let entries = entries.as_array().cloned().unwrap_or_default();
@@ -132,7 +133,7 @@ impl Browser {
         entries.iter().filter_map(message).collect()
     }
 
-    /// A picture of the whole page as PNG.
+    /// Returns a picture of the whole page as PNG.
     pub fn picture(&self) -> Vec<u8> {
         let height = self.run(
             "window.scrollTo(0, 0);
@@ -176,7 +177,7 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// The driver takes Chromium with it only when it is told to.
+    /// The driver stops Chromium only on request.
     fn drop(&mut self) {
         let request = Request::new("DELETE", format!("/session/{}", self.session));
         let bytes = request.bytes(&self.driver.to_string());

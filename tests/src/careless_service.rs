@@ -1,5 +1,5 @@
-//! A service that never reads a body: it answers each head, and takes whatever follows on the
-//! connection for the next request. Many a handler of GET requests is written like that.
+//! A service that never reads a body: it responds to each head and parses the following bytes as
+//! the next request. Many handlers of GET requests work like that.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -34,12 +34,12 @@ impl CarelessService {
         Self { address, heads }
     }
 
-    /// As `--upstream` wants it.
+    /// Returns the value for `--upstream`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Everything it took for the head of a request, oldest first.
+    /// Returns everything that the service parsed as a request head, oldest first.
     pub fn heads(&self) -> Vec<String> {
         self.heads
             .lock()

@@ -1,4 +1,4 @@
-//! Certificates of the harness: authorities that nobody's system trusts, and what they sign, in files.
+//! Test certificates in files, issued by authorities that no system trusts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
-/// An authority; its certificate and what it issues lie in a directory that goes with it.
+/// An authority; its files are in a directory that is removed on drop.
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -25,21 +25,21 @@ pub struct Authority {
 /// A certificate and its key in two files.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// The chain.
+    /// The certificate chain.
     pub cert: PathBuf,
     /// The key, readable by its owner only.
     pub key: PathBuf,
 }
 
 impl Authority {
-    /// A fresh one.
+    /// Creates an authority.
     ///
     /// # Panics
     /// When no key can be made or written.
     pub fn new() -> Self {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let mut params = CertificateParams::default();
-        // Two of one name would be taken for each other, and told apart by the signature only.
+        // Authorities of one name would differ in the signature only.
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         params.distinguished_name = named(&format!("authority {number} of the tests"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -52,12 +52,12 @@ impl Authority {
         authority
     }
 
-    /// Its certificate, as `--auth-ca` and `--store-ca` want it.
+    /// Returns the authority's certificate, for `--auth-ca` and `--store-ca`.
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("ca.crt")
     }
 
-    /// The same as text, whatever became of the file.
+    /// Returns the authority's certificate as text, even if the file has changed.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -75,18 +75,18 @@ impl Authority {
         self.sign(name, &["127.0.0.1", "localhost"], usages)
     }
 
-    /// As `issue`, of a server with these names, or addresses, that can be no client; it is called by
-    /// the first of them.
+    /// Issues a certificate for a server only, valid for these names or addresses. The first one
+    /// names its files.
     pub fn issue_server(&self, names: &[&str]) -> Certificate {
         self.sign(names[0], names, [ExtendedKeyUsagePurpose::ServerAuth])
     }
 
-    /// As `issue`, of a client that can be no server.
+    /// Issues a certificate for a client only.
     pub fn issue_client(&self) -> Certificate {
         self.sign("client", &[], [ExtendedKeyUsagePurpose::ClientAuth])
     }
 
-    /// As `issue_client`, of one that ended long ago.
+    /// Issues a client certificate that has expired.
     pub fn issue_expired_client(&self) -> Certificate {
         let mut params = CertificateParams::default();
         params.not_after = date_time_ymd(2020, 1, 1);
@@ -107,7 +107,7 @@ impl Authority {
     }
 
     fn sign_as(&self, name: &str, mut params: CertificateParams) -> Certificate {
-        // Another one than the authority's: who issues and is issued under one name has signed itself.
+        // A subject equal to the issuer would make the certificate self-signed.
         params.distinguished_name = named(name);
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().expect("a key");
@@ -130,10 +130,10 @@ impl Default for Authority {
 }
 
 impl Certificate {
-    /// Of the certificate and of the key, for other flags.
+    /// Returns the paths of the certificate and of the key, for other flags.
     ///
     /// # Panics
-    /// When one is no text.
+    /// When a path is not UTF-8.
     pub fn paths(&self) -> (&str, &str) {
         (
             self.cert.to_str().expect("a path in UTF-8"),
@@ -141,7 +141,7 @@ impl Certificate {
         )
     }
 
-    /// The two flags of a server.
+    /// Returns the two TLS flags of a server, with their values.
     pub fn flags(&self) -> [String; 4] {
         let path = |path: &Path| path.display().to_string();
         [
@@ -152,11 +152,11 @@ impl Certificate {
         ]
     }
 
-    /// TLS of a server that shows it. `client_ca` has to vouch for the clients; without it no
-    /// certificate is asked for.
+    /// Returns TLS settings of a server with this certificate. With `client_ca`, clients need a
+    /// certificate of that authority.
     ///
     /// # Panics
-    /// When the library refuses what the harness made.
+    /// When the library rejects a certificate of the harness.
     pub fn serving(&self, client_ca: Option<&Path>) -> Arc<ServerConfig> {
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -176,7 +176,7 @@ impl Certificate {
         Arc::new(builder.with_single_cert(chain, key).expect("a pair"))
     }
 
-    /// As the library wants them.
+    /// Returns the certificate and the key as the library's types.
     pub(crate) fn parsed(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = PrivateKeyDer::from_pem_file(&self.key).expect("a key");
         (vec![certificate(&self.cert)], key)

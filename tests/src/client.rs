@@ -1,5 +1,5 @@
-//! The people and programs that send requests. Every answer that one of the two programs gives
-//! them is held against the OpenAPI document.
+//! Clients of the two programs. Every response of a program is checked against the OpenAPI
+//! document.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::programs::Program;
 use crate::raw_client::exchange;
 use crate::tls::Trust;
 
-/// One HTTP/1.1 request; header lines go out in the order and case in which they were given.
+/// One HTTP/1.1 request; header lines keep their order and case.
 #[derive(Debug, Clone)]
 pub struct Request {
     method: String,
@@ -22,7 +22,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request for an absolute path, written as it is given.
+    /// Creates a request for an absolute path, written without changes.
     pub fn new(method: &str, target: impl Into<Vec<u8>>) -> Self {
         Self {
             method: method.to_owned(),
@@ -39,7 +39,7 @@ impl Request {
         self
     }
 
-    /// Sets the body; `Content-Length` follows from it.
+    /// Sets the body and its `Content-Length`.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Some(body.into());
@@ -53,7 +53,7 @@ impl Request {
             .body(body.to_string())
     }
 
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn bytes(&self, host: &str) -> Vec<u8> {
         let mut bytes = format!("{} ", self.method).into_bytes();
         bytes.extend_from_slice(&self.target);
@@ -71,7 +71,7 @@ impl Request {
     }
 }
 
-/// Somebody who talks to one of the two programs.
+/// A client of one of the two programs.
 #[derive(Debug, Clone)]
 pub struct Client {
     program: Program,
@@ -82,7 +82,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Somebody without a token.
+    /// Creates a client without a token.
     pub fn anonymous(program: Program, address: SocketAddr, context: &str) -> Self {
         Self {
             program,
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    /// The same one with a token.
+    /// Returns this client with a token.
     #[must_use]
     pub fn bearing(&self, token: &str) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// The same one over TLS.
+    /// Returns this client over TLS.
     #[must_use]
     pub fn over_tls(&self, trust: &Trust) -> Self {
         Self {
@@ -111,17 +111,17 @@ impl Client {
         }
     }
 
-    /// GET of a path relative to the context path.
+    /// Sends GET to a path relative to the context path.
     pub fn get(&self, path: &str) -> Message {
         self.send(&self.request("GET", path))
     }
 
-    /// POST of a JSON body.
+    /// Sends POST with a JSON body.
     pub fn post(&self, path: &str, body: &Value) -> Message {
         self.send(&self.request("POST", path).json(body))
     }
 
-    /// A request for a path relative to the context path, with the token if there is one.
+    /// Creates a request for a path relative to the context path, with the client's token.
     pub fn request(&self, method: &str, path: &str) -> Request {
         let request = Request::new(method, format!("{}{path}", self.context));
         match &self.token {
@@ -130,10 +130,10 @@ impl Client {
         }
     }
 
-    /// Sends a request and checks the form of the answer.
+    /// Sends a request and checks the form of the response.
     ///
     /// # Panics
-    /// When there is no answer, or not one that the OpenAPI document describes.
+    /// When there is no response, or one that the OpenAPI document does not describe.
     pub fn send(&self, request: &Request) -> Message {
         let bytes = request.bytes(&self.address.to_string());
         let answer = match &self.trust {
@@ -157,7 +157,7 @@ impl Client {
     }
 }
 
-/// The stable code in the body of a failure.
+/// Returns the reason code in the body of a failure.
 ///
 /// # Panics
 /// When the body is no envelope.
@@ -169,7 +169,7 @@ pub fn reason(answer: &Message) -> String {
         .to_owned()
 }
 
-/// Status and reason code of a refusal, `200` of a success: as the tables write it.
+/// Returns status and reason code of a rejection, `200` for a success, as the tables write it.
 pub fn verdict(answer: &Message) -> String {
     if answer.status() < 400 {
         return answer.status().to_string();

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since the epoch.
+/// Returns the seconds since the epoch.
 ///
 /// # Panics
 /// When the machine's clock stands before 1970.
@@ -13,8 +13,8 @@ pub fn now() -> i64 {
     i64::try_from(elapsed.as_secs()).expect("a clock before the year 292 billion")
 }
 
-/// Runs `act` with the current second and repeats it when the clock ticked meanwhile, so that a
-/// test can stand exactly on an edge of `exp` or `nbf` without sleeping and without flaking.
+/// Runs `act` with the current second, again if the clock ticked meanwhile. A test can thus hit an
+/// exact edge of `exp` or `nbf` without sleeping.
 pub fn within_one_second<T>(mut act: impl FnMut(i64) -> T) -> T {
     loop {
         let second = now();

@@ -1,4 +1,5 @@
-//! A name server on a free UDP port of the loopback address, which answers from a table; gone on drop.
+//! A name server on a free UDP port of the loopback address, with a table of records; stopped on
+//! drop.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,31 +9,31 @@ use hickory_proto::op::{Message, MessageType, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-/// Nobody is to keep an answer.
+/// Keeps resolvers from caching a response.
 const TTL: u32 = 0;
 
 /// One SRV record of [`DnsServer`]'s service.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// The lowest goes first.
+    /// SRV priority; the lowest goes first.
     pub priority: u16,
-    /// The share among those of one priority.
+    /// SRV weight within one priority.
     pub weight: u16,
-    /// Where it is; its host becomes a name of its own.
+    /// Address of the target; its host gets a name of its own.
     pub address: SocketAddr,
 }
 
-/// What the server says now.
+/// Content of the name server.
 #[derive(Debug, Clone)]
 pub enum Zone {
-    /// `_auth._tcp.internal` has these records, `auth.internal` their addresses, and each target its
+    /// SRV records of `_auth._tcp.internal`; `auth.internal` has their addresses, each target its
     /// own.
     Services(Vec<Service>),
-    /// It fails (SERVFAIL).
+    /// SERVFAIL for every query.
     Failing,
 }
 
-/// The name server.
+/// A running name server.
 #[derive(Debug)]
 pub struct DnsServer {
     address: SocketAddr,
@@ -47,7 +48,7 @@ struct State {
 }
 
 impl DnsServer {
-    /// Starts it.
+    /// Starts the name server.
     ///
     /// # Panics
     /// When no port is free.
@@ -64,17 +65,17 @@ impl DnsServer {
         Self { address, state }
     }
 
-    /// As `--dns-server` wants it.
+    /// Returns the value for `--dns-server`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// What it says from now on.
+    /// Replaces the content of the name server.
     pub fn now_says(&self, zone: Zone) {
         *lock(&self.state.zone) = zone;
     }
 
-    /// How many questions it got.
+    /// Returns the number of queries so far.
     pub fn questions(&self) -> usize {
         self.state.questions.load(Ordering::SeqCst)
     }
@@ -83,7 +84,7 @@ impl DnsServer {
 impl Drop for DnsServer {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::SeqCst);
-        // One datagram wakes the thread, which then sees that it is over.
+        // Wakes the thread, which then sees the end flag.
         if let Ok(socket) = UdpSocket::bind("127.0.0.1:0") {
             let _ = socket.send_to(&[], self.address);
         }

@@ -1,13 +1,13 @@
-//! Command lines that stand in the documents, so that tests run what a reader copies.
+//! Command lines from the documents, which the tests run as a reader would.
 
 use std::fs;
 
 use crate::programs::repository;
 
-/// The arguments of the one command in the `sh` block that follows a heading.
+/// Returns the arguments of the one command in the `sh` block below a heading.
 ///
 /// # Panics
-/// When there is no such block, or it holds what a reader's shell would not take literally.
+/// When there is no such block, or it holds characters that a shell would not take literally.
 pub fn command_under(document: &str, heading: &str) -> Vec<String> {
     let path = repository().join(document);
     let text =
@@ -22,7 +22,7 @@ pub fn command_under(document: &str, heading: &str) -> Vec<String> {
     words(block.unwrap_or_else(|| panic!("no command under `{heading}` of {document}")))
 }
 
-/// Words between blanks; single quotes keep one together.
+/// Splits at blanks; single quotes keep a word together.
 fn words(command: &str) -> Vec<String> {
     let joined = command.replace("\\\n", " ");
     let mut words = Vec::new();

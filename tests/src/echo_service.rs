@@ -1,4 +1,4 @@
-//! The unmodified service behind a sidecar: knows nothing of tokens and remembers every byte.
+//! The unmodified service behind a sidecar: ignores tokens and records every byte.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::message::Message;
 use crate::socket_server::{Reply, SocketServer, response};
 
-/// Marks an answer as the service's own: the harness holds the sidecar's answers to the OpenAPI
-/// document, and the service's to nothing.
+/// Header that marks a response of the service. Only the sidecar's own responses are checked
+/// against the OpenAPI document.
 pub const MARK: &str = "X-Echo-Service";
 
 /// The service.
@@ -18,7 +18,7 @@ pub struct EchoService {
 }
 
 impl EchoService {
-    /// Starts; it answers 200 to everything.
+    /// Starts the service; it responds 200 to every request.
     pub fn start() -> Self {
         let usual = response(
             "200 OK",
@@ -41,37 +41,37 @@ impl EchoService {
         Self { server, answer }
     }
 
-    /// What it answers from now on.
+    /// Sets the response from now on.
     pub fn answers(&self, bytes: Vec<u8>) {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub const fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// As `--upstream` wants it.
+    /// Returns the value for `--upstream`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// Every request so far, oldest first.
+    /// Returns every request so far, oldest first.
     pub fn requests(&self) -> Vec<Message> {
         self.server.requests()
     }
 
-    /// The last request.
+    /// Returns the last request.
     ///
     /// # Panics
-    /// When there was none.
+    /// When there was no request.
     pub fn last_request(&self) -> Message {
         self.requests()
             .pop()
             .expect("the service received a request")
     }
 
-    /// Takes what was received since the last call.
+    /// Takes the requests received since the last call.
     pub fn take_requests(&self) -> Vec<Message> {
         let requests = self.requests();
         self.server.forget();

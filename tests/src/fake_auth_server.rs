@@ -1,4 +1,4 @@
-//! Another implementation of the contract's key endpoint, and one that misbehaves on demand.
+//! A second implementation of the contract's key endpoint, which misbehaves on demand.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::message::Message;
 use crate::socket_server::{Reply, SocketServer, response};
 
-/// Serves `/auth/client/user/secret/key` with whatever it is told to.
+/// Server of `/auth/client/user/secret/key` with configurable responses.
 #[derive(Debug)]
 pub struct FakeAuthServer {
     server: SocketServer,
@@ -17,12 +17,12 @@ pub struct FakeAuthServer {
 }
 
 impl FakeAuthServer {
-    /// A server that gives out `key`.
+    /// Starts a server of `key`.
     pub fn serving(key: &str) -> Self {
         Self::replying(key_answer(key))
     }
 
-    /// A server that replies so to every request.
+    /// Starts a server with this reply to every request.
     pub fn replying(reply: Reply) -> Self {
         let reply = Arc::new(Mutex::new(reply));
         let current = Arc::clone(&reply);
@@ -35,7 +35,7 @@ impl FakeAuthServer {
         Self { server, reply }
     }
 
-    /// A server that comes up on an address that was known before.
+    /// Starts a server on an address that was known before.
     pub fn serving_on(address: SocketAddr, key: &str) -> Self {
         let reply = Arc::new(Mutex::new(key_answer(key)));
         let current = Arc::clone(&reply);
@@ -48,7 +48,7 @@ impl FakeAuthServer {
         Self { server, reply }
     }
 
-    /// A server that gives out `key` over TLS.
+    /// Starts a server of `key` over TLS.
     pub fn serving_tls(tls: Arc<ServerConfig>, key: &str) -> Self {
         let reply = Arc::new(Mutex::new(key_answer(key)));
         let current = Arc::clone(&reply);
@@ -61,40 +61,40 @@ impl FakeAuthServer {
         Self { server, reply }
     }
 
-    /// What it speaks TLS with from now on.
+    /// Replaces the TLS settings.
     pub fn now_shows(&self, tls: Arc<ServerConfig>) {
         self.server.now_shows(tls);
     }
 
-    /// What it replies from now on.
+    /// Replaces the reply.
     pub fn now_replies(&self, reply: Reply) {
         *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = reply;
     }
 
-    /// As `--auth-server` wants it.
+    /// Returns the value for `--auth-server`.
     pub fn url(&self) -> String {
         format!("http://{}/auth", self.server.address())
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub const fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The requests for the key, oldest first.
+    /// Returns the requests for the key, oldest first.
     pub fn retrievals(&self) -> Vec<Message> {
         self.server.requests()
     }
 }
 
-/// The contract's answer (§4.3) with this key.
+/// Returns the contract's response (§4.3) with this key.
 pub fn key_answer(key: &str) -> Reply {
     let envelope =
         json!({"success": true, "status": 200, "msg": "operation succeeded", "data": key});
     json_answer("200 OK", &envelope.to_string())
 }
 
-/// A JSON body under any status.
+/// Returns a JSON body with this status line.
 pub fn json_answer(status_line: &str, body: &str) -> Reply {
     Reply::Bytes(response(
         status_line,

@@ -1,4 +1,4 @@
-//! Clients that speak HTTP/2 without TLS: a well-behaved one, and one that writes frames by hand.
+//! Clients that speak HTTP/2 without TLS: a well-behaved one, and one that writes raw frames.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ pub struct H2Client {
     authority: String,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct H2Answer {
     /// Status and fields.
@@ -32,10 +32,10 @@ pub struct H2Answer {
 }
 
 impl H2Answer {
-    /// Status and reason code of a refusal, `200` of a success.
+    /// Returns status and reason code of a rejection, `200` for a success.
     ///
     /// # Panics
-    /// When a refusal holds no envelope.
+    /// When a rejection has no envelope.
     pub fn verdict(&self) -> String {
         let status = self.head.status().as_u16();
         if status < 400 {
@@ -65,7 +65,7 @@ impl H2Client {
     /// Connects with prior knowledge.
     ///
     /// # Panics
-    /// When nothing listens there, or no HTTP/2.
+    /// When the address accepts no connection, or no HTTP/2.
     pub fn connect(address: SocketAddr) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -89,10 +89,10 @@ impl H2Client {
         }
     }
 
-    /// A request head for an absolute path.
+    /// Creates a request head for an absolute path.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the head is invalid.
     pub fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::builder()
             .method(method)
@@ -103,13 +103,13 @@ impl H2Client {
         request.body(()).expect("a request")
     }
 
-    /// Sends a request with this body and reads the whole answer.
+    /// Sends a request with this body and reads the whole response.
     ///
     /// # Errors
     /// When the stream or the connection breaks.
     ///
     /// # Panics
-    /// When no answer comes in time.
+    /// When no response arrives in time.
     pub fn send(&self, request: Request<()>, body: &[u8]) -> Result<H2Answer, h2::Error> {
         self.within(async {
             let mut requests = self.requests.clone().ready().await?;
@@ -120,7 +120,7 @@ impl H2Client {
                 }
                 write(&mut out, Bytes::copy_from_slice(body), true).await
             };
-            // A server may answer without reading the body.
+            // A server may respond without reading the body.
             let (answer, _) = tokio::join!(read(answer), writing);
             answer
         })
@@ -160,7 +160,8 @@ impl OpenStream<'_> {
             .within(write(&mut self.body, Bytes::copy_from_slice(part), false))
     }
 
-    /// Writes until nothing has been taken for three seconds; how many bytes were taken.
+    /// Writes until the server has taken nothing for three seconds; returns the number of bytes
+    /// taken.
     pub fn fill(&mut self) -> usize {
         const PART: Bytes = Bytes::from_static(&[b'x'; 16 * 1024]);
         let mut taken = 0;
@@ -182,13 +183,13 @@ impl OpenStream<'_> {
         self.body.send_data(Bytes::new(), true)
     }
 
-    /// Waits for the head of the answer.
+    /// Waits for the head of the response.
     ///
     /// # Errors
-    /// When the stream is closed without one.
+    /// When the stream is closed without a head.
     ///
     /// # Panics
-    /// When it is asked for twice.
+    /// When it is called twice.
     pub fn head(&mut self) -> Result<Response<()>, h2::Error> {
         let answer = self.answer.take().expect("one head");
         let (head, incoming) = self.client.within(answer)?.into_parts();
@@ -196,7 +197,7 @@ impl OpenStream<'_> {
         Ok(Response::from_parts(head, ()))
     }
 
-    /// The next part of the answer's body; `None` at its end.
+    /// Reads the next part of the response's body; returns `None` at its end.
     ///
     /// # Errors
     /// When the stream was reset.
@@ -214,7 +215,7 @@ impl OpenStream<'_> {
         })
     }
 
-    /// The trailers.
+    /// Reads the trailers.
     ///
     /// # Errors
     /// When the stream was reset.
@@ -257,11 +258,11 @@ async fn write(out: &mut SendStream<Bytes>, mut data: Bytes, end: bool) -> Resul
     Ok(())
 }
 
-/// A client that writes frames by hand: whatever a library would not let out.
+/// A client that writes raw frames, also those that a library would not send.
 #[derive(Debug)]
 pub struct FrameClient(TcpStream);
 
-/// A frame as it arrived.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// RFC 9113 §6: 0 DATA, 1 HEADERS, 3 RST_STREAM, 4 SETTINGS, 7 GOAWAY.
@@ -281,14 +282,14 @@ impl Frame {
     }
 }
 
-/// What became of a stream.
+/// The end of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// Answered; the body of the answer.
+    /// A response, with its body.
     Answered(String),
-    /// Reset by the server.
+    /// A reset by the server.
     Reset,
-    /// The whole connection was closed.
+    /// A closed connection.
     Closed,
 }
 
@@ -316,17 +317,17 @@ impl FrameClient {
         client
     }
 
-    /// The connection itself.
+    /// Returns the connection.
     pub const fn socket(&self) -> &TcpStream {
         &self.0
     }
 
-    /// The connection, for a client that reads no more.
+    /// Returns the connection, for a client that stops reading.
     pub fn into_socket(self) -> TcpStream {
         self.0
     }
 
-    /// Writes bytes; a connection that the server has closed by now is no failure yet.
+    /// Writes bytes; an error is ignored because the server may have closed the connection.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
@@ -343,7 +344,7 @@ impl FrameClient {
         self.raw(&bytes);
     }
 
-    /// Writes a whole request head; `end` where no body follows.
+    /// Writes a whole request head; `end` means that no body follows.
     pub fn head(&mut self, stream: u32, fields: &[(&str, &str)], end: bool) {
         let flags = 0x4 | u8::from(end);
         self.frame(1, flags, stream, &header_block(fields));
@@ -355,12 +356,12 @@ impl FrameClient {
         self.frame(4, 0, 0, &setting);
     }
 
-    /// Opens the window of a stream by `bytes`; of the connection where `stream` is 0.
+    /// Increases the window of a stream by `bytes`; stream 0 is the connection.
     pub fn window_update(&mut self, stream: u32, bytes: u32) {
         self.frame(8, 0, stream, &bytes.to_be_bytes());
     }
 
-    /// Reads until the server has acknowledged so many settings; returns how many bodies ended.
+    /// Reads until the server has acknowledged this many settings; returns how many bodies ended.
     ///
     /// # Panics
     /// When the server closes before.
@@ -374,7 +375,7 @@ impl FrameClient {
         ended
     }
 
-    /// The next frame; `None` when the server has closed.
+    /// Reads the next frame; returns `None` when the server has closed.
     pub fn frame_from_server(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).ok()?;
@@ -389,7 +390,7 @@ impl FrameClient {
         })
     }
 
-    /// What becomes of this stream.
+    /// Reads until this stream ends and returns its end.
     pub fn fate(&mut self, stream: u32) -> Fate {
         let mut body = Vec::new();
         while let Some(frame) = self.frame_from_server() {
@@ -408,7 +409,7 @@ impl FrameClient {
         Fate::Closed
     }
 
-    /// Whether the server closes within this time.
+    /// Returns true if the server closes within this time.
     pub fn is_closed_within(&mut self, patience: Duration) -> bool {
         let _ = self.0.set_read_timeout(Some(patience));
         let mut sink = [0; 4096];
@@ -427,7 +428,7 @@ impl FrameClient {
     }
 }
 
-/// HPACK with nothing but literals (RFC 7541 §6.2.2).
+/// Encodes HPACK literals only (RFC 7541 §6.2.2).
 ///
 /// # Panics
 /// When a name or value is longer than 16 KiB.
@@ -443,7 +444,7 @@ pub fn header_block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// RFC 7541 §5.1, with a prefix of seven bits.
+/// Encodes a length with a prefix of seven bits (RFC 7541 §5.1).
 fn string_length(block: &mut Vec<u8>, length: usize) {
     if let Ok(short @ 0..127) = u8::try_from(length) {
         block.push(short);

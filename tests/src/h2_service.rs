@@ -1,5 +1,5 @@
-//! A service that speaks HTTP/2 alone, as gRPC services do: it sends every body back as it comes in,
-//! and ends each answer with a trailer. `GET …/large` is answered with 20 MB, `…/early` before its body.
+//! A service that speaks HTTP/2 only, as gRPC services do: it echoes every body and ends each
+//! response with a trailer. `GET …/large` returns 20 MB, `…/early` responds before its body.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,19 +16,19 @@ use tokio::runtime::Runtime;
 
 use crate::echo_service::MARK;
 
-/// The trailer that ends each answer.
+/// The trailer at the end of each response.
 pub const TRAILER: &str = "x-echo-trailer";
 
 const LARGE: &str = "/large";
 const EARLY: &str = "/early";
 const LARGE_BYTES: usize = 20_000_000;
 
-/// One request as it arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct SeenRequest {
     /// Method, target and fields.
     pub head: Arc<Request<()>>,
-    /// How many bytes the body had when it ended; `None` while it goes on, or when it was cut off.
+    /// Number of body bytes at its end; `None` while it goes on, or after an abort.
     pub body: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ struct Seen {
     cut_off: AtomicUsize,
 }
 
-/// The service; gone on drop.
+/// A running service; stopped on drop.
 #[derive(Debug)]
 pub struct H2Service {
     address: Option<SocketAddr>,
@@ -95,7 +95,7 @@ impl H2Service {
         }
     }
 
-    /// As `--upstream` wants it.
+    /// Returns the value for `--upstream`.
     ///
     /// # Panics
     /// When it listens on a socket.
@@ -103,17 +103,17 @@ impl H2Service {
         format!("h2c://{}", self.address.expect("a port"))
     }
 
-    /// Every request so far, oldest first.
+    /// Returns every request so far, oldest first.
     pub fn requests(&self) -> Vec<SeenRequest> {
         lock(&self.seen.requests).clone()
     }
 
-    /// How many connections were made to it.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
-    /// How many requests ended before their body did.
+    /// Returns the number of requests that ended before their body.
     pub fn cut_off(&self) -> usize {
         self.seen.cut_off.load(Ordering::SeqCst)
     }
@@ -188,7 +188,7 @@ async fn echo(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<
     Ok(bytes)
 }
 
-/// The whole answer at once, whatever is still to come.
+/// Sends the whole response at once, before the rest of the body arrives.
 async fn early(mut body: RecvStream, mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
     let head = Response::builder()
         .header(MARK, "1")
@@ -209,7 +209,7 @@ async fn large(mut respond: SendResponse<Bytes>) -> Result<usize, h2::Error> {
     Ok(0)
 }
 
-/// No more than the other side has room for: a service that is slow to be read must not fill up.
+/// Sends no more than the window allows: a slow reader must not fill the service's memory.
 async fn send(out: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), h2::Error> {
     while !data.is_empty() {
         out.reserve_capacity(data.len());

@@ -1,4 +1,4 @@
-//! `issuers.toml`: other issuers than the auth server, with the key sets and tokens that they make.
+//! `issuers.toml`: issuers other than the auth server, with their key sets and tokens.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,9 @@ pub struct IssuerTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerRow {
-    /// Also the heading of `docs/issuers.md` whose command line the sidecar is started with.
+    /// Name of the issuer, and heading of its command line in `docs/issuers.md`.
     pub name: String,
-    /// Its keys by a name that only this table uses, each with its kind: `RSA`, `P-256`, `P-384`,
-    /// `Ed25519`.
+    /// Kind of each key (`RSA`, `P-256`, `P-384`, `Ed25519`) by its name in this table.
     pub keys: BTreeMap<String, String>,
     /// The JWK Set as text; `{{n:KEY}}` and the like stand for the members of a key.
     jwks: String,
@@ -43,11 +42,11 @@ pub struct IssuerRow {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerToken {
-    /// The statement.
+    /// The statement that the token tests.
     pub name: String,
-    /// Which key signs.
+    /// Name of the signing key.
     key: String,
-    /// The algorithm it signs with. `HS256` takes the public key's PEM for a secret.
+    /// Signing algorithm. `HS256` uses the public key's PEM as the secret.
     sign: String,
     /// The JOSE header as text.
     header: String,
@@ -55,12 +54,12 @@ pub struct IssuerToken {
     payload: String,
     /// `accepted`, or status and reason code: `401 token_signature`.
     pub expect: String,
-    /// The user that the service is told of, as JSON; only where it is accepted.
+    /// User that the service receives, as JSON; only for accepted tokens.
     #[serde(default)]
     pub user: String,
 }
 
-/// An issuer whose keys are made.
+/// An issuer with generated keys.
 #[derive(Debug)]
 pub struct Issuer {
     keys: BTreeMap<String, IssuerKey>,
@@ -74,7 +73,7 @@ enum IssuerKey {
 }
 
 impl Issuer {
-    /// Makes the keys of a row.
+    /// Generates the keys of a row.
     ///
     /// # Panics
     /// When a kind is unknown.
@@ -86,7 +85,7 @@ impl Issuer {
         }
     }
 
-    /// The key set of the row.
+    /// Returns the key set of the row.
     ///
     /// # Panics
     /// When a placeholder is unknown.
@@ -99,12 +98,12 @@ impl Issuer {
         String::from_utf8(filled).expect("a key set is text")
     }
 
-    /// The public half of a key in PEM.
+    /// Returns the public half of a key in PEM.
     pub fn public_pem(&self, key: &str) -> String {
         self.key(key).public_pem()
     }
 
-    /// A token of the table.
+    /// Returns a token of the table.
     ///
     /// # Panics
     /// When the row is not well formed.
@@ -137,7 +136,7 @@ impl IssuerKey {
         }
     }
 
-    /// A member of its JWK (RFC 7518 §6, RFC 8037 §2), not yet encoded.
+    /// Returns a member of the key's JWK (RFC 7518 §6, RFC 8037 §2), not yet encoded.
     fn member(&self, name: &str) -> Option<Vec<u8>> {
         match (self, name) {
             (Self::Rsa(key), "n") => Some(rsa_integers(key.public_key().as_ref()).0),
@@ -192,8 +191,8 @@ impl IssuerKey {
     }
 }
 
-/// `RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }` (RFC 8017 §A.1.1), both
-/// without the zero that keeps them positive.
+/// Reads `RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }` (RFC 8017 §A.1.1),
+/// both without the zero that keeps them positive.
 fn rsa_integers(der: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (sequence, _) = der_value(der);
     let (modulus, rest) = der_value(sequence);
@@ -202,7 +201,7 @@ fn rsa_integers(der: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (unsigned(modulus), unsigned(exponent))
 }
 
-/// The content of the first DER value, and what follows it.
+/// Returns the content of the first DER value, and the bytes behind it.
 fn der_value(der: &[u8]) -> (&[u8], &[u8]) {
     let first = usize::from(der[1]);
     let (start, length) = if first < 0x80 {

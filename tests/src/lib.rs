@@ -1,8 +1,8 @@
-//! The harness of the end-to-end tests: actors that play every part around the two programs.
+//! The harness of the end-to-end tests: actors for every part around the two programs.
 //!
-//! It builds nothing. The programs are the ones `cargo build --workspace` left beside the test
-//! executable, and they are spoken to over real sockets only. Everything here is blocking: a test
-//! is one thread that waits on conditions with deadlines and never sleeps for time.
+//! The harness builds nothing; it runs the programs that `cargo build --workspace` left beside the
+//! test executable, over real sockets only. Everything here is blocking: a test is one thread that
+//! waits on conditions with deadlines and never sleeps for a fixed time.
 #![expect(
     clippy::expect_used,
     clippy::panic,

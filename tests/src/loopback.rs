@@ -1,9 +1,10 @@
-//! Addresses that are known before anybody listens there: two programs may have to know each other's.
+//! Addresses that are fixed before a program listens there, for two programs that need each
+//! other's.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// An address of this test process alone: all of 127.0.0.0/8 is this machine, and the process id says
-/// where in it. `which` tells several of one process apart.
+/// Returns an address of this test process alone: the process id selects it in 127.0.0.0/8. `which`
+/// separates several addresses of one process.
 pub fn own_address(which: u16) -> SocketAddr {
     let [.., high, middle, low] = std::process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high.wrapping_add(64), middle, low.max(1));

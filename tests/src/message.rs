@@ -1,25 +1,25 @@
-//! HTTP/1.1 messages as bytes: just enough of RFC 9112 to read one whole, and no tidying up.
+//! HTTP/1.1 messages as bytes: just enough of RFC 9112 to read a whole message, unchanged.
 //!
-//! A library would normalise what the tests are about (order and case of header names, odd
-//! targets, repeated fields), so both ends of the harness read and write bytes.
+//! A library would normalise the order and case of header names, odd targets and repeated fields,
+//! which the tests check.
 
 use std::io::{self, BufRead, Read};
 
 /// A message head (first line and header fields) and its body, as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The bytes up to and with the empty line.
+    /// The bytes up to and including the empty line.
     pub head: Vec<u8>,
     /// The body without its framing.
     pub body: Vec<u8>,
 }
 
-/// How the end of the body is found where no header says it.
+/// End of a body that no header delimits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UnframedBody {
-    /// A request without framing has no body.
+    /// No body: a request without framing.
     Empty,
-    /// An answer without framing ends with the connection.
+    /// Body up to the close of the connection: a response without framing.
     UntilClose,
 }
 
@@ -32,7 +32,7 @@ impl Message {
         Self::read(stream, |_| true, UnframedBody::Empty)
     }
 
-    /// Reads one answer to a request with `method`.
+    /// Reads one response to a request with `method`.
     ///
     /// # Errors
     /// As `read_request`.
@@ -59,12 +59,12 @@ impl Message {
         Ok(Some(message))
     }
 
-    /// The first line.
+    /// Returns the first line.
     pub fn first_line(&self) -> String {
         self.lines().next().unwrap_or_default()
     }
 
-    /// The header lines in the order and case in which they arrived.
+    /// Returns the header lines in their received order and case.
     pub fn header_lines(&self) -> Vec<String> {
         self.lines()
             .skip(1)
@@ -72,7 +72,7 @@ impl Message {
             .collect()
     }
 
-    /// The values of a header, compared without regard to case.
+    /// Returns the values of a header; its name is case-insensitive.
     pub fn header(&self, name: &str) -> Vec<String> {
         let fields = self.header_lines();
         let values = fields.iter().filter_map(|line| line.split_once(':'));
@@ -82,7 +82,7 @@ impl Message {
             .collect()
     }
 
-    /// The status of an answer; 0 where the first line is none.
+    /// Returns the status of a response; 0 if the first line has no status.
     pub fn status(&self) -> u16 {
         self.first_line()
             .split(' ')
@@ -91,7 +91,7 @@ impl Message {
             .unwrap_or(0)
     }
 
-    /// The method of a request.
+    /// Returns the method of a request.
     pub fn method(&self) -> String {
         self.first_line()
             .split(' ')
@@ -100,7 +100,7 @@ impl Message {
             .to_owned()
     }
 
-    /// The request target exactly as it stands on the wire.
+    /// Returns the request target exactly as on the wire.
     pub fn target(&self) -> Vec<u8> {
         let line = self
             .head
@@ -113,15 +113,15 @@ impl Message {
             .to_vec()
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the body is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             panic!("not JSON ({error}): {}\n{}", self.first_line(), self.text())

@@ -1,4 +1,4 @@
-//! A clock on the wall that one program alone sees, and that is set while it runs. Its monotonic clock stays.
+//! A wall clock that a single program sees and a test sets. The monotonic clock stays unchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,14 +10,15 @@ use crate::skip::skip;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/moved_clock.c");
 
-/// A library that is loaded into the program, and the file in which it reads by how much the clock is moved.
+/// A library that is loaded into the program, and the file with the clock's offset.
 #[derive(Debug)]
 pub struct MovedClock {
     directory: TempDir,
 }
 
 impl MovedClock {
-    /// The right time, for now. `None` where the library cannot be built or loaded; says so then.
+    /// Creates a clock without an offset. Returns `None`, with a SKIP line, where the library
+    /// cannot be built or loaded.
     ///
     /// # Panics
     /// In CI where there is no C compiler, or without a temporary directory.
@@ -39,7 +40,7 @@ impl MovedClock {
         Some(clock)
     }
 
-    /// What the program's environment has to hold.
+    /// Returns the environment variables for the program.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         let shown = |path: PathBuf| path.display().to_string();
         [
@@ -48,7 +49,7 @@ impl MovedClock {
         ]
     }
 
-    /// Sets the clock to so many seconds after the right time.
+    /// Sets the clock to this many seconds after the real time.
     ///
     /// # Panics
     /// When its file cannot be written.

@@ -1,4 +1,4 @@
-//! Holds answers against `docs/openapi.json`: the document is a test fixture, and so stays true.
+//! Checks of responses against `docs/openapi.json`, which keeps the document correct.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -16,10 +16,10 @@ pub struct OpenApi {
     validators: Mutex<HashMap<String, &'static Validator>>,
 }
 
-/// The repository's own document, read once.
+/// Returns the repository's own document, read once.
 ///
 /// # Panics
-/// When it is missing or no JSON.
+/// When it is missing or not JSON.
 pub fn document() -> &'static OpenApi {
     static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(|| {
         let path = repository().join("docs/openapi.json");
@@ -36,15 +36,15 @@ pub fn document() -> &'static OpenApi {
 }
 
 impl OpenApi {
-    /// The document as it stands.
+    /// Returns the document.
     pub const fn value(&self) -> &Value {
         &self.document
     }
 
-    /// Checks an answer of `program` to `method` on `path` (relative to the context path).
+    /// Checks a response of `program` to `method` on `path` (relative to the context path).
     ///
     /// # Panics
-    /// When the document does not describe such an answer.
+    /// When the document does not describe such a response.
     pub fn check(&self, program: Program, method: &str, path: &str, answer: &Message) {
         let path = path.split('?').next().unwrap_or_default();
         let problem = match self.response(program, method, path, answer.status()) {
@@ -61,8 +61,8 @@ impl OpenApi {
         }
     }
 
-    /// The operation's response for `status`; a failure of any other path is described once, in
-    /// `components.responses.Failure`.
+    /// Returns the operation's response for `status`; failures of any other path are described
+    /// once, in `components.responses.Failure`.
     fn response(&self, program: Program, method: &str, path: &str, status: u16) -> Option<Value> {
         let described = self.operation(program, method, path).and_then(|operation| {
             let response = operation["responses"].get(status.to_string())?;
@@ -131,7 +131,7 @@ impl OpenApi {
             .map(|error| format!("{}: {error}", error.instance_path()))
     }
 
-    /// Compiled once for each schema: the tables check thousands of answers.
+    /// Compiles each schema once: the tables check thousands of responses.
     fn validator(&self, schema: &Value) -> &'static Validator {
         let mut validators = self
             .validators
@@ -145,10 +145,10 @@ impl OpenApi {
         })
     }
 
-    /// A schema of the document as a validator; references lead into the document.
+    /// Compiles a schema; its references are resolved in the document.
     ///
     /// # Errors
-    /// When it is no schema of JSON Schema 2020-12.
+    /// When it is not a schema of JSON Schema 2020-12.
     pub fn compile(&self, schema: &Value) -> Result<Validator, String> {
         let mut root = schema.clone();
         root["components"] = json!({"schemas": self.document["components"]["schemas"]});
@@ -156,7 +156,7 @@ impl OpenApi {
     }
 }
 
-/// `{path}` at the end stands for the rest of the path, slashes included.
+/// Matches a template; `{path}` at its end stands for the rest of the path, slashes included.
 fn matches_template(template: &str, path: &str) -> bool {
     match template.split_once('{') {
         Some((prefix, _)) => path.starts_with(prefix) && path.len() > prefix.len(),
@@ -164,8 +164,8 @@ fn matches_template(template: &str, path: &str) -> bool {
     }
 }
 
-/// Contract §8: a date in an envelope is `yyyy-MM-dd HH:mm:ss`. Returns a text that looks like a
-/// date and is not written so.
+/// Returns a text that looks like a date and breaks the form `yyyy-MM-dd HH:mm:ss` of an envelope
+/// (contract §8).
 pub fn wrong_date(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if looks_like_a_date(text) && !is_contract_date(text) => {
@@ -186,7 +186,7 @@ fn is_contract_date(text: &str) -> bool {
     has_form(text.as_bytes(), b"0000-00-00 00:00:00")
 }
 
-/// Whether `text` has digits where `form` has zeros, and the same bytes elsewhere.
+/// Returns true if `text` has digits where `form` has zeros, and the same bytes elsewhere.
 fn has_form(text: &[u8], form: &[u8]) -> bool {
     let fits = |(byte, wanted): (&u8, &u8)| {
         if *wanted == b'0' {

@@ -1,4 +1,4 @@
-//! A child process with its output captured: killed on drop, its stderr shown when a test fails.
+//! A child process with captured output: killed on drop, its stderr printed when a test fails.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::wait;
 
-/// How much of a failed program's log is worth reading.
+/// Log lines of a failed program that a test prints.
 const SHOWN_LINES: usize = 300;
 
-/// What is to be started.
+/// A program with its arguments, environment and input.
 #[derive(Debug, Clone)]
 pub struct CommandLine {
     program: PathBuf,
@@ -24,8 +24,8 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// `program` without arguments, in an environment that holds nothing but `PATH`: a variable of
-    /// the developer's shell must not configure a program under test.
+    /// Creates a command line without arguments. Its environment holds only `PATH`, so that a
+    /// developer's variables do not configure the program.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let environment = std::env::var_os("PATH").map(|path| ("PATH".to_owned(), path));
         Self {
@@ -36,7 +36,7 @@ impl CommandLine {
         }
     }
 
-    /// What it reads from its stdin; nothing by default.
+    /// Sets the bytes on stdin; none by default.
     #[must_use]
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
@@ -57,17 +57,16 @@ impl CommandLine {
         self
     }
 
-    /// Starts it and keeps it running.
+    /// Starts the program and keeps it running.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When it does not start.
     pub fn start(&self) -> Process {
         let mut child = self
             .command()
             .spawn()
             .unwrap_or_else(|error| panic!("{} does not start: {error}", self.program.display()));
-        // A program that does not read it all has closed the pipe: its affair. An empty input is
-        // its end at once.
+        // An error means that the program has closed its stdin, which is no failure.
         if let Some(mut stdin) = child.stdin.take() {
             let _ = stdin.write_all(&self.input);
         }
@@ -81,17 +80,17 @@ impl CommandLine {
         }
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     ///
     /// # Panics
-    /// When it cannot be started or does not end.
+    /// When it does not start or does not end.
     pub fn run(&self) -> Finished {
         self.start().finished()
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Away from the sources: their `./data`, or a developer's, is not the store of a program under test.
+        // The program runs outside the sources, where a `./data` could be taken for its store.
         if let Ok(test_executable) = std::env::current_exe()
             && let Some(directory) = test_executable.parent()
         {
@@ -137,11 +136,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Waits for a stdout line that begins with `prefix` and returns the rest of it; where logs are JSON,
-    /// for the log line that says the same.
+    /// Waits for a stdout line that begins with `prefix` and returns the rest of the line; with
+    /// JSON logs, waits for the equivalent log line.
     ///
     /// # Panics
-    /// When the process ends without it, or it does not come in time.
+    /// When the process ends first, or the line does not appear in time.
     pub fn announced(&mut self, prefix: &str) -> String {
         let name = self.name.clone();
         wait::until(&format!("`{prefix}` on the stdout of {name}"), || {
@@ -162,18 +161,18 @@ impl Process {
         })
     }
 
-    /// The exit status, once it has ended.
+    /// Returns the exit status, once the process has ended.
     ///
     /// # Panics
-    /// When the operating system cannot say.
+    /// When the operating system reports an error.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the state of a child")
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     ///
     /// # Panics
-    /// When it goes on.
+    /// When it does not end.
     pub fn finished(mut self) -> Finished {
         let status = wait::until(&format!("the end of {}", self.name), || self.ended());
         self.stdout.close();
@@ -185,7 +184,7 @@ impl Process {
         }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -198,8 +197,8 @@ impl Process {
         self.signal("TERM");
     }
 
-    /// Sends the signal of this name. `kill` is the shell's own: the harness stays free of
-    /// `unsafe`, and of a crate for one system call.
+    /// Sends the signal of this name with the shell's `kill`, which keeps the harness free of
+    /// `unsafe`.
     ///
     /// # Panics
     /// When the signal cannot be sent.
@@ -215,32 +214,32 @@ impl Process {
         );
     }
 
-    /// Everything written so far, stdout and stderr.
+    /// Returns all output so far, stdout and stderr.
     pub fn output(&self) -> String {
         self.stdout.text() + &self.stderr.text()
     }
 
-    /// What stands on stdout so far.
+    /// Returns the stdout so far.
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What stands on stderr so far.
+    /// Returns the stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// Resident memory in KiB, from `/proc`; `None` where there is none.
+    /// Returns the resident memory in KiB, from `/proc`; `None` where there is no `/proc`.
     pub fn resident_kib(&self) -> Option<u64> {
         self.memory_kib("VmRSS:")
     }
 
-    /// The most that it was so far.
+    /// Returns the maximum of the resident memory so far, in KiB.
     pub fn most_resident_kib(&self) -> Option<u64> {
         self.memory_kib("VmHWM:")
     }
 
-    /// The part of it that no file backs.
+    /// Returns the anonymous part of the resident memory, in KiB.
     pub fn anonymous_kib(&self) -> Option<u64> {
         self.memory_kib("RssAnon:")
     }
@@ -254,7 +253,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -269,7 +268,7 @@ impl Drop for Process {
     }
 }
 
-/// The address of the JSON log line that stands for a line that begins with `prefix`.
+/// Returns the address in the JSON log line that stands for a line with this `prefix`.
 fn address_in_json(log: &str, prefix: &str) -> Option<String> {
     let message = prefix.strip_suffix(" on ")?;
     let lines = log
@@ -279,14 +278,15 @@ fn address_in_json(log: &str, prefix: &str) -> Option<String> {
     Some(announced.next()?["address"].as_str()?.to_owned())
 }
 
-/// What led to a failure stands at the end; a program under load writes a hundred thousand lines before.
+/// Returns the end of the log, which shows the cause of a failure; a program under load writes a
+/// hundred thousand lines before.
 fn last_lines(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let first = lines.len().saturating_sub(SHOWN_LINES);
     lines.get(first..).unwrap_or_default().join("\n")
 }
 
-/// One output stream, read by a thread of its own so that the child never blocks on a full pipe.
+/// One output stream, read by its own thread so that the child never blocks on a full pipe.
 #[derive(Debug)]
 struct Capture {
     text: Arc<Mutex<Vec<u8>>>,
@@ -304,7 +304,7 @@ impl Capture {
         }
     }
 
-    /// Waits for the end of the stream; only once the child is gone.
+    /// Waits for the end of the stream; call it only after the child has ended.
     fn close(&mut self) {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
@@ -317,7 +317,7 @@ impl Capture {
     }
 }
 
-/// Line by line, so that a reader never sees half of an announced address.
+/// Copies line by line, so that a reader never gets half of an announced address.
 fn copy_lines(stream: impl Read, sink: &Mutex<Vec<u8>>) {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();

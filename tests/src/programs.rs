@@ -1,4 +1,4 @@
-//! Where the two programs are: in the profile directory that holds the test executable.
+//! Locations of the two programs: the profile directory that holds the test executable.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ pub enum Program {
 }
 
 impl Program {
-    /// Both.
+    /// Both programs.
     pub const ALL: [Self; 2] = [Self::AuthServer, Self::Sidecar];
 
-    /// The name of the executable.
+    /// Returns the name of the executable.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AuthServer => "auth-server",
@@ -23,8 +23,8 @@ impl Program {
         }
     }
 
-    /// The executable; it stands beside `deps/`, where cargo puts the test executable, whatever
-    /// `CARGO_TARGET_DIR` and the profile are.
+    /// Returns the path of the executable, beside cargo's `deps/` for any `CARGO_TARGET_DIR` and
+    /// profile.
     ///
     /// # Panics
     /// When it has not been built.
@@ -44,7 +44,7 @@ impl Program {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 ///
 /// # Panics
 /// Never: this package lives one directory below it.

@@ -1,4 +1,4 @@
-//! Python programs that speak for another implementation.
+//! Python programs that stand for another implementation.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::process::{CommandLine, Process};
 use crate::skip;
 
-/// A Python that has PyJWT.
+/// A Python interpreter with PyJWT.
 #[derive(Debug)]
 pub struct Python(PathBuf);
 
 impl Python {
-    /// `POSTERN_TEST_PYTHON`, or `python3` where it can import PyJWT; `None`, with a SKIP line,
+    /// Returns `POSTERN_TEST_PYTHON`, or a `python3` that imports PyJWT; `None`, with a SKIP line,
     /// otherwise.
     pub fn with_pyjwt() -> Option<Self> {
         let python = Self(
@@ -33,7 +33,8 @@ impl Python {
         None
     }
 
-    /// The same one where it can import grpcio and websockets; `None`, with a SKIP line, otherwise.
+    /// Returns the same interpreter if it imports grpcio and websockets; `None`, with a SKIP line,
+    /// otherwise.
     pub fn with_protocols() -> Option<Self> {
         let python = Self(
             std::env::var_os("POSTERN_TEST_PYTHON")
@@ -53,7 +54,7 @@ impl Python {
         None
     }
 
-    /// Starts a script of `tests/interop/` that goes on running.
+    /// Starts a script of `tests/interop/` that keeps running.
     ///
     /// # Panics
     /// When it does not start.
@@ -78,7 +79,7 @@ impl Python {
         serde_json::from_slice(&output.stdout).expect("JSON on stdout")
     }
 
-    /// Whether a script ends well with this input.
+    /// Returns true if a script succeeds with this input.
     pub fn succeeds(&self, script: &str, input: &Value) -> bool {
         self.output(script, input).status.success()
     }

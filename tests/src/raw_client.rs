@@ -1,4 +1,4 @@
-//! A client that writes the bytes it is given and reads the answer.
+//! A client that writes given bytes and reads the response.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,18 +14,18 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    /// Connects; every read and write has the harness's deadline.
+    /// Connects with the harness's deadline for every read and write.
     ///
     /// # Panics
-    /// When nothing listens there.
+    /// When the address accepts no connection.
     pub fn connect(address: SocketAddr) -> Self {
         Self::try_connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
     }
 
-    /// As `connect`.
+    /// Connects as `connect`.
     ///
     /// # Errors
-    /// When nothing listens there.
+    /// When the address accepts no connection.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let writer = TcpStream::connect(address)?;
         writer
@@ -39,13 +39,13 @@ impl RawClient {
         Ok(Self { writer, reader })
     }
 
-    /// Writes bytes. A peer that refuses early may close while we still write; its answer is what
-    /// counts, so a failed write is no failure yet.
+    /// Writes bytes and ignores errors: a peer that rejects early may close meanwhile, and the test
+    /// checks its response.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.writer.write_all(bytes);
     }
 
-    /// The connection once more, for who writes beside us.
+    /// Returns a second handle of the connection, for a parallel writer.
     ///
     /// # Panics
     /// When the system has no handle left.
@@ -53,15 +53,15 @@ impl RawClient {
         self.writer.try_clone().expect("another handle")
     }
 
-    /// Says that no more bytes follow.
+    /// Closes the write half of the connection.
     pub fn finish(&self) {
         let _ = self.writer.shutdown(Shutdown::Write);
     }
 
-    /// Reads the answer to a request with `method`, interim answers (1xx) left out.
+    /// Reads the response to a request with `method`, without interim responses (1xx).
     ///
     /// # Errors
-    /// When the peer closes without one, or it does not come in time.
+    /// When the peer closes without a response, or none arrives in time.
     pub fn try_answer(&mut self, method: &str) -> io::Result<Message> {
         loop {
             let answer = self.next_message(method)?;
@@ -71,19 +71,19 @@ impl RawClient {
         }
     }
 
-    /// As `try_answer`.
+    /// Reads a response as `try_answer`.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// When there is no response.
     pub fn answer(&mut self, method: &str) -> Message {
         self.try_answer(method)
             .unwrap_or_else(|error| panic!("no answer to {method}: {error}"))
     }
 
-    /// So many bytes, whatever they are.
+    /// Reads this many bytes.
     ///
     /// # Panics
-    /// When they do not come.
+    /// When they do not arrive.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.reader
@@ -92,10 +92,10 @@ impl RawClient {
         bytes
     }
 
-    /// Everything up to and with `end`.
+    /// Reads everything up to and including `end`.
     ///
     /// # Panics
-    /// When it does not come.
+    /// When it does not arrive.
     pub fn text_until(&mut self, end: &str) -> String {
         let mut bytes = Vec::new();
         while !bytes.ends_with(end.as_bytes()) {
@@ -104,7 +104,8 @@ impl RawClient {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Reads until the other side has closed, or broken off; false where it does neither in time.
+    /// Reads until the peer closes or resets the connection; returns false if it does neither in
+    /// time.
     pub fn is_at_end(&mut self) -> bool {
         let mut sink = [0; 4096];
         loop {
@@ -122,10 +123,10 @@ impl RawClient {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 ///
 /// # Panics
-/// When there is no answer.
+/// When there is no response.
 pub fn exchange(address: SocketAddr, method: &str, request: &[u8]) -> Message {
     let mut client = RawClient::connect(address);
     client.send(request);

@@ -1,4 +1,4 @@
-//! Debian's `redis-server` on a free port, without persistence; gone on drop.
+//! Debian's `redis-server` on a free port, without persistence; stopped on drop.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,39 +10,40 @@ use crate::certificates::Authority;
 use crate::process::{CommandLine, Process};
 use crate::{skip, wait};
 
-/// The key of the contract's private value (ADR 0006).
+/// Redis key of the contract's private value (ADR 0006).
 pub const PRIVATE_KEY: &str = "{auth:user-token}:private";
-/// The key of the contract's public value.
+/// Redis key of the contract's public value.
 pub const PUBLIC_KEY: &str = "{auth:user-token}:public";
 
 /// A running Redis.
 #[derive(Debug)]
 pub struct RedisServer {
-    /// Where the harness talks to it.
+    /// Address for the harness.
     address: SocketAddr,
-    /// Where everybody else does, if not there.
+    /// TLS address for all other clients, if there is one.
     tls: Option<SocketAddr>,
     process: Process,
     _directory: TempDir,
 }
 
 impl RedisServer {
-    /// Starts one; `None`, with a SKIP line, where Redis is not installed.
+    /// Starts a server; returns `None`, with a SKIP line, where Redis is not installed.
     pub fn start() -> Option<Self> {
         Self::start_on(free_address())
     }
 
-    /// Starts one on an address that was known before.
+    /// Starts a server on an address that was known before.
     pub fn start_on(address: SocketAddr) -> Option<Self> {
         Self::start_with(address, &[])
     }
 
-    /// Starts one that speaks TLS, to clients that show a certificate of `authority`.
+    /// Starts a server with TLS, for clients with a certificate of `authority`.
     pub fn start_with_tls(authority: &Authority) -> Option<Self> {
         Self::start_for(Some(authority), &[])
     }
 
-    /// Starts one with more options; with an authority it speaks TLS, to other servers too.
+    /// Starts a server with more options; with an authority it uses TLS, also towards other
+    /// servers.
     pub(crate) fn start_for(authority: Option<&Authority>, options: &[&str]) -> Option<Self> {
         let tls = authority.map(TlsPort::new);
         let secured = tls.iter().flat_map(|tls| &tls.options).map(String::as_str);
@@ -54,10 +55,10 @@ impl RedisServer {
         })
     }
 
-    /// As `start_on`, with more options.
+    /// Starts a server as `start_on`, with more options.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// When it does not respond.
     pub fn start_with(address: SocketAddr, options: &[&str]) -> Option<Self> {
         if !is_installed() {
             skip::skip(
@@ -86,7 +87,7 @@ impl RedisServer {
         Some(Self::running(address, process, directory))
     }
 
-    /// Once it answers.
+    /// Waits until the server responds.
     pub(crate) fn running(address: SocketAddr, process: Process, directory: TempDir) -> Self {
         let redis = Self {
             address,
@@ -103,12 +104,12 @@ impl RedisServer {
         redis
     }
 
-    /// Stops it in its tracks (`STOP`) or lets it go on (`CONT`).
+    /// Sends a signal, such as `STOP` or `CONT`.
     pub fn signal(&self, name: &str) {
         self.process.signal(name);
     }
 
-    /// As `--store` wants it.
+    /// Returns the value for `--store`.
     pub fn url(&self) -> String {
         let transport = transport(self.is_secured());
         format!("{transport}://{}", self.served_at())
@@ -118,26 +119,26 @@ impl RedisServer {
         self.tls.is_some()
     }
 
-    /// Where clients and other servers find it.
+    /// Returns the address for clients and other servers.
     pub(crate) fn served_at(&self) -> SocketAddr {
         self.tls.unwrap_or(self.address)
     }
 
-    /// Where it listens without TLS.
+    /// Returns the address without TLS.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// One command; `None` for a nil answer.
+    /// Runs one command; returns `None` for a nil response.
     ///
     /// # Panics
-    /// When Redis cannot be reached or answers with an error.
+    /// When Redis is unreachable or responds with an error.
     pub fn command(&self, words: &[&str]) -> Option<String> {
         self.try_command(words)
             .unwrap_or_else(|error| panic!("redis {words:?}: {error}"))
     }
 
-    /// The pair that the store holds: private and public value.
+    /// Returns the private and the public value in the store.
     pub fn pair(&self) -> (Option<String>, Option<String>) {
         (
             self.command(&["GET", PRIVATE_KEY]),
@@ -145,32 +146,33 @@ impl RedisServer {
         )
     }
 
-    /// What it wrote to its log.
+    /// Returns the server's log.
     pub fn output(&self) -> String {
         self.process.output()
     }
 
-    /// As `command`, for a server that may be away.
+    /// Runs a command as `command`, on a server that may be down.
     ///
     /// # Errors
-    /// When it cannot be reached or answers with an error.
+    /// When it is unreachable or responds with an error.
     pub fn try_command(&self, words: &[&str]) -> std::io::Result<Option<String>> {
         session(self.address, &[words])
     }
 
-    /// Commands on one connection, such as those after an `AUTH`; the answer to the last one.
+    /// Runs commands on one connection, such as those after an `AUTH`; returns the response to the
+    /// last one.
     ///
     /// # Panics
-    /// When one of them fails.
+    /// When a command fails.
     pub fn session(&self, commands: &[&[&str]]) -> Option<String> {
         session(self.address, commands).unwrap_or_else(|error| panic!("redis: {error}"))
     }
 }
 
-/// A port that speaks TLS, beside the one for the harness.
+/// A TLS port, beside the harness's port.
 pub(crate) struct TlsPort {
     pub(crate) address: SocketAddr,
-    /// Of the command line.
+    /// Options of the command line.
     pub(crate) options: Vec<String>,
 }
 
@@ -198,12 +200,12 @@ impl TlsPort {
     }
 }
 
-/// The first part of a URL's scheme.
+/// Returns the first part of a URL's scheme.
 pub(crate) const fn transport(is_secured: bool) -> &'static str {
     if is_secured { "rediss" } else { "redis" }
 }
 
-/// Commands on one connection; the answer to the last one.
+/// Runs commands on one connection; returns the response to the last one.
 pub(crate) fn session(
     address: SocketAddr,
     commands: &[&[&str]],
@@ -219,7 +221,7 @@ pub(crate) fn session(
     Ok(last)
 }
 
-/// An address that nobody uses at the moment.
+/// Returns an address that is free at the moment.
 ///
 /// # Panics
 /// When no port is free.
@@ -233,7 +235,7 @@ pub(crate) fn is_installed() -> bool {
     std::env::split_paths(&path).any(|directory| directory.join("redis-server").is_file())
 }
 
-/// A command in the Redis serialisation protocol: an array of bulk strings.
+/// Encodes a command in the Redis serialisation protocol: an array of bulk strings.
 fn encode(words: &[&str]) -> Vec<u8> {
     let parts = words
         .iter()
@@ -241,7 +243,7 @@ fn encode(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{}", words.len(), parts.collect::<String>()).into_bytes()
 }
 
-/// A simple string, number, bulk string or error; of an array, its items one a line.
+/// Reads a simple string, number, bulk string or error; returns an array with one item a line.
 fn read_reply(stream: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut line = String::new();
     stream.read_line(&mut line)?;

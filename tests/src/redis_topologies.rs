@@ -1,4 +1,4 @@
-//! Several `redis-server` processes as one store: a master watched by Sentinels, and a cluster.
+//! Several `redis-server` processes as one store: a master with Sentinels, and a cluster.
 
 use std::net::SocketAddr;
 
@@ -9,12 +9,12 @@ use crate::process::{CommandLine, Process};
 use crate::redis_server::{PRIVATE_KEY, RedisServer, TlsPort, free_address, transport};
 use crate::wait;
 
-/// What the Sentinels call the master.
+/// Name of the master at the Sentinels.
 pub const MASTER: &str = "main";
-/// The password at the Sentinels themselves.
+/// Password of the Sentinels themselves.
 pub const SENTINEL_PASSWORD: &str = "hush-sentinel-77";
 
-/// A master, a replica and three Sentinels that agree within a second that the master is gone.
+/// A master, a replica and three Sentinels, which detect a dead master within a second.
 #[derive(Debug)]
 pub struct Watched {
     servers: Vec<RedisServer>,
@@ -23,7 +23,7 @@ pub struct Watched {
 
 #[derive(Debug)]
 struct Sentinel {
-    /// Where the harness talks to it.
+    /// Address for the harness.
     address: SocketAddr,
     tls: Option<SocketAddr>,
     _process: Process,
@@ -31,7 +31,7 @@ struct Sentinel {
 }
 
 impl Watched {
-    /// Starts all five; `None`, with a SKIP line, where Redis is not installed.
+    /// Starts all five; returns `None`, with a SKIP line, where Redis is not installed.
     ///
     /// # Panics
     /// When they do not find each other.
@@ -39,7 +39,7 @@ impl Watched {
         Self::start_for(None)
     }
 
-    /// As `start`; they speak TLS, to each other too, and with clients that show a certificate of
+    /// Starts all five as `start`, with TLS between them and for clients with a certificate of
     /// `authority`.
     pub fn start_with_tls(authority: &Authority) -> Option<Self> {
         Self::start_for(Some(authority))
@@ -68,7 +68,7 @@ impl Watched {
         Some(watched)
     }
 
-    /// As `--store` wants it.
+    /// Returns the value for `--store`.
     pub fn url(&self) -> String {
         let hosts = self
             .sentinels
@@ -79,7 +79,7 @@ impl Watched {
         format!("{transport}+sentinel://{hosts}/{MASTER}")
     }
 
-    /// The server that takes writes; `None` while there is none.
+    /// Returns the server that takes writes; `None` while there is no master.
     pub fn master(&self) -> Option<&RedisServer> {
         self.servers.iter().find(|server| {
             let role = server.try_command(&["INFO", "replication"]);
@@ -90,17 +90,17 @@ impl Watched {
     /// Kills the master and waits for another one.
     ///
     /// # Panics
-    /// When none comes.
+    /// When no replica takes over.
     pub fn fail_over(&mut self) {
         let master = self.master().expect("a master").address();
         self.servers.retain(|server| server.address() != master);
         wait::until("another master", || self.master().map(drop));
     }
 
-    /// The Sentinels hand over to the replica, with both alive.
+    /// Switches to the replica through the Sentinels, with both servers alive.
     ///
     /// # Panics
-    /// When they do not.
+    /// When they do not switch.
     pub fn switch(&self) {
         let before = self.master().expect("a master").address();
         wait::until("the Sentinels to begin", || {
@@ -165,23 +165,23 @@ impl Sentinel {
     }
 }
 
-/// Three masters that share the slots, and a replica of the one that holds the keys.
+/// Three masters that share the slots, and a replica of the master with the keys.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
 }
 
 impl Cluster {
-    /// Starts them; `None`, with a SKIP line, where Redis is not installed.
+    /// Starts the cluster; returns `None`, with a SKIP line, where Redis is not installed.
     ///
     /// # Panics
-    /// When they do not become a cluster.
+    /// When the nodes do not form a cluster.
     pub fn start() -> Option<Self> {
         Self::start_for(None)
     }
 
-    /// As `start`; they speak TLS, to each other too, and with clients that show a certificate of
-    /// `authority`.
+    /// Starts the cluster as `start`, with TLS between the nodes and for clients with a certificate
+    /// of `authority`.
     pub fn start_with_tls(authority: &Authority) -> Option<Self> {
         Self::start_for(Some(authority))
     }
@@ -220,7 +220,7 @@ impl Cluster {
         });
     }
 
-    /// As `--store` wants it: not all of them need be named.
+    /// Returns the value for `--store`, which need not name all nodes.
     pub fn url(&self) -> String {
         let hosts = self
             .nodes
@@ -232,23 +232,23 @@ impl Cluster {
         format!("{transport}+cluster://{hosts}")
     }
 
-    /// The node that holds the keys.
+    /// Returns the node that holds the keys.
     ///
     /// # Panics
-    /// While there is none.
+    /// While no node holds them.
     pub fn owner(&self) -> &RedisServer {
         wait::until("an owner of the slot", || {
-            // Any other one redirects, a replica too.
+            // Every other node redirects, replicas too.
             self.nodes
                 .iter()
                 .find(|node| node.try_command(&["GET", PRIVATE_KEY]).is_ok())
         })
     }
 
-    /// Master and replica of the keys change places.
+    /// Switches master and replica of the keys.
     ///
     /// # Panics
-    /// When they do not.
+    /// When they do not switch.
     pub fn switch(&self) {
         let before = self.owner().address();
         let replica = self.replica();
@@ -312,14 +312,14 @@ impl Cluster {
     }
 }
 
-/// Until the node has heard of what the command is about.
+/// Repeats a command until the node has learned the state that it needs.
 fn patiently(node: &RedisServer, words: &[&str]) {
     wait::until(&format!("{words:?} to be accepted"), || {
         node.try_command(words).ok().map(drop)
     });
 }
 
-/// A node, and the port at which the others talk to it.
+/// Starts a node; returns it with its port for the other nodes.
 fn node(authority: Option<&Authority>) -> Option<(RedisServer, String)> {
     let bus = free_address().port().to_string();
     let options = [

@@ -1,4 +1,4 @@
-//! The Nacos-compatible registry `rnacos` on free ports; gone on drop.
+//! The Nacos-compatible registry `rnacos` on free ports; stopped on drop.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,45 +14,45 @@ use crate::process::{CommandLine, Process};
 use crate::raw_client::exchange;
 use crate::{skip, wait};
 
-/// The service under which the auth server is listed (contract §1).
+/// Service name of the auth server (contract §1).
 pub const SERVICE: &str = "auth";
-/// Who may log in where a login is asked for.
+/// Account of a registry with login.
 pub const USER: &str = "postern";
-/// With this password; it has to be escaped in an address.
+/// Password of [`USER`]; a URL has to escape it.
 pub const PASSWORD: &str = "hu/sh@registry";
 
 /// Nacos clients add this to the HTTP port to get the gRPC port.
 const GRPC_OFFSET: u16 = 1000;
 
-/// How often it is started for the sake of its first user, and how long it takes to know it by far.
+/// Max starts until the first user exists; far more than needed.
 const STARTS: usize = 3;
 const KNOWS_ITS_USER: Duration = Duration::from_secs(10);
 
-/// A registry, running or between two runs.
+/// A registry, running or stopped.
 #[derive(Debug)]
 pub struct Rnacos {
     http: SocketAddr,
     asks_for_login: bool,
-    /// Of the login of this harness.
+    /// Login token of the harness.
     token: Option<String>,
     process: Option<Process>,
     directory: TempDir,
 }
 
 impl Rnacos {
-    /// Starts one; `None`, with a SKIP line, where rnacos is not installed.
+    /// Starts a registry; returns `None`, with a SKIP line, where rnacos is not installed.
     pub fn start() -> Option<Self> {
         Some(Self::not_running()?.started())
     }
 
-    /// One that accepts [`USER`] with [`PASSWORD`] only.
+    /// Starts a registry that accepts only [`USER`] with [`PASSWORD`].
     pub fn start_asking_for_login() -> Option<Self> {
         let mut registry = Self::not_running()?;
         registry.asks_for_login = true;
         Some(registry.started())
     }
 
-    /// One that will run on ports that are known already.
+    /// Creates a registry with known ports, not yet running.
     ///
     /// # Panics
     /// When there is no temporary directory.
@@ -78,10 +78,10 @@ impl Rnacos {
         self
     }
 
-    /// Starts it, again or for the first time.
+    /// Starts the registry, also after a stop.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// When it does not respond.
     pub fn run(&mut self) {
         self.start_process();
         if self.asks_for_login {
@@ -92,8 +92,8 @@ impl Rnacos {
         });
     }
 
-    /// It makes its first user once, a moment after its first start, and where it is too busy then it
-    /// never does: beginning anew, with nothing on disk, is what helps.
+    /// Returns a token of the first user. rnacos creates that user only once, shortly after its
+    /// first start; a busy machine can miss it, and only a start with an empty directory helps.
     fn token_of_the_first_user(&mut self) -> String {
         for _ in 0..STARTS {
             if let Some(token) = wait::within(KNOWS_ITS_USER, || self.log_in()) {
@@ -143,7 +143,7 @@ impl Rnacos {
         answer["accessToken"].as_str().map(str::to_owned)
     }
 
-    /// Ends it at once. What was registered by a connection is forgotten.
+    /// Kills the registry, which forgets instances registered over a connection.
     ///
     /// # Panics
     /// When it does not end.
@@ -154,25 +154,25 @@ impl Rnacos {
         }
     }
 
-    /// `host:port`, as an address of the products wants it.
+    /// Returns `host:port`, for the programs' settings.
     pub const fn address(&self) -> SocketAddr {
         self.http
     }
 
-    /// As the auth server's `--registry` wants it.
+    /// Returns the value for the auth server's `--registry`.
     pub fn url(&self) -> String {
         format!("nacos://{}", self.http)
     }
 
-    /// As the sidecar's `--auth-server` wants it.
+    /// Returns the value for the sidecar's `--auth-server`.
     pub fn auth_server_url(&self) -> String {
         format!("{}/auth", self.url())
     }
 
-    /// `host:port` of each instance listed under [`SERVICE`], in order.
+    /// Returns `host:port` of each instance listed under [`SERVICE`], in order.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// When the registry does not respond.
     pub fn listed(&self) -> Vec<String> {
         let hosts = self.hosts(SERVICE);
         let mut listed: Vec<_> = hosts
@@ -189,16 +189,16 @@ impl Rnacos {
         listed
     }
 
-    /// The entries of a service.
+    /// Returns the entries of a service.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// When the registry does not respond.
     pub fn hosts(&self, service: &str) -> Vec<Value> {
         let list = self.list(service).json();
         list["hosts"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Waits until exactly these are listed under [`SERVICE`].
+    /// Waits until exactly these instances are listed under [`SERVICE`].
     pub fn lists(&self, addresses: &[SocketAddr]) {
         let mut expected: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
         expected.sort();
@@ -207,18 +207,18 @@ impl Rnacos {
         });
     }
 
-    /// Lists an instance that stays until it is taken off.
+    /// Adds an instance that stays until it is removed.
     ///
     /// # Panics
-    /// When the registry does not do it.
+    /// When the registry reports an error.
     pub fn add(&self, instance: SocketAddr, settings: &str) {
         self.change("POST", instance, settings);
     }
 
-    /// Takes it off.
+    /// Removes an instance.
     ///
     /// # Panics
-    /// When the registry does not do it.
+    /// When the registry reports an error.
     pub fn remove(&self, instance: SocketAddr) {
         self.change("DELETE", instance, "");
     }
@@ -250,7 +250,7 @@ impl Rnacos {
     }
 }
 
-/// Nobody's at the moment, and neither is the port of gRPC.
+/// Returns an address that is free at the moment, its gRPC port too.
 fn free_addresses() -> SocketAddr {
     wait::until("two free ports", || {
         let http = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
@@ -262,7 +262,7 @@ fn free_addresses() -> SocketAddr {
     })
 }
 
-/// Where `cargo install` puts programs, too: an IDE's `PATH` may lack it.
+/// Searches `cargo install`'s directory too: an IDE's `PATH` may lack it.
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let cargo = std::env::var_os("CARGO_HOME")
