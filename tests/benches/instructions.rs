@@ -3,8 +3,8 @@
 //! Counted by valgrind, so that a busy machine gives the same figures as an idle one. Growth by
 //! more than the tolerance of `data/instructions.toml` fails.
 //!
-//! System calls are not counted, and cryptography runs without the newest vector instructions, which
-//! valgrind does not know.
+//! System calls are not counted, and cryptography runs without the newest vector instructions,
+//! which valgrind does not know.
 //!
 //! `make bench-instructions` builds the sidecar as it is released and names it in
 //! `POSTERN_BENCH_SIDECAR`.

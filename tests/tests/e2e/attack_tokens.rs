@@ -1,4 +1,4 @@
-//! `tests/corpus/data/attack_tokens.toml`: every row on the contract crate, and through a real sidecar.
+//! `tests/corpus/data/attack_tokens.toml`: every row on the contract crate, and through a sidecar.
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use contract::keys::{KeySet, VerificationKey};

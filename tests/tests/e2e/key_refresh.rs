@@ -1,4 +1,5 @@
-//! How the sidecar gets its key, keeps it and replaces it (contract §1, §4.3, §5.3, §7, §8).
+//! The sidecar's key: how the sidecar fetches, keeps and replaces it (contract §1, §4.3, §5.3, §7,
+//! §8).
 
 use serde_json::Value;
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
@@ -121,7 +122,7 @@ fn a_former_key_counts_for_the_grace_it_is_given_and_then_no_more() {
         (sidecar.bearing(&new).get("/list").status() == 200).then_some(())
     });
     assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "grace");
-    // The end of the grace needs no auth server.
+    // The grace ends without an auth server as well.
     drop(auth_server);
     let refused = wait::until("the end of the grace", || {
         let verdict = verdict(&sidecar.bearing(&old).get("/list"));
@@ -144,7 +145,7 @@ fn contract_1_the_hot_path_never_asks_the_auth_server() {
     assert_eq!(sidecar.bearing(&token).get(USER_DETAILS).status(), 200);
 }
 
-/// The only test that waits for the real minute: the default schedule is the contract's.
+/// The only test with the real minute: the default schedule is the contract's.
 #[test]
 fn contract_8_the_refresh_is_at_second_0_of_every_minute() {
     let forge = Forge::new(SigningType::Ecdsa);
@@ -200,7 +201,7 @@ fn a_clock_that_is_set_back_holds_up_no_fetch() {
     now_fetches("the ticks of a clock that was set forward");
 }
 
-/// What a request with a token reads there while no key is known.
+/// Returns the `Retry-After` of the response to a token while no key is known.
 fn retry_after(sidecar: &Sidecar) -> u64 {
     let answer = sidecar.bearing("a.b.c").get("/list");
     assert_eq!(verdict(&answer), "503 auth_keys_unavailable");
@@ -322,7 +323,7 @@ fn keys_that_cannot_be_fetched_any_more_are_trusted_for_a_while_and_then_say_so(
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
 }
 
-/// Serves the keys of `auth_server`, and counts who connects.
+/// Serves the keys of `auth_server`, and counts the connections.
 fn counting(auth_server: &AuthServer) -> SocketServer {
     let set = auth_server.anonymous().get("/.well-known/jwks.json").body;
     let key = auth_server.anonymous().get(SECRET_KEY).body;
@@ -350,7 +351,7 @@ fn both_questions_of_a_fetch_are_asked_on_one_connection_which_ends_with_it() {
     });
     drop(sidecar);
 
-    // And the next fetch makes its own.
+    // The next fetch opens a connection of its own.
     let _sidecar = SidecarPlan::new(&service, &format!("http://{}/auth", counting.address()))
         .flags(EVERY_SECOND)
         .start()

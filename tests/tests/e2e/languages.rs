@@ -1,5 +1,5 @@
-//! The demo services behind a sidecar: none of them holds auth code, and each is told the same user.
-//! What stands in docs/languages.md is what runs here.
+//! The demo services behind a sidecar: none of them holds auth code, and each receives the same
+//! user. The commands are those of docs/languages.md.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,10 +18,10 @@ use tests::stack::signing_flags;
 use tests::token_forge::Forge;
 use tests::{skip, wait};
 
-/// Everything that text can do on its way through a header and a JSON parser.
+/// Characters that headers and JSON parsers can damage.
 const NICK_NAME: &str = "Žofie 小明 🦊 \"q\" \\ \u{7f}\n</script>";
 
-/// Whoever folds names as CGI does takes each of these for the user.
+/// A service that folds names as CGI does takes each of these for the user.
 const LOOK_ALIKES: [&str; 4] = [
     "X-Current-User: {\"account\":\"root\"}",
     "X_Current_User: {\"account\":\"root\"}",
@@ -63,7 +63,7 @@ fn a_go_service_reads_the_user() {
     if !is_installed("go") {
         return skip::skip("the demo service in go", "apt-get install golang-go");
     }
-    // Not `go run`: the service would be a child of it, and outlive it.
+    // Not `go run`: the service would be its child process, and outlive it.
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("service").display().to_string();
     let source = demo().join("go/service.go");
@@ -134,13 +134,13 @@ fn start(language: &str, command: &[&str]) -> Process {
     with_home(command[0]).arguments(arguments).start()
 }
 
-/// Go compiles its library once, into a cache below the home directory.
+/// Sets the home directory: Go compiles its library once, into a cache below it.
 fn with_home(program: &str) -> CommandLine {
     let home = std::env::var_os("HOME").unwrap_or_else(|| "/tmp".into());
     CommandLine::new(program).environment("HOME", home)
 }
 
-/// Where the service listens; PHP says it in words of its own, on stderr.
+/// Returns the address of the service; PHP reports it in another form, on stderr.
 fn announced(service: &mut Process) -> String {
     wait::until("the service to say where it listens", || {
         assert!(service.ended().is_none(), "{}", service.output());
@@ -154,7 +154,7 @@ fn announced(service: &mut Process) -> String {
     })
 }
 
-/// What the service saw, behind the sidecar.
+/// Returns the request as the service saw it, behind the sidecar.
 fn ask(sidecar: &Sidecar, path: &str, token: Option<&str>, lines: &[&str]) -> Value {
     let request = lines
         .iter()

@@ -238,7 +238,7 @@ fn an_audience_limits_a_token_to_the_services_that_it_is_meant_for() {
             .ready();
         let answer = sidecar.bearing(&issuer.login()).get("/list");
         assert_eq!(verdict(&answer), expected, "{audience}");
-        // Its own tokens are good there, whatever they are meant for.
+        // The issuer accepts its own tokens with any audience.
         assert_eq!(issuer.logged_in().get(USER_DETAILS).status(), 200);
     }
 }

@@ -13,8 +13,8 @@ use tests::sidecar::SidecarPlan;
 use tests::stack::{ForgedStack, Stack};
 use tests::wait;
 
-/// What an idle program holds for itself. Pages of its executable come on top, which the kernel maps as
-/// it likes and a debug build has many of; `make bench` measures the release builds whole.
+/// Max private memory of an idle program. Pages of its executable come on top: the kernel maps them
+/// as it likes and a debug build has many, so `make bench` measures the release builds whole.
 const IDLE_LIMIT_KIB: u64 = 8 * 1024;
 
 #[test]
@@ -44,7 +44,7 @@ fn lesson_d27_the_same_reason_code_is_in_body_challenge_metric_and_log() {
         challenge.contains(r#"reason="token_malformed""#),
         "{challenge}"
     );
-    // Counted and logged once the answer is out.
+    // Counted and logged once the response is sent.
     wait::until("the reason in the metrics", || {
         let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
         metrics
@@ -61,7 +61,7 @@ fn lesson_d27_the_same_reason_code_is_in_body_challenge_metric_and_log() {
 #[test]
 fn idle_each_program_holds_less_than_8_mb() {
     let stack = Stack::start();
-    // Something was done, so that what is needed once is there.
+    // One request first: it allocates what every later one reuses.
     stack
         .sidecar
         .bearing(&stack.auth_server.login())
@@ -76,7 +76,7 @@ fn idle_each_program_holds_less_than_8_mb() {
                 "run on Linux, which has /proc",
             );
         };
-        // Past the test runner's capture: the figure is worth seeing when all is well, too.
+        // Bypasses the test runner's capture: the figure is worth seeing on success, too.
         let _ = writeln!(
             std::io::stderr().lock(),
             "{} idle: {held} KiB of its own",
@@ -184,7 +184,7 @@ fn lesson_a4_on_sigterm_readiness_falls_first_and_requests_go_on_meanwhile() {
     assert!(!server.login().is_empty(), "still accepting");
 }
 
-/// How one client fared that keeps its connections for as long as it may.
+/// The requests of one client that keeps its connections for as long as it may.
 #[derive(Debug, Default)]
 struct Kept {
     answered: usize,
@@ -192,7 +192,7 @@ struct Kept {
     lost: usize,
 }
 
-/// Requests without a pause until no connection is to be had any more.
+/// Sends requests without a pause until no connection is available any more.
 fn keep_on(address: SocketAddr, method: &str, request: &[u8]) -> Kept {
     let mut kept = Kept::default();
     while let Ok(mut client) = RawClient::try_connect(address) {
@@ -265,7 +265,7 @@ fn sighup_ends_no_auth_server_and_one_that_follows_no_file_says_so() {
 
 #[test]
 fn a_store_that_stalls_leaves_the_probes_of_the_auth_server_answering() {
-    // Accepts and never says a word.
+    // Accepts connections and never responds.
     let stalled = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let store = format!("redis://{}", stalled.local_addr().unwrap());
     let server = AuthServerPlan::new().store(store).start();
@@ -285,8 +285,8 @@ fn a_request_in_flight_is_finished_before_the_process_ends() {
     );
     client.send(head.as_bytes());
     client.send(b"bo");
-    // The request is in flight once its head was judged, which the access log of refusals cannot
-    // show; the counter of connections can.
+    // The request is in flight once its head is authorized. The access log of rejections cannot
+    // show this; the counter of connections can.
     let token = stack.token();
     assert_eq!(stack.sidecar.bearing(&token).get("/list").status(), 200);
     stack.sidecar.process().terminate();

@@ -14,7 +14,7 @@ use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::response;
 use tests::wait;
 
-/// The console's server, a sidecar that its page may call, and a service that answers browsers.
+/// Starts the console's server, a sidecar that its page may call, and a service for browsers.
 fn stack() -> (AuthServer, Sidecar, EchoService) {
     let sidecar_address = own_address(1);
     let auth_server = AuthServerPlan::new()
@@ -74,7 +74,7 @@ fn sign_in_call_see_the_user_and_see_a_refusal_with_its_reason() {
     browser.open(&console(&auth_server, &sidecar));
     browser.until("body[data-ready]", "Console");
 
-    // By keyboard alone, and without a token first.
+    // By keyboard alone, and first without a token.
     browser.click("#call button[type=submit]");
     browser.until("#call-result", "token_missing");
     browser.until("#call-result", "What to do: Log in");
@@ -99,7 +99,7 @@ fn sign_in_call_see_the_user_and_see_a_refusal_with_its_reason() {
     browser.clear("#path");
     browser.write("#path", "/orders/static/%2e%2e/admin?secret=hush");
     browser.click("#call button[type=submit]");
-    // The browser itself tidies the path up; what is left is an unknown path of the service.
+    // The browser itself normalizes the path; the rest is an unknown path of the service.
     browser.until("#call-result", "\"order\": 42");
     let _ = browser.complaints();
 
@@ -148,7 +148,7 @@ fn the_pages_hold_to_their_own_policy() {
     );
 }
 
-/// What a busy hour looks like, for the eye.
+/// Pictures the status page after a busy hour.
 #[test]
 fn the_status_page_shows_what_happened() {
     let Some(browser) = Browser::start() else {

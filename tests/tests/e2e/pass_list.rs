@@ -1,4 +1,5 @@
-//! The pass list beside its tables: what opens no door, and which patterns stop a start (contract §4.4).
+//! The pass list beside its tables: bypasses that fail, and patterns that stop a start (contract
+//! §4.4).
 
 use contract::http::path_patterns::PassList;
 use tests::auth_server::AuthServerPlan;

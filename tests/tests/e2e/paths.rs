@@ -77,7 +77,8 @@ fn class_of(interceptor: &Interceptor, row: &PathRow, with_token: bool) -> &'sta
     }
 }
 
-/// Every row over a raw socket: what the sidecar answers, and what the service sees.
+/// Sends every row over a raw socket, and compares the sidecar's response and the service's
+/// request.
 #[test]
 fn contract_4_4_every_row_of_the_path_tables_gets_its_verdict_through_the_sidecar() {
     let mut verdicts = Verdicts::default();
@@ -117,7 +118,7 @@ fn observe(stack: &ForgedStack, row: &PathRow, token: &str) -> Result<(), String
     }
 }
 
-/// The sidecar's answer, and what the service received meanwhile.
+/// The sidecar's response, and the requests that the service received meanwhile.
 struct Observed {
     answer: Message,
     forwarded: Vec<Message>,
@@ -188,8 +189,8 @@ fn refused_by_parser(observed: &Observed) -> Result<(), String> {
         .or_else(|_| refused(observed, "400 path_not_canonical"))
 }
 
-/// The same table against the other program of the one interceptor. Nothing is there, so what needs
-/// no token, or has one, is not found.
+/// The same table against the other program of the one interceptor. The paths do not exist: a
+/// request without need of a token, or with one, gets a 404.
 #[test]
 fn contract_4_4_every_row_of_the_canonical_path_table_gets_its_verdict_from_the_auth_server() {
     let mut verdicts = Verdicts::default();

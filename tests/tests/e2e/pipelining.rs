@@ -1,5 +1,5 @@
-//! Bytes that arrive before the answer is there: the next request, or an empty line after a body.
-//! The service may have carried out the first request by then, so it gets its answer.
+//! Bytes that arrive before the response is sent: the next request, or an empty line after a body.
+//! The service may have processed the first request by then, so the client gets its response.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -17,7 +17,7 @@ use tests::stack::signing_flags;
 use tests::token_forge::Forge;
 use tests::wait;
 
-/// A service that answers, with the target it was asked for, when it is told to.
+/// Starts a service that echoes the target of each request, once per message on the channel.
 fn patient_service() -> (SocketServer, Sender<()>) {
     let (go, told) = channel();
     let told = Mutex::new(told);
@@ -32,7 +32,7 @@ fn patient_service() -> (SocketServer, Sender<()>) {
     (service, go)
 }
 
-/// And a token that it trusts.
+/// Starts a sidecar in front of `service`, and returns a token that it trusts as well.
 fn sidecar_before(service: &SocketServer) -> (Sidecar, FakeAuthServer, String) {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
@@ -102,7 +102,7 @@ fn a_client_that_left_is_noticed_behind_what_it_sent_early() {
         (post, "\r\n"),
         (get, &many),
         (&handshake, "G"),
-        // What will be refused, in the same segment as the request.
+        // A malformed request, in the same segment as the good one.
         (&format!("{get}\n"), "G"),
     ] {
         let mut client = RawClient::connect(sidecar.address());

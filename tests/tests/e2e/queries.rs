@@ -1,5 +1,5 @@
-//! The dashboard and the alerts ask for metrics and labels that the programs really export, and the document
-//! describes those.
+//! The dashboard and the alerts use metrics and labels that the programs really export, and the
+//! document describes those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,8 +15,8 @@ use tests::wait;
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["job", "instance"];
 
-/// What both programs answer to a scrape after some of everything; some metrics are there only with TLS, a
-/// file of users, a registry.
+/// Returns the scrapes of both programs after a sample of all requests. Some metrics exist only
+/// with TLS, a file of users, a registry.
 fn scrapes() -> Vec<String> {
     let stack = Stack::start();
     let token = stack.auth_server.login();
@@ -60,7 +60,7 @@ fn scrapes() -> Vec<String> {
     .to_vec()
 }
 
-/// Names with their labels.
+/// Returns the exported names with their labels.
 fn exported() -> BTreeMap<String, BTreeSet<String>> {
     let mut exported: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for text in scrapes() {
@@ -73,7 +73,7 @@ fn exported() -> BTreeMap<String, BTreeSet<String>> {
     exported
 }
 
-/// What the programs export, each under the name that a query has for it, with its labels.
+/// Returns the exported metrics with their labels, each under its name in queries.
 fn described() -> BTreeMap<String, BTreeSet<String>> {
     let mut described: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for text in scrapes() {
@@ -89,7 +89,7 @@ fn described() -> BTreeMap<String, BTreeSet<String>> {
                 described.entry(family.clone()).or_default();
             } else if !line.starts_with('#') {
                 let labels = &line[line.find(['{', ' ']).unwrap()..];
-                // The bounds of a histogram are the format's.
+                // `le`, the bounds of a histogram, belongs to the format.
                 let labels = labels_of(labels).into_iter().filter(|label| label != "le");
                 described.entry(family.clone()).or_default().extend(labels);
             }
@@ -98,7 +98,8 @@ fn described() -> BTreeMap<String, BTreeSet<String>> {
     described
 }
 
-/// The tables of the document: `name{label,label}` in the first column, below the prefix of the program.
+/// Returns the tables of the document: `name{label,label}` in the first column, below the prefix of
+/// the program.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
     let mut prefix = "";
@@ -128,13 +129,13 @@ fn the_document_lists_every_metric_with_its_labels_and_no_other() {
     let names = |of: &BTreeMap<String, BTreeSet<String>>| of.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&documented), names(&described));
     for (name, labels) in described {
-        // Nothing has been counted yet where a metric has no labels.
+        // Metrics with labels have no samples before the first count.
         let known = labels.is_empty() || documented[&name] == labels;
         assert!(known, "{name}: {labels:?}, not {:?}", documented[&name]);
     }
 }
 
-/// `{a="x",b=~"y"} …` → a, b.
+/// Returns the labels of a selector: `{a="x",b=~"y"} …` → a, b.
 fn labels_of(selector: &str) -> Vec<String> {
     let Some(inside) = selector.strip_prefix('{') else {
         return Vec::new();
@@ -158,7 +159,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// What is wrong with a query: an unknown metric, or a label that it does not have.
+/// Returns the errors of a query: an unknown metric, or a label that it does not have.
 fn problems(query: &str, exported: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut labels = BTreeSet::new();

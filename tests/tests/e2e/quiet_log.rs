@@ -1,4 +1,5 @@
-//! Nobody fills the log by sending bytes: the libraries' lines about them are written at no level.
+//! No client fills the log by sending bytes: the libraries' lines about them are written at no
+//! level.
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ use tests::wait;
 
 const QUIET: [&str; 4] = ["--access-log", "off", "--log-level", "debug"];
 const LIBRARIES: [&str; 4] = [" h2::", " hyper", " pingora", " rustls::"];
-/// A warning, and a message that no handshake begins with.
+/// A TLS alert, and a message that no handshake begins with.
 const TLS_RECORDS: [&[u8]; 2] = [&[21, 3, 3, 0, 2, 1, 40], &[22, 3, 3, 0, 4, 16, 0, 0, 0]];
 
 fn expect_no_line_of_a_library(log: &str) {
@@ -42,13 +43,13 @@ fn what_a_stranger_sends_over_http_2_is_no_line_of_a_library() {
     ];
     let mut client = FrameClient::connect(address);
     for _ in 0..100 {
-        // The answer to a PING that was never sent.
+        // The acknowledgement of a PING that was never sent.
         client.frame(6, 1, 0, &[0; 8]);
     }
     client.head(1, &usual, true);
     assert!(matches!(client.fate(1), Fate::Answered(_)));
 
-    // Malformed ones until Pingora has had enough.
+    // Malformed heads until Pingora closes the connection.
     let mut client = FrameClient::connect(address);
     for stream in (1..100).step_by(2) {
         client.head(stream, &[&usual[..], &[("host", "b")]].concat(), true);

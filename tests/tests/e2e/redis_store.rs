@@ -13,7 +13,7 @@ use tests::sidecar::Sidecar;
 use tests::token_forge::header_of;
 use tests::wait;
 
-/// A server on `redis` that looks into the store every second.
+/// Returns a server on `redis` that polls the store every second.
 fn plan(redis: &RedisServer) -> AuthServerPlan {
     plan_for(&redis.url())
 }

@@ -1,4 +1,5 @@
-//! Redis with users, behind Sentinels, as a cluster and over TLS: real servers, and masters that die.
+//! Redis with users, behind Sentinels, as a cluster and over TLS: real servers, and masters that
+//! die.
 
 mod tls;
 
@@ -20,7 +21,7 @@ fn plan(url: &str, flags: &[String]) -> AuthServerPlan {
         .flags(flags.iter().map(String::as_str))
 }
 
-/// Two that share the store.
+/// Starts two servers that share the store.
 fn two_servers(url: &str, flags: &[String]) -> [AuthServer; 2] {
     [(); 2].map(|()| plan(url, flags).start().ready())
 }
@@ -55,7 +56,7 @@ fn sentinel_flags(directory: &TempDir) -> Vec<String> {
     flag("--store-sentinel-password-file", password).to_vec()
 }
 
-/// Both servers serve one key, which is the one that `token` was signed with.
+/// Checks that both servers serve the one key that signed `token`.
 fn assert_undivided(servers: &[AuthServer; 2], token: &str) {
     assert_eq!(servers[0].served_key(), servers[1].served_key());
     for server in servers {
@@ -71,7 +72,7 @@ fn wait_for_the_store(servers: &[AuthServer; 2]) {
     }
 }
 
-/// `up` is 1 once the last look into the store succeeded, and 0 once it failed.
+/// Waits until `up` is 1, after a successful poll of the store, or 0, after a failed one.
 fn wait_for_store_up(server: &AuthServer, up: u8) {
     let line = format!("postern_auth_server_store_up {up}");
     wait::until(&line, || {
@@ -86,7 +87,7 @@ fn a_user_of_few_rights_is_enough_and_one_of_fewer_is_refused() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    // As docs/operations/redis.md gives it.
+    // The commands of docs/operations/redis.md.
     redis.command(&[
         "ACL",
         "SETUSER",
@@ -180,7 +181,7 @@ fn a_master_that_dies_is_replaced_and_nothing_is_lost_or_forked() {
     });
     wait_for_the_store(&servers);
     assert_undivided(&servers, &token);
-    // It takes writes again.
+    // The store takes writes again.
     let rotated = wait::until("a rotation", || {
         let end = keys(&["rotate"], &url, &flags);
         (end.code == Some(0)).then_some(end)
@@ -205,7 +206,7 @@ fn sentinels_that_are_wrong_are_told_from_sentinels_that_are_away() {
         without.stderr
     );
 
-    // Two of three addresses that nobody listens at do no harm.
+    // Two of three addresses without a listener do no harm.
     let (_, hosts) = url.split_once("//").unwrap();
     let last = hosts.rsplit(',').next().unwrap();
     let url = format!(
@@ -286,7 +287,7 @@ fn a_store_that_stands_still_and_one_that_was_away_long_change_nothing() {
     wait_for_the_store(&servers);
     assert_undivided(&servers, &token);
 
-    // It comes back empty on the same address, after several looks in vain.
+    // The store comes back empty on the same address, after several failed polls.
     let address = redis.address();
     drop(redis);
     for server in &servers {

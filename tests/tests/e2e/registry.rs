@@ -1,5 +1,5 @@
-//! The service registry (contract §1, §4.3 rule 4): the auth server registers, sidecars find it there.
-//! The registry is the real server program `rnacos`.
+//! The service registry (contract §1, §4.3 rule 4): the auth server registers, sidecars find it
+//! there. The registry is the real server program `rnacos`.
 
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -24,7 +24,7 @@ use tests::wait;
 const LONG_STOP: [&str; 2] = ["--lame-duck", "300"];
 const RSA: SigningType = SigningType::Rsa;
 
-/// A server on a loopback port of its own, which it is told to advertise.
+/// Returns a server on a loopback port of its own, with the address to advertise.
 fn registering(url: &str) -> AuthServerPlan {
     AuthServerPlan::new().flags(["--registry", url, "--advertise", "127.0.0.1"])
 }
@@ -45,7 +45,7 @@ fn fetches(sidecar: &Sidecar, result: &str) -> u64 {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
-/// Waits until the sidecar has fetched this often more.
+/// Waits for `times` further fetches of the sidecar.
 fn fetches_again(sidecar: &Sidecar, times: u64) {
     let before = fetches(sidecar, "unchanged");
     wait::until("more fetches of the key", || {
@@ -53,7 +53,7 @@ fn fetches_again(sidecar: &Sidecar, times: u64) {
     });
 }
 
-/// The instances that a sidecar knows, as it last said.
+/// Returns the instances in the sidecar's last log line about them.
 fn known_to(sidecar: &Sidecar) -> Option<String> {
     let output = sidecar.process().stderr();
     let lines = output.lines().rev();
@@ -254,7 +254,8 @@ fn contract_8_each_tick_asks_one_instance_and_the_next_tick_another() {
     );
     assert_eq!(counts[2], 0, "switched off");
 
-    // A failure is not made up for within the tick (0 retries), but the next tick asks the other.
+    // A failed fetch is not repeated within the tick (0 retries), but the next tick uses the other
+    // one.
     registry.remove(servers[0].address());
     knows(&sidecar, &servers[1].address().to_string());
     let before = servers[0].retrievals().len();

@@ -1,5 +1,5 @@
-//! Configuration that changes while the sidecar runs: what is taken over, what is refused, and that no
-//! request notices.
+//! Configuration that changes while the sidecar runs: applied and rejected changes, without effect
+//! on requests in flight.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Reloading {
         &self.stack.sidecar
     }
 
-    /// Replaces the file whole, as people and orchestrators do.
+    /// Replaces the whole file, as operators and orchestrators do.
     fn write(&self, config: &str) {
         let new = self.home.path().join("new");
         fs::write(&new, config).unwrap();
@@ -165,7 +165,7 @@ fn every_rule_of_requests_takes_effect_at_a_signal() {
     let cookie = format!("Cookie: session={}", reloading.stack.token());
     let with_cookie = anonymous.request("GET", "/a").line(cookie);
     assert_eq!(anonymous.send(&with_cookie).status(), 200);
-    // Explained as it is judged.
+    // The explanation uses the new configuration as well.
     let question = json!({"method": "GET", "target": "/orders/feed", "headers": [["Host", "a"]]});
     let request = Request::new("POST", "/explain").json(&question);
     let admin = sidecar.admin();
@@ -278,7 +278,7 @@ fn a_token_that_was_verified_before_is_held_to_the_new_policy() {
     };
     assert_eq!([of_token(), of_token()], ["200", "200"]);
     assert_eq!(hits(), 1);
-    // What says nothing about tokens leaves them remembered.
+    // A change without token settings keeps the verified tokens in the cache.
     reloading.reload("issuer = \"auth\"\npass = [\"/open/**\"]", "applied");
     assert_eq!(of_token(), "200");
     assert_eq!(hits(), 2);
@@ -318,7 +318,7 @@ fn no_request_fails_while_the_configuration_is_reloaded_again_and_again() {
     std::thread::scope(|scope| {
         for request in &requests {
             let (stop, answered) = (&stop, &answered);
-            // One connection for all of it: a dropped one is a failed answer.
+            // One connection for all of it: a dropped one counts as a failed response.
             scope.spawn(move || {
                 let method = request.split(' ').next().unwrap();
                 let mut client = RawClient::connect(address);
@@ -438,7 +438,7 @@ fn the_service_is_reached_with_the_certificates_of_the_moment() {
         (reloads(&sidecar, "refused") > 0).then_some(())
     });
     assert_eq!(client.get("/a").status(), 200);
-    // A kept connection of the former authority is not used any more.
+    // The sidecar does not reuse a kept connection of the former authority.
     fs::copy(Authority::new().file(), &ca).unwrap();
     sidecar.process().signal("HUP");
     wait::until("the other authority", || {

@@ -1,5 +1,5 @@
-//! The rooms of ARCHITECTURE.md: each table lists the modules of a package from the top floor to the
-//! bottom, and a module imports only from below.
+//! The rooms of ARCHITECTURE.md: each table lists the modules of a package from the top floor to
+//! the bottom, and a module imports only from below.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tests::programs::repository;
 
 const MAP: &str = "ARCHITECTURE.md";
-/// They wire the rooms together.
+/// The modules that wire the rooms together.
 const ROOTS: [&str; 2] = ["main", "lib"];
 
 /// One table: its package's sources, and its rooms from the top floor to the bottom.

@@ -28,7 +28,7 @@ use super::key_refresh::ECDSA;
 /// A schedule that never comes round within a test.
 const NEVER: [&str; 2] = ["--refresh-cron", "0 0 0 29 2 *"];
 
-/// A server that sees what `keys …` did within a second.
+/// Starts a server that applies the changes of `keys …` within a second.
 fn auth_server(flags: &[&str]) -> AuthServer {
     AuthServerPlan::new()
         .flags(ECDSA)
@@ -46,7 +46,7 @@ fn sidecar(service: &EchoService, auth_server: &str, refresh: [&str; 2]) -> Side
         .ready()
 }
 
-/// `auth-server keys …` on the server's store; what it printed.
+/// Runs `auth-server keys …` on the server's store, and returns its output.
 fn keys_command(server: &AuthServer, arguments: &[&str]) -> String {
     let end = CommandLine::new(Program::AuthServer.path())
         .arguments(["keys"])
@@ -72,7 +72,7 @@ fn kid_of(token: &str) -> String {
     header_of(token)["kid"].as_str().unwrap().to_owned()
 }
 
-/// What the people of a running system see.
+/// The requests of the users of a running system.
 #[derive(Default)]
 struct Traffic {
     over: AtomicBool,
@@ -81,7 +81,7 @@ struct Traffic {
 }
 
 impl Traffic {
-    /// Logs in and works with each token until it is nearly over, again and again.
+    /// Logs in and uses each token until shortly before its end, in a loop.
     fn of_one_person(&self, server: &AuthServer, sidecar: &Sidecar, session: Duration) {
         while !self.over.load(Ordering::Relaxed) {
             let token = server.login();
@@ -105,7 +105,7 @@ impl Traffic {
     }
 }
 
-/// A key is listed four seconds before it signs; the server looks every second, the sidecar too.
+/// A next key is published four seconds before it signs; server and sidecar poll every second.
 #[test]
 fn five_rotations_under_load_refuse_nobody() {
     let server = auth_server(&["--token-lifetime", "8", "--leeway", "0"]);
@@ -142,7 +142,7 @@ fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
     let token = server.login();
     assert_eq!(sidecar.bearing(&token).get("/list").status(), 200);
     keys_command(&server, &["revoke", &kid_of(&token)]);
-    // One second each; the rest is for a busy machine.
+    // One second each for server and sidecar; the rest is for a busy machine.
     let refused = wait::within(Duration::from_secs(10), || {
         let verdict = verdict(&sidecar.bearing(&token).get("/list"));
         (verdict != "200").then_some(verdict)
@@ -154,8 +154,8 @@ fn a_revoked_key_is_refused_one_look_and_one_poll_later() {
     assert_eq!(sidecar.bearing(&again).get("/list").status(), 200);
 }
 
-/// Two auth servers on one Redis, and a sidecar for each: revoked once, refused everywhere, also where
-/// the token was verified and so may be remembered.
+/// Two auth servers on one Redis, and a sidecar for each: a key that one command revokes is
+/// rejected by all, also where the token is in the cache.
 #[test]
 fn a_key_that_is_revoked_on_a_shared_store_is_refused_at_every_replica_and_behind_every_sidecar() {
     let Some(redis) = RedisServer::start() else {
@@ -200,7 +200,7 @@ fn a_key_that_is_revoked_on_a_shared_store_is_refused_at_every_replica_and_behin
         .arguments(ECDSA)
         .run();
     assert_eq!(end.code, Some(0), "{}", end.stderr);
-    // A look into the store and a poll take a second each; the rest is for a busy machine.
+    // A poll of the store and a fetch take a second each; the rest is for a busy machine.
     let refused = wait::within(Duration::from_secs(15), || {
         let verdicts = everywhere(&tokens[0]);
         (!verdicts.contains(&"200".to_owned())).then_some(verdicts)
@@ -228,7 +228,7 @@ fn lesson_b18_a_token_of_a_new_key_is_accepted_before_the_next_tick() {
     assert_eq!(sidecar.bearing(&old).get("/list").status(), 200, "retired");
 }
 
-/// A server whose key set holds one key, and which can be told to hang.
+/// A server whose key set holds one key, and which can hang.
 struct KeySetServer {
     server: SocketServer,
 }
@@ -254,7 +254,7 @@ impl KeySetServer {
         format!("http://{}/auth", self.server.address())
     }
 
-    /// Requests for the contract's key: one for each fetch.
+    /// Returns the number of requests for the contract's key: one for each fetch.
     fn fetches(&self) -> usize {
         let requests = self.server.requests();
         let of_the_key = |request: &&Message| !request.target().ends_with(b"/keys");
@@ -262,7 +262,7 @@ impl KeySetServer {
     }
 }
 
-/// The contract's answer with a link to a key set.
+/// Returns the contract's response with a link to a key set.
 fn linked_key(key: &str, target: &str) -> Reply {
     let envelope = json!({"success": true, "status": 200, "msg": "m", "data": key});
     let link = format!("Link: <{target}>; rel=\"jwks\"");

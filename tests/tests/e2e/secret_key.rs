@@ -1,4 +1,4 @@
-//! The public key (contract §2.6, §4.3) and who may have it.
+//! The public key (contract §2.6, §4.3) and the clients that may have it.
 
 use tests::applications::{register, remove_last};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, admin_get};

@@ -1,5 +1,5 @@
-//! Nothing secret is in any output (lesson D28): every secret that a whole run used is looked for in
-//! everything that both programs wrote, at the most talkative log level.
+//! No secret is in any output (lesson D28): the test searches all output of both programs, at the
+//! most verbose log level, for every secret of a whole run.
 
 use serde_json::json;
 use tests::applications::register_in;
@@ -13,7 +13,7 @@ use tests::stack::signing_flags;
 use tests::token_forge::Forge;
 use tests::{clock, wait};
 
-/// Both ways in which a log level can be asked for.
+/// Both settings of the log level.
 const TALKATIVE: [(&str, &str); 2] = [("RUST_LOG", "trace"), ("POSTERN_LOG_LEVEL", "trace")];
 
 const PASSWORD: &str = "hush-password-1f9c";
@@ -34,7 +34,7 @@ fn contract_4_3_rule_3_no_secret_of_a_whole_run_is_in_any_output_of_either_progr
     }
 }
 
-/// Plays through everything that touches a secret; returns the secrets that were written somewhere.
+/// Runs every feature that uses a secret; returns the secrets that appear in any output.
 fn whole_run(signing_type: SigningType) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let app_secret = register_in(&file_store(directory.path()), "orders");
@@ -76,7 +76,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
         auth_server
             .anonymous()
             .get(&format!("/client/user/secret/key?appSecret={secret}"));
-        // Two settings that were swapped.
+        // Two swapped settings.
         auth_server.anonymous().get(&format!(
             "/client/user/secret/key?appId={secret}&appSecret=orders"
         ));
@@ -101,7 +101,7 @@ fn whole_run(signing_type: SigningType) -> Vec<String> {
             );
         }
     }
-    // An auth server that is gone makes the refresh fail, and failures are what gets logged.
+    // Without an auth server the refresh fails, and failures are logged.
     let key = std::fs::read_to_string(directory.path().join("user-token.private")).unwrap();
     let metrics =
         [auth_server.admin(), sidecar.admin()].map(|admin| admin_get(admin, "/metrics").text());

@@ -1,4 +1,4 @@
-//! Where settings come from – flags, variables, a file, secret files – and in which order.
+//! Sources of settings – flags, variables, a file, secret files – and their order.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

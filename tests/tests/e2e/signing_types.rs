@@ -10,7 +10,7 @@ use tests::stack::signing_flags;
 use tests::token_forge::header_of;
 use tests::wait;
 
-/// An auth server of this type, and the secret of its application `orders`.
+/// Starts an auth server of this type, and returns the secret of its application `orders`.
 fn auth_server(signing_type: SigningType, directory: &tempfile::TempDir) -> (AuthServer, String) {
     let secret = register_in(&file_store(directory.path()), "orders");
     let plan = AuthServerPlan::new()

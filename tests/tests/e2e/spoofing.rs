@@ -14,7 +14,7 @@ use tests::sidecar::SidecarPlan;
 use tests::stack::ForgedStack;
 use tests::token_forge::Forge;
 
-/// What a client may send to pass for somebody else.
+/// Header lines with which a client may try to pass for another user.
 const FORGERIES: &[&[&str]] = &[
     &["X-Current-User: {\"id\":\"0\",\"account\":\"root\"}"],
     &["x-current-user: root"],
@@ -52,7 +52,7 @@ fn forged(request: Request, lines: &[&str]) -> Request {
         .fold(request, |request, line| request.line(*line))
 }
 
-/// The lines that a CGI, WSGI or PHP service would take for the user.
+/// Returns the lines that a CGI, WSGI or PHP service would take for the user.
 fn users_seen(request: &Message) -> Vec<String> {
     let cgi = |name: &str| -> String {
         name.chars()
@@ -93,8 +93,8 @@ fn lesson_a2_and_a3_on_a_protected_path_the_service_sees_the_verified_user_and_n
     }
 }
 
-/// Under a name that `--forwarded overwrite` removes whatever a client says. The name that the header has by
-/// default is nobody's then.
+/// A user header whose name `--forwarded overwrite` strips from every client. The default name then
+/// has no meaning.
 #[test]
 fn the_user_may_stand_where_other_proxies_put_him_beside_what_is_overwritten() {
     for name in ["X-Forwarded-User", "X-Forwarded-Preferred-Username"] {
@@ -122,7 +122,7 @@ fn the_user_may_stand_where_other_proxies_put_him_beside_what_is_overwritten() {
     }
 }
 
-/// The forgeries that name `Connection` are left out: that field is the handshake's.
+/// Without the forgeries that name `Connection`: the handshake needs that field.
 #[test]
 fn lesson_c22_an_upgrade_carries_the_verified_user_and_nobody_else() {
     let stack = stack();
@@ -343,7 +343,7 @@ fn a_body_that_the_service_leaves_unread_never_becomes_a_request() {
             }
         }
     }
-    // Whatever is left on a pooled connection would be answered before this one.
+    // The response to a smuggled request on a pooled connection would come before this one.
     let token = format!("Authorization: Bearer {token}");
     let last = format!("GET /orders/last HTTP/1.1\r\nHost: a\r\n{token}\r\n\r\n");
     assert_eq!(

@@ -1,7 +1,7 @@
 //! The pass list against Spring's own algorithm: every small pattern with every small path.
 //!
-//! One difference is wanted. Spring ignores the slash behind a final `*` or `**` in part, so that
-//! `/a/**/` matches `/a`; here a slash at the end of a pattern asks for one, and so passes less.
+//! One difference is intended. Spring ignores the slash behind a final `*` or `**` in part, so that
+//! `/a/**/` matches `/a`; here a slash at the end of a pattern requires one, and so passes less.
 //!
 //! `spring_matches` follows `AntPathMatcher.doMatch` of Spring Framework 6 step by step, for paths
 //! that start with a slash and have no empty segment (others are never pass-listed).
@@ -13,7 +13,7 @@ const PATTERN_SEGMENTS: [&str; 7] = ["a", "b", "*", "**", "?", "a*", "*b"];
 const PATH_SEGMENTS: [&str; 4] = ["a", "b", "ab", "c"];
 const MAX_SEGMENTS: usize = 3;
 
-/// `/`, and every path of up to three of these segments, with and without a slash at the end.
+/// Returns `/`, and every path of up to three of these segments, with and without a final slash.
 fn paths_of(segments: &[&str]) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut longest = all.clone();
@@ -102,7 +102,7 @@ fn spring_matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Between the first `**` and the last one: each run of other segments at its first fitting place.
+/// Matches from the first `**` to the last: each run of other segments at its first fitting place.
 fn spring_middle(patterns: &[&str], mut segments: &[&str]) -> bool {
     for run in patterns
         .split(|pattern| *pattern == "**")
@@ -121,7 +121,7 @@ fn spring_middle(patterns: &[&str], mut segments: &[&str]) -> bool {
     true
 }
 
-/// One segment: `AntPathStringMatcher`, which is a regular expression in Spring.
+/// Matches one segment: `AntPathStringMatcher`, which is a regular expression in Spring.
 fn glob(pattern: &str, segment: &str) -> bool {
     match (pattern.chars().next(), segment.chars().next()) {
         (None, None) => true,

@@ -1,4 +1,4 @@
-//! An auth server that is found by its SRV records (RFC 2782): asked of a real name server.
+//! Discovery of an auth server by its SRV records (RFC 2782), from a real name server.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ fn auth_server(forge: &Forge) -> FakeAuthServer {
     FakeAuthServer::serving(&forge.trusted().served())
 }
 
-/// Waits until so many more fetches have reached the servers.
+/// Waits for `more` further fetches from the servers, and returns their numbers.
 fn fetches(servers: &[&FakeAuthServer], more: usize) -> Vec<usize> {
     let counts = || -> Vec<usize> {
         let retrievals = servers.iter().map(|server| server.retrievals().len());
@@ -121,7 +121,7 @@ fn an_instance_that_is_away_is_left_aside_at_the_next_tick_and_the_next_priority
             "{log}"
         );
     }
-    // The first one is tried again when five fetches have passed, four of them from the spare.
+    // After five fetches, four of them from the spare, the sidecar retries the first server.
     wait::until("a third failure", || {
         (failures(&sidecar.process().stderr()) > 2).then_some(())
     });

@@ -1,4 +1,5 @@
-//! The embedded store and the users file on a full disk, and after a program died while it wrote.
+//! The embedded store and the users file on a full disk, and after a crash in the middle of a
+//! write.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ use tests::users_file::UsersFile;
 use tests::wait;
 
 const PAGE: u64 = 4096;
-/// The journal takes a page, and each key file needs one before it replaces the former.
+/// Room for the journal, one page. Each key file needs one before it replaces the former.
 const ROOM_FOR_THE_JOURNAL: u64 = PAGE;
 
 fn plan(data: &Path) -> AuthServerPlan {
@@ -46,7 +47,7 @@ fn names_in(directory: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// A program that is killed by the kernel as soon as it writes a few hundred bytes to one file.
+/// Runs a program that the kernel kills once it writes a few hundred bytes to one file.
 fn dying_while_it_writes(arguments: &[&str]) {
     let end = CommandLine::new("sh")
         .arguments(["-c", "ulimit -c 0; ulimit -f 1; exec \"$0\" \"$@\""])
@@ -122,7 +123,7 @@ fn a_first_start_on_a_full_disk_waits_for_room() {
     drop(server.ready());
 }
 
-/// The disk itself, and the directory of a store on it.
+/// Returns the disk itself, and the directory of a store on it.
 fn places(disk: &SmallDisk, holder: &Process) -> (std::path::PathBuf, std::path::PathBuf) {
     let room = disk.seen_by(holder);
     let data = room.join("data");

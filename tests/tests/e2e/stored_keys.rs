@@ -1,5 +1,5 @@
-//! Stores that hold something older, wrong or foreign: what running servers make of it, and what a
-//! server that starts then finds (ADR 0006).
+//! Stores with old, wrong or foreign contents: the reaction of running servers, and of a server
+//! that starts then (ADR 0006).
 
 use serde_json::{Value, json};
 use tests::auth_server::{AuthServer, AuthServerPlan, SECRET_KEY, USER_DETAILS};
@@ -18,10 +18,10 @@ use super::key_refresh::ECDSA;
 
 const RING: &str = "{auth:user-token}:ring";
 const APPLICATIONS: &str = "{auth:user-token}:applications";
-/// Past every clock: the year 36812.
+/// A time past every clock: the year 36812.
 const FAR_OFF: i64 = 1 << 40;
 
-/// A server that looks into the store every second.
+/// Returns a server that polls the store every second.
 fn plan(redis: &RedisServer) -> AuthServerPlan {
     AuthServerPlan::new()
         .store(redis.url())
@@ -64,7 +64,7 @@ fn ring(redis: &RedisServer) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// As a snapshot or a replica that lags behind brings it back: all three values at once.
+/// Restores all three values at once, as a snapshot or a replica that lags behind does.
 fn put_back(redis: &RedisServer, pair: &(Option<String>, Option<String>), ring: Option<&str>) {
     let (Some(private), Some(public)) = pair else {
         panic!("the snapshot holds no pair");
@@ -192,7 +192,7 @@ fn a_bad_record_of_an_application_stops_no_revocation() {
         redis.command(&["HGET", APPLICATIONS, "orders"]).as_deref(),
         Some(bad)
     );
-    // The only record is gone as if the store had lost it: that opens nothing.
+    // The only record is gone as if the store had lost it: this authorizes no one.
     redis.command(&["HDEL", APPLICATIONS, "orders"]);
     let store = [
         "application",

@@ -16,7 +16,7 @@ use tests::wait;
 
 use super::forwarding::stack;
 
-/// Long enough for a slow machine to open a stream, short enough to wait for.
+/// Seconds: enough for a slow machine to open a stream, and short enough to wait for.
 const LIFETIME: i64 = 4;
 
 fn in_front_of(stack: &ForgedStack, upstream: &str, flags: &[&str]) -> Sidecar {
@@ -40,7 +40,7 @@ fn request(path: &str, token: &str, more: &str) -> Vec<u8> {
 const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// It is counted when the connections are closed already.
+/// Waits for the count, which follows the close of the connections.
 fn wait_for_an_ended_stream(sidecar: &Sidecar) {
     wait::until("the ended stream to be counted", || {
         let metrics = admin_get(sidecar.admin(), "/metrics").text();
@@ -50,7 +50,7 @@ fn wait_for_an_ended_stream(sidecar: &Sidecar) {
     });
 }
 
-/// What the log says of the one that ended.
+/// Returns the log line about the ended stream.
 fn ended_line(sidecar: &Sidecar) -> String {
     wait::until("the line about the ended stream", || {
         let output = sidecar.process().stderr();
@@ -93,7 +93,7 @@ fn events_end_with_the_token_and_a_download_does_not() {
     assert!(events.is_at_end());
     service.wait_for_broken_off(1);
     wait_for_an_ended_stream(&sidecar);
-    // By now the token of the download has expired too.
+    // The token of the download has expired by now, too.
     let again = sidecar.bearing(&token).get("/list");
     assert_eq!(again.status(), 401);
     service.go_on();
@@ -201,7 +201,7 @@ fn what_a_token_opens_may_be_silent_once_it_is_a_stream() {
     let place = service.url().replace("http://", "");
     assert!(line.contains(&place), "{line}");
 
-    // What is no stream is not cut, nor is a body that takes longer to come than an answer may.
+    // Plain downloads are not cut, nor are uploads that take longer than the response timeout.
     let mut download = get(&token, "download");
     download.text_until("half");
     let mut upload = RawClient::connect(sidecar.address());

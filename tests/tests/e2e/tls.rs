@@ -1,4 +1,4 @@
-//! TLS on the auth server: who is served, what is refused, and certificates that change under way.
+//! TLS on the auth server: accepted and rejected clients, and certificates that change at run time.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -113,7 +113,7 @@ fn a_handshake_that_does_not_end_gives_its_place_back() {
         .flags(["--request-timeout", "1", "--max-connections", "1"])
         .start()
         .ready();
-    // It takes the only place, and says nothing.
+    // It takes the only place, and sends no byte.
     let mut silent = TcpStream::connect(server.address()).unwrap();
     silent.set_read_timeout(Some(wait::PATIENCE)).unwrap();
     assert_eq!(server.logged_in().get(USER_DETAILS).status(), 200);
@@ -169,7 +169,7 @@ fn a_bad_new_pair_is_refused_counted_and_named_while_the_old_one_stays() {
     assert_eq!(shown, before);
     assert_eq!(server.readiness(), 200);
 
-    // Its key follows: now it is a pair.
+    // The key follows: now they match.
     fs::copy(&other.key, &certificate.key).unwrap();
     wait::until("the other certificate", || {
         let shown = trust.connect(server.address()).unwrap().shown();

@@ -1,4 +1,5 @@
-//! The verified-token cache, seen from outside: what it spares, and what it must not do (lesson B19).
+//! The verified-token cache, from outside: the work that it saves, and the tokens that it must not
+//! accept (lesson B19).
 
 use serde_json::{Value, json};
 use tests::auth_server::{USER_DETAILS, admin_get};

@@ -1,4 +1,5 @@
-//! Clients that ask and read nothing: within `--send-timeout` their places and connections are free.
+//! Clients that send requests and read no response: their places and connections are free again
+//! within `--send-timeout`.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -13,16 +14,16 @@ use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
 use tests::wait;
 
-/// Their answers have no body, or are our own.
+/// Responses without a body, and the sidecar's own.
 const REQUESTS: [&[u8]; 3] = [
     b"HEAD /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /orders/public/x HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /orders/list HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
-/// Far more than the buffers between the two hold.
+/// Far more than the buffers between client and sidecar hold.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
-/// Sends requests until no more of them are taken.
+/// Sends requests until the peer takes no more.
 fn stuff(mut client: impl Write, request: &[u8]) {
     let many = request.repeat(100);
     for _ in 0..MOST_BYTES / many.len() {
@@ -39,7 +40,7 @@ fn stuff(mut client: impl Write, request: &[u8]) {
     panic!("requests were read though no answer was");
 }
 
-/// A moment without progress means that the peer has stopped reading.
+/// Sets a short write timeout: without progress, the peer has stopped reading.
 fn give_up_soon(socket: &TcpStream) {
     let moment = Some(Duration::from_millis(500));
     socket.set_write_timeout(moment).unwrap();

@@ -1,4 +1,4 @@
-//! A log that nobody reads: a log driver that hangs, a pipe whose reader stands still.
+//! A log without a reader: a log driver that hangs, a pipe whose reader pauses.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -31,7 +31,7 @@ impl Unread {
         let path = home.path().join("log");
         let made = Command::new("mkfifo").arg(&path).status();
         assert!(made.unwrap().success());
-        // To open one for writing, too, does not wait for who writes.
+        // Opened for writing as well, the open does not wait for a writer.
         let pipe = OpenOptions::new().read(true).write(true).open(&path);
         let mut process = CommandLine::new("sh")
             .arguments(["-c", "exec \"$0\" \"$@\" 2>\"$PIPE\""])
@@ -65,7 +65,7 @@ impl Unread {
         line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Has it log more than the pipe and its buffer hold, by refusing `target`.
+    /// Fills the pipe and its buffer with log lines, through rejected requests for `target`.
     fn fill(&self, target: &str) {
         const AT_ONCE: usize = 100;
         let mut client = RawClient::connect(self.address);
@@ -144,7 +144,7 @@ fn who_reads_again_is_told_how_many_lines_are_missing() {
     let line = told
         .into_iter()
         .find(|line| line.contains("the log was not read"));
-    // A request's line may be dropped after its answer: counted once nobody drops any more.
+    // A request's line may be dropped after its response: count once no line is dropped any more.
     let dropped = sidecar.dropped_lines();
     assert!(line.unwrap().contains(&format!("lines={dropped}")));
     sidecar.ends_by_itself();

@@ -1,4 +1,5 @@
-//! A service that is away, silent or broken: the envelope with 502 or 504, and nothing sent twice.
+//! A service that is away, silent or broken: the envelope with 502 or 504, and no request sent
+//! twice.
 
 use serde_json::Value;
 use tests::auth_server::admin_get;

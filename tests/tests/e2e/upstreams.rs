@@ -1,4 +1,4 @@
-//! The ways in which a service can be reached, and what happens while it is being restarted.
+//! The transports to a service, and its restarts.
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -139,7 +139,7 @@ fn an_https_service_is_verified_by_its_authority_and_its_name() {
         let answer = sidecar.bearing(&stack.token()).get("/list");
         assert_eq!(verdict(&answer), expected, "{host} {flags:?}");
     }
-    // The directory of the other authority is gone by now.
+    // The temporary directory of the other authority no longer exists.
     let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url()).flags([
         "--signing-type",
         "ecdsa",
@@ -260,7 +260,7 @@ fn a_service_name_that_does_not_resolve_does_not_keep_the_sidecar_down() {
     assert_eq!(sidecar.readiness(), 200);
 }
 
-/// Ends the loops of other threads, on a panic too: their scope would wait for them for ever.
+/// Ends the loops of other threads, on a panic too: otherwise their scope waits forever.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -324,7 +324,7 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
         }
     });
     assert!(answered > 20 * restarts, "{answered}");
-    // A POST that the service had received when it ended may have been carried out.
+    // The service may have processed a POST that it received before its end.
     let unexplained: Vec<_> = lost
         .iter()
         .filter(|(method, verdict)| *method != "POST" || verdict != "502 upstream_unavailable")
@@ -333,14 +333,14 @@ fn restarts_of_the_service_cost_no_request_that_it_had_not_received() {
     assert!(lost.len() <= restarts + 1, "{lost:?}");
 }
 
-/// More in a run of its own (`make restarts`).
+/// Returns the count that a run of its own (`make restarts`) sets.
 fn asked_for(variable: &str, usually: usize) -> usize {
     let asked = std::env::var(variable).ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(usually)
 }
 
-/// As an orchestrator does it: two replicas, a balancer that sends to whoever is ready, and one of the
-/// two at a time is told to stop, and started anew.
+/// As under an orchestrator: two replicas, a balancer that picks ready ones, and one replica at a
+/// time that is stopped and replaced.
 #[test]
 fn restarts_of_one_of_two_sidecars_cost_no_request_that_was_accepted() {
     let stack = stack();
@@ -367,7 +367,7 @@ fn restarts_of_one_of_two_sidecars_cost_no_request_that_was_accepted() {
                     while !over.load(Ordering::SeqCst) {
                         let address = *lock(&addresses[client % 2]);
                         let mut connection = RawClient::connect(address);
-                        // Until the answer says that the connection ends.
+                        // Repeats until the response closes the connection.
                         loop {
                             connection.send(request.as_bytes());
                             let answer = connection.answer("GET");
@@ -384,7 +384,7 @@ fn restarts_of_one_of_two_sidecars_cost_no_request_that_was_accepted() {
             .collect();
         for stop in 0..asked_for("POSTERN_TEST_STOPS", 2) {
             let index = stop % 2;
-            // The balancer learns first where else to go, then the old one is told.
+            // The balancer learns the new address first, then the old replica stops.
             let fresh = replica();
             *lock(&addresses[index]) = fresh.address();
             let old = std::mem::replace(&mut *lock(&replicas[index]), fresh);
@@ -392,7 +392,7 @@ fn restarts_of_one_of_two_sidecars_cost_no_request_that_was_accepted() {
             assert_eq!(old.into_process().finished().code, Some(0));
         }
         over.store(true, Ordering::SeqCst);
-        // Connections that no restart has ended are ended by these.
+        // This ends the connections that outlived all restarts.
         for replica in &replicas {
             lock(replica).process().terminate();
         }

@@ -1,4 +1,4 @@
-//! Users of a file: who may log in, and how often one may try.
+//! Users of a file: who may log in, and the limit of attempts.
 
 use std::fs;
 
@@ -33,8 +33,8 @@ fn token(answer: &Message) -> String {
     token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
 }
 
-/// Waits until the server has taken over the file for the `times`-th time. It looks by itself every
-/// two seconds.
+/// Waits until the server has reloaded the file for the `times`-th time. It polls every two
+/// seconds.
 fn until_reread(server: &AuthServer, times: usize) {
     wait::until("the server to take over the file", || {
         let output = server.process().output();
@@ -42,7 +42,7 @@ fn until_reread(server: &AuthServer, times: usize) {
     });
 }
 
-/// Waits until the last failure is over.
+/// Waits until the delay after the last failure is over.
 fn until_let_in(server: &AuthServer) -> Message {
     wait::until("the end of the wait", || {
         let answer = login(server, "ada", "enchantress");
@@ -50,7 +50,7 @@ fn until_let_in(server: &AuthServer) -> Message {
     })
 }
 
-/// A file with Ada, whose password is checked in no time: what counts is how often it is.
+/// Creates a file with Ada, whose password check takes no time: the tests count the checks.
 fn quickly_checked() -> UsersFile {
     let users = UsersFile::with("ada", "enchantress");
     let entry = r#"[[user]]
@@ -69,7 +69,7 @@ fn behind_a_gateway(users: &UsersFile) -> AuthServer {
     )
 }
 
-/// Ada's login through the gateway.
+/// Logs Ada in through the gateway.
 fn login_from(server: &AuthServer, address: &str, password: &str) -> Message {
     let client = server.anonymous();
     let request = client
@@ -100,7 +100,7 @@ fn only_a_user_of_the_file_gets_a_token_and_it_says_who_that_is() {
     ] {
         let refused = verdict(&login(&server, account, password));
         assert_eq!(refused, "401 login_failed", "{account} with {password}");
-        // Each account has to wait for a moment now.
+        // Each account has a short delay now.
     }
     let answer = until_let_in(&server);
     assert_eq!(answer.json()["data"]["info"]["nickName"], "Ada Löwe");
@@ -346,7 +346,7 @@ fn passwords_of_uneven_cost_are_warned_about_and_made_even() {
 #[test]
 fn a_command_waits_for_no_stranger_and_not_for_ever() {
     let users = UsersFile::with("ada", "enchantress");
-    // Everybody who may read the directory can do this.
+    // Any user who may read the directory can lock it.
     let directory = fs::File::open(users.path().parent().unwrap()).unwrap();
     directory.lock().unwrap();
     let done = users.command("disable", "ada", &[], "");

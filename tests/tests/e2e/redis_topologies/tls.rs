@@ -1,4 +1,4 @@
-//! Over TLS: to one server, to the Sentinels and the servers they watch, to the nodes of a cluster.
+//! Redis over TLS: one server, Sentinels and the servers that they watch, nodes of a cluster.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ fn showing(client: &Certificate, authority: &Authority) -> Vec<String> {
     .concat()
 }
 
-/// One who shows no certificate, and one who trusts `other`.
+/// Returns the flags of a client without a certificate, and of one that trusts `other`.
 fn strangers(authority: &Authority, other: &Authority) -> [Vec<String>; 2] {
     let distrusting = showing(&authority.issue("client"), other);
     [trusting(authority), distrusting]
 }
 
-/// A next key that a command put into the store is known to both servers: they read what takes writes.
+/// Checks that both servers learn of a next key that a command stored: they read the writable node.
 fn assert_both_hear_of_a_next_key(servers: &[AuthServer; 2], url: &str, flags: &[String]) {
     wait::until("a rotation", || {
         (keys(&["rotate"], url, flags).code == Some(0)).then_some(())
@@ -126,7 +126,7 @@ fn certificates_that_are_replaced_are_used_from_the_next_connection_on() {
     };
     let server = plan(&redis.url(), &put(&first)).start().ready();
 
-    // From here on the store shows a certificate of the second authority, and wants one.
+    // From here on the store has a certificate of the second authority, and requires one.
     let shown = second.issue("redis");
     redis.command(&[
         "CONFIG",
