@@ -1,8 +1,8 @@
-//! Every way in which a request is refused, in one table.
+//! All rejections of requests, in one table.
 //!
-//! One reason code joins the answer's body (`data.reason`), the metric label and the log line, and where a
-//! token was refused the `WWW-Authenticate` header. Codes are part of the public interface: they are added, never
-//! renamed.
+//! One reason code appears in the response body (`data.reason`), the metric label, the log line and
+//! the `WWW-Authenticate` header of a rejected token. Codes are part of the public interface: they
+//! are added, never renamed.
 
 mod help;
 
@@ -10,13 +10,14 @@ use http::StatusCode;
 
 pub use self::help::Remedy;
 
-/// The `WWW-Authenticate` field of a row. The realm is fixed: an echo of the URL would let a
-/// stranger write into the header. `reason` is an attribute of ours, which RFC 6750 §3 allows.
+/// Builds the `WWW-Authenticate` field of a row. The realm is fixed, because an echo of the URL
+/// would let an attacker write into the header; `reason` is an attribute of ours, which RFC 6750 §3
+/// allows.
 macro_rules! challenge {
     (none, $reason:literal, $message:literal) => {
         None
     };
-    // No credentials, or none of ours: RFC 6750 §3.1 wants the challenge without an error code.
+    // Without credentials of ours, RFC 6750 §3.1 requires a challenge without an error code.
     (bare, $reason:literal, $message:literal) => {
         Some("Bearer realm=\"postern\"")
     };
@@ -36,32 +37,33 @@ macro_rules! challenge {
 /// Builds the enum and its accessors from the table, so that a row cannot be half added.
 macro_rules! rejections {
     ($($(#[$doc:meta])* $name:ident: $status:ident, $reason:literal, $message:literal, $challenge:ident;)+) => {
-        /// Why a request was refused. Everything a client is told about it follows from the variant.
+        /// A reason to reject a request. It determines the whole response to the client.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Rejection {
             $($(#[$doc])* $name,)+
         }
 
         impl Rejection {
-            /// All of them, in the table's order.
+            /// All rejections, in the table's order.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// The stable code: `data.reason`, metric label and log field.
+            /// Returns the stable code: `data.reason`, metric label and log field.
             pub const fn reason(self) -> &'static str {
                 match self { $(Self::$name => $reason,)+ }
             }
 
-            /// The HTTP status, which the envelope repeats in its `status` member.
+            /// Returns the HTTP status, which the envelope repeats in its `status` member.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$name => StatusCode::$status,)+ }
             }
 
-            /// A sentence for people: the envelope's `msg`.
+            /// Returns a sentence for people: the envelope's `msg`.
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$name => $message,)+ }
             }
 
-            /// The `WWW-Authenticate` field (RFC 6750 §3), for the rows that ask for credentials.
+            /// Returns the `WWW-Authenticate` field (RFC 6750 §3) of the rows that require
+            /// credentials.
             pub const fn www_authenticate(self) -> Option<&'static str> {
                 match self { $(Self::$name => challenge!($challenge, $reason, $message),)+ }
             }
@@ -81,14 +83,14 @@ rejections! {
     HostMissing: BAD_REQUEST, "host_missing", "the Host header is missing", none;
     /// The method is not allowed on this path, or never allowed (TRACE, CONNECT).
     MethodNotAllowed: METHOD_NOT_ALLOWED, "method_not_allowed", "the method is not allowed here", none;
-    /// An upgrade was asked for where none may happen.
+    /// An upgrade where upgrades are not allowed.
     UpgradeNotAllowed: BAD_REQUEST, "upgrade_not_allowed", "the connection cannot be upgraded here", none;
     /// The header block or the request target is longer than allowed.
     RequestHeaderTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "request_header_too_large", "the request header is too large", none;
     /// The request did not arrive in time.
     RequestTimeout: REQUEST_TIMEOUT, "request_timeout", "the request did not arrive in time", none;
 
-    /// A browser sent a token's cookie because another site told it to.
+    /// A token cookie in a request that another site triggered.
     CrossSite: FORBIDDEN, "cross_site", "another site made the browser send this request", none;
 
     // The token.
@@ -104,15 +106,15 @@ rejections! {
     TokenMalformed: UNAUTHORIZED, "token_malformed", "the access token is malformed", invalid_token;
     /// Another algorithm than the key's.
     TokenAlgorithm: UNAUTHORIZED, "token_algorithm", "the access token names an algorithm that is not allowed", invalid_token;
-    /// A header member that is always refused, or a foreign `typ`.
+    /// A forbidden header member, or another `typ`.
     TokenHeader: UNAUTHORIZED, "token_header", "the access token has a header member that is not allowed", invalid_token;
     /// A `kid` that is not in the key set.
     TokenKeyUnknown: UNAUTHORIZED, "token_key_unknown", "the access token names an unknown key", invalid_token;
-    /// Not the key's signature over this header and payload.
+    /// A signature that does not verify with the key.
     TokenSignature: UNAUTHORIZED, "token_signature", "the signature of the access token is invalid", invalid_token;
-    /// `exp` plus leeway is over.
+    /// A token past `exp` plus leeway.
     TokenExpired: UNAUTHORIZED, "token_expired", "the access token has expired", invalid_token;
-    /// `nbf` minus leeway is still ahead.
+    /// A token before `nbf` minus leeway.
     TokenNotYetValid: UNAUTHORIZED, "token_not_yet_valid", "the access token is not valid yet", invalid_token;
     /// A required claim is absent.
     TokenClaimMissing: UNAUTHORIZED, "token_claim_missing", "the access token lacks a required claim", invalid_token;
@@ -132,11 +134,11 @@ rejections! {
     // The way to the service.
     /// The user header would be longer than the configured limit.
     IdentityTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "identity_too_large", "the user of the access token does not fit into a header", none;
-    /// The service cannot be reached, or broke off before it answered.
+    /// The service cannot be reached, or closed the connection before its response.
     UpstreamUnavailable: BAD_GATEWAY, "upstream_unavailable", "the service cannot be reached", none;
-    /// The service's answer cannot be read, is too large, or opens a tunnel that nobody asked for.
+    /// The service's response is not valid HTTP, is too large, or opens a tunnel without a request.
     UpstreamMalformed: BAD_GATEWAY, "upstream_malformed", "the service answered something that is not valid HTTP", none;
-    /// The service did not answer in time.
+    /// The service did not respond in time.
     UpstreamTimeout: GATEWAY_TIMEOUT, "upstream_timeout", "the service did not answer in time", none;
 
     // The auth server's own operations.
@@ -150,28 +152,28 @@ rejections! {
     MediaTypeUnsupported: UNSUPPORTED_MEDIA_TYPE, "media_type_unsupported", "the body must be application/json", none;
     /// A required parameter is missing, empty or unreadable.
     ParameterMissing: BAD_REQUEST, "parameter_missing", "a required parameter is missing", none;
-    /// The application is not registered, or its secret is wrong: told apart nowhere.
+    /// The application is not registered, or its secret is wrong; both look alike on purpose.
     ApplicationUnknown: UNAUTHORIZED, "application_unknown", "the application is unknown or its secret is wrong", bare;
-    /// An unknown account, a wrong password or a disabled user: told apart nowhere.
+    /// An unknown account, a wrong password or a disabled user; all look alike on purpose.
     LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare;
-    /// Too many failures, or too many logins from one address; `Retry-After` says for how long.
+    /// Too many failures, or too many logins from one address; `Retry-After` has the seconds.
     TooManyAttempts: TOO_MANY_REQUESTS, "too_many_attempts", "too many attempts", none;
-    /// More work is waiting than can be done soon.
+    /// Too much work is waiting already.
     ServerBusy: SERVICE_UNAVAILABLE, "server_busy", "the server is busy", none;
-    /// Nothing is served under this path.
+    /// No endpoint has this path.
     NotFound: NOT_FOUND, "not_found", "nothing is served under this path", none;
     /// The key store has not been reached yet, so there is no signing key.
     StoreUnavailable: SERVICE_UNAVAILABLE, "store_unavailable", "the key store is not available", none;
-    /// A fault of this program; the log holds the cause.
+    /// An error of this program; the log holds the cause.
     Internal: INTERNAL_SERVER_ERROR, "internal", "internal error", none;
 }
 
-/// Long enough not to hammer, short enough that a caller is back soon after it healed.
+/// Long enough not to overload, short enough that a caller soon notices a recovery.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl Rejection {
-    /// The `Retry-After` field in seconds, for what heals by itself (RFC 9110 §10.2.3). Whoever
-    /// knows better how long it takes may send another value.
+    /// Returns the `Retry-After` field in seconds, for temporary conditions (RFC 9110 §10.2.3). A
+    /// caller with a better estimate may send another value.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::AuthKeysUnavailable

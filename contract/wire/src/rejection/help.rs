@@ -1,19 +1,19 @@
-//! What is behind each reason code and what to do about it: the one source of `docs/reasons.md`, of
-//! the sidecar's status page, of `explain` and of the console.
+//! Cause and remedy of each reason code: the one source of `docs/reasons.md`, of the sidecar's
+//! status page, of `explain` and of the console.
 
 use super::Rejection;
 
-/// For whoever was refused, and for whoever runs the program.
+/// Help for clients and operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remedy {
-    /// What happened, in plain words.
+    /// The cause, in plain words.
     pub cause: &'static str,
-    /// What to do.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
 impl Rejection {
-    /// The remedy. Text between backticks is code.
+    /// Returns cause and remedy. Text between backticks is code.
     #[expect(clippy::too_many_lines, reason = "a table, one row for each rejection")]
     pub const fn remedy(self) -> Remedy {
         let (cause, remedy) = match self {
