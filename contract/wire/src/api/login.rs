@@ -31,9 +31,9 @@ impl LoginRequest {
     /// Parses the body of a login.
     ///
     /// # Errors
-    /// [`Rejection::LoginIncomplete`] where the body or a member is absent, null or empty (contract
-    /// §4.1 rule 1); [`Rejection::BodyMalformed`] where the body is no JSON object, repeats a member
-    /// or gives account or password the wrong type.
+    /// [`Rejection::LoginIncomplete`] if the body or a member is absent, null or empty (contract
+    /// §4.1 rule 1); [`Rejection::BodyMalformed`] if the body is not a JSON object, repeats a
+    /// member or gives account or password the wrong type.
     pub fn from_json(body: &[u8]) -> Result<Self, Rejection> {
         if Self::is_absent(body) {
             return Err(Rejection::LoginIncomplete);

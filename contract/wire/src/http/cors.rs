@@ -1,6 +1,6 @@
-//! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*): which origins may read
-//! our answers. There is no wildcard, and no credentials mode: a script sends its token in a header, which
-//! only one of an allowed origin can set.
+//! Cross-origin requests of browsers (Fetch standard, §3.2 *CORS protocol*) and the origins that
+//! may read our responses. There is no wildcard and no credentials mode: scripts send their token
+//! in a header, which only those of an allowed origin can set.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -9,11 +9,11 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method};
 
-/// What a script may read of our answers besides the few fields that it always may.
+/// Response fields that a script may read besides the default ones.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("WWW-Authenticate, Retry-After, X-Request-Id");
-/// What a page may send to any endpoint of ours. Also where no token is read: many a page adds its token to
-/// whatever it sends.
+/// Lists the fields that a page may send to any endpoint of ours. They include the token's even for
+/// endpoints without a token, because many pages send it with every request.
 macro_rules! headers_with {
     ($more:literal) => {
         concat!(
@@ -22,17 +22,17 @@ macro_rules! headers_with {
         )
     };
 }
-/// Seconds that a browser may remember the answer to a preflight.
+/// Seconds that a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// One origin as browsers write it (RFC 6454 §6.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
 
-/// Why a text is no origin that a browser would send.
+/// A text that is not an origin of a browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// `*` and `null` stand for strangers.
+    /// `*` or `null`, which any attacker's page can match.
     #[error("is not one origin: '*' and 'null' are not supported")]
     Wildcard,
     /// Not `http://` or `https://` with a host.
@@ -40,13 +40,13 @@ pub enum OriginError {
         "must be http://HOST or https://HOST, with a port unless it is the usual one, in lower case, without a path"
     )]
     Malformed,
-    /// Browsers leave it out.
+    /// The default port, which browsers leave out.
     #[error("names the usual port, which browsers leave out")]
     UsualPort,
 }
 
 impl Origin {
-    /// `https://app.example:8443`.
+    /// Returns the origin, such as `https://app.example:8443`.
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
@@ -80,7 +80,7 @@ impl std::str::FromStr for Origin {
     }
 }
 
-/// The port of `HOST[:PORT]`; `None` where it is none.
+/// Parses the port of `HOST[:PORT]`; `None` for an invalid port.
 fn host_and_port(authority: &str) -> Option<Option<&str>> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -103,17 +103,18 @@ fn host_and_port(authority: &str) -> Option<Option<&str>> {
     (is_host && is_port).then_some(port)
 }
 
-/// The origins whose scripts may read our answers; none by default.
+/// The origins whose scripts may read our responses; empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedOrigins(Vec<Origin>);
 
 impl AllowedOrigins {
-    /// These and no others.
+    /// Allows these origins and no others.
     pub const fn new(origins: Vec<Origin>) -> Self {
         Self(origins)
     }
 
-    /// The request's origin, if it is one of them. A request with several is of none.
+    /// Returns the request's origin if it is allowed. A request with several `Origin` fields has no
+    /// origin.
     pub fn of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
         if self.0.is_empty() {
             return None;
@@ -126,21 +127,21 @@ impl AllowedOrigins {
             .then_some(origin)
     }
 
-    /// Whether this is a preflight of an allowed origin: OPTIONS, `Origin`, and
-    /// `Access-Control-Request-Method`, and nothing less.
+    /// Returns true for a preflight of an allowed origin: OPTIONS, `Origin`, and
+    /// `Access-Control-Request-Method`.
     pub fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
         *method == Method::OPTIONS
             && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
             && self.of(headers).is_some()
     }
 
-    /// What an answer of ours to a request with these headers says about who may read it.
+    /// Returns the response fields that let an allowed origin read our response to this request.
     pub fn answer_fields(&self, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         if self.0.is_empty() {
             return fields;
         }
-        // Also for the others, or a cache would give them what was meant for one.
+        // Sent to other origins too, or a cache would serve them the response to an allowed one.
         fields.push((VARY, HeaderValue::from_name(ORIGIN)));
         if let Some(origin) = self.of(headers) {
             fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
@@ -150,19 +151,19 @@ impl AllowedOrigins {
     }
 }
 
-/// An endpoint of ours, as far as a page that asks about it is concerned.
+/// An endpoint of ours, by its preflight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Takes the login's JSON.
+    /// The login, which takes JSON.
     Login,
-    /// Hands the key to an application.
+    /// The key endpoint for applications.
     Key,
-    /// Whatever else there is to read.
+    /// Any other readable endpoint.
     Reading,
 }
 
 impl Endpoint {
-    /// What our answer to a preflight says besides [`AllowedOrigins::answer_fields`].
+    /// Returns the fields of a preflight response besides [`AllowedOrigins::answer_fields`].
     pub const fn preflight_fields(self) -> [(HeaderName, HeaderValue); 3] {
         let (methods, headers) = match self {
             Self::Login => ("POST", headers_with!(", Content-Type")),

@@ -1,9 +1,9 @@
-//! Refuses what two HTTP parsers could read differently: the seed of every request smuggling.
+//! Checks for framing that two HTTP parsers could read differently: the basis of request smuggling.
 //!
-//! [`check`] reads the header block of HTTP/1 as it arrived. Libraries tidy it up (drop `Content-Length` beside
-//! `Transfer-Encoding`, fold `3, 3` into `3`, take a bare LF for a line end), and whoever stands in front of
-//! us or behind us must not guess what was there. HTTP/2 has no such block: [`check_fields`] reads its fields.
-//! [`requests::Requests`] finds the blocks, and the chunks of bodies, in the bytes of a connection.
+//! [`check`] reads the raw header block of HTTP/1, because libraries normalise it: they drop
+//! `Content-Length` beside `Transfer-Encoding`, fold `3, 3` into `3`, take a bare LF for a line
+//! end. [`check_fields`] reads the fields of HTTP/2, and [`requests::Requests`] finds header blocks
+//! and chunks in the bytes of a connection.
 
 pub mod body;
 mod chunks;
@@ -15,19 +15,20 @@ use memchr::{memchr, memchr_iter};
 use super::header_alias::cgi_equal;
 use crate::rejection::Rejection;
 
-/// How the end of a body is found, where the head leaves no doubt.
+/// The unambiguous framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes; none where the head names no length.
+    /// The number of bytes; 0 where the head names no length.
     Length(u64),
-    /// By the body itself.
+    /// Chunks, the last of which ends the body.
     Chunked,
 }
 
 /// Checks a header block, which ends in its final empty line.
 ///
 /// # Errors
-/// [`Rejection::RequestFraming`]; [`Rejection::RequestMalformed`] for a request line that has not three parts.
+/// [`Rejection::RequestFraming`]; [`Rejection::RequestMalformed`] for a request line without three
+/// parts.
 pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
     if has_bare_line_feed(raw, 0) {
         return Err(Rejection::RequestFraming);
@@ -39,7 +40,7 @@ pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
         return Err(Rejection::RequestMalformed);
     }
     match check_fields(fields(block))? {
-        // HTTP/1.0 knows no transfer codings.
+        // HTTP/1.0 has no transfer codings.
         Some(Body::Chunked) if !request_line.ends_with(b" HTTP/1.1") => {
             Err(Rejection::RequestFraming)
         }
@@ -47,9 +48,9 @@ pub fn check(raw: &[u8]) -> Result<Body, Rejection> {
     }
 }
 
-/// Checks fields by name and value, as they also come one by one (HTTP/2). `None`: no field says how long
-/// the body is. It takes `Transfer-Encoding: chunked`, which HTTP/2 does not know (RFC 9113 §8.2.2): whoever
-/// asks for HTTP/2 refuses that field before.
+/// Checks fields by name and value, as HTTP/2 delivers them; `None` if no field frames the body. It
+/// accepts `Transfer-Encoding: chunked`: callers for HTTP/2, which forbids the field (RFC 9113
+/// §8.2.2), reject it first.
 ///
 /// # Errors
 /// [`Rejection::RequestFraming`].
@@ -61,22 +62,24 @@ pub fn check_fields<'h>(
         let Some(framing) = Framing::named(name) else {
             continue;
         };
-        // At most one field says how long the body is, in the only spelling everybody agrees on.
+        // At most one field gives the length of the body, in the only spelling that all parsers
+        // read alike.
         let body = framing.read(name, value).filter(|_| framed.is_none());
         framed = Some(body.ok_or(Rejection::RequestFraming)?);
     }
     Ok(framed)
 }
 
-/// Whether a line ends in LF alone, at or after `from`. A head that arrives in pieces has to be asked each
-/// time: what is let through up to such a line is a whole request for some parsers.
+/// Returns true if a line at or after `from` ends in LF alone. Callers check each piece of a head,
+/// because a piece up to such a line is a whole request for some parsers.
 #[must_use]
 pub fn has_bare_line_feed(raw: &[u8], from: usize) -> bool {
     memchr_iter(b'\n', raw.get(from..).unwrap_or_default())
         .any(|at| !matches!(raw.get(..from + at), Some([.., b'\r'])))
 }
 
-/// A blank more, and some parsers take the target to end earlier than others (RFC 9112 §3).
+/// Returns true for exactly two blanks: with more, parsers disagree about the end of the target
+/// (RFC 9112 §3).
 fn has_three_parts(request_line: &[u8]) -> bool {
     let blanks = request_line
         .iter()
@@ -84,7 +87,7 @@ fn has_three_parts(request_line: &[u8]) -> bool {
     blanks.map(|&byte| byte == b' ').eq([true, true])
 }
 
-/// Name and trimmed value of each header line, after the request line.
+/// Returns name and trimmed value of each header line, after the request line.
 fn fields(block: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     lines(block).skip(1).filter_map(|line| {
         let (name, value) = line.split_at(memchr(b':', line)?);
@@ -95,7 +98,7 @@ fn fields(block: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     })
 }
 
-/// What stands between the line feeds.
+/// Splits a block at its line feeds.
 fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(block);
     std::iter::from_fn(move || {
@@ -116,7 +119,7 @@ enum Framing {
 }
 
 impl Framing {
-    /// Finds look-alikes too: `Content_Length` is `CONTENT_LENGTH` for whoever speaks CGI.
+    /// Finds aliases too: CGI programs read `Content_Length` as `CONTENT_LENGTH`.
     fn named(name: &str) -> Option<Self> {
         [Self::ContentLength, Self::TransferEncoding]
             .into_iter()
@@ -144,7 +147,7 @@ impl Framing {
     }
 }
 
-/// Digits alone: `parse` takes a sign as well.
+/// Parses digits alone: `parse` accepts a sign too.
 fn length(value: &[u8]) -> Option<u64> {
     let digits = value.iter().all(u8::is_ascii_digit).then_some(value)?;
     std::str::from_utf8(digits).ok()?.parse().ok()

@@ -1,7 +1,8 @@
-//! Which header names a CGI-style service cannot tell apart: PHP, WSGI and CGI make a variable of each.
+//! Header names that a CGI-style service cannot distinguish: PHP, WSGI and CGI make a variable of
+//! each.
 
-/// Whether both names become the same variable (RFC 3875 §4.1.18 and how it is practised): letters regardless
-/// of case, everything else but digits as `_`.
+/// Returns true if both names become the same variable (RFC 3875 §4.1.18 and common practice):
+/// letters regardless of case, everything else but digits as `_`.
 #[must_use]
 pub fn cgi_equal(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte))

@@ -1,4 +1,4 @@
-//! The `Host` field and `:authority`: whom a request is for, where anybody routes by it.
+//! The `Host` field and `:authority`, by which servers and proxies route a request.
 
 use std::net::Ipv6Addr;
 
@@ -6,11 +6,11 @@ use memchr::memchr;
 
 use crate::rejection::Rejection;
 
-/// Checks the host that a request names: a host, perhaps with a port, and nothing else (RFC 9110 §7.2).
-/// An empty one is for targets without an authority (RFC 9112 §3.2), which no `http` target is.
+/// Checks the host of a request: a host, perhaps with a port, and nothing else (RFC 9110 §7.2). An
+/// empty host is only for targets without an authority (RFC 9112 §3.2), unlike `http` targets.
 ///
 /// # Errors
-/// [`Rejection::HostMissing`] without one, [`Rejection::RequestMalformed`] for anything else.
+/// [`Rejection::HostMissing`] without a host, [`Rejection::RequestMalformed`] for an invalid one.
 pub fn check(host: Option<&[u8]>) -> Result<(), Rejection> {
     match host {
         None | Some(b"") => Err(Rejection::HostMissing),
@@ -19,8 +19,8 @@ pub fn check(host: Option<&[u8]>) -> Result<(), Rejection> {
     }
 }
 
-/// `uri-host [ ":" port ]` (RFC 3986 §3.2) without what no name and no address has: of the addresses in
-/// brackets those of IPv6 without a zone, of the names those without `!$&'()*+,;=`.
+/// Returns true for `uri-host [ ":" port ]` (RFC 3986 §3.2), restricted to real names and
+/// addresses: in brackets IPv6 without a zone, in names none of `!$&'()*+,;=`.
 fn is_host_and_port(text: &[u8]) -> bool {
     let Some(bracketed) = text.strip_prefix(b"[") else {
         return match split_at(b':', text) {
@@ -35,7 +35,7 @@ fn is_host_and_port(text: &[u8]) -> bool {
     })
 }
 
-/// What stands on either side of the first such byte.
+/// Returns the text before and after the first such byte.
 fn split_at(byte: u8, text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (before, rest) = text.split_at(memchr(byte, text)?);
     Some((before, rest.get(1..)?))
@@ -54,7 +54,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && pieces.next().is_some_and(is_plain) && pieces.all(is_escape)
 }
 
-/// An empty one is the usual one (RFC 9110 §4.2.3).
+/// Returns true for digits; an empty port is the default one (RFC 9110 §4.2.3).
 fn is_port(port: &[u8]) -> bool {
     let number = std::str::from_utf8(port).map(str::parse::<u16>);
     port.is_empty() || port.iter().all(u8::is_ascii_digit) && matches!(number, Ok(Ok(_)))

@@ -6,36 +6,36 @@ use smallvec::SmallVec;
 
 use super::request_path::{CanonicalPath, RequestPath, decode_once};
 
-/// A path or pattern of the configuration that cannot be used.
+/// An unusable path or pattern of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Everything is relative to the root or to the context path.
+    /// A path that does not begin at the root or the context path.
     #[error("must start with '/'")]
     NotAbsolute,
-    /// It could never match a canonical path.
+    /// A pattern that can never match a canonical path.
     #[error(
         "must be in canonical form: no '//', dot segments, '\\', ';', '#', control characters or escapes of ASCII other than %20"
     )]
     NotCanonical,
-    /// Spring's `{name}` variables have no meaning here.
+    /// Spring's `{name}` variables, which are not supported.
     #[error("'{{' and '}}' are not supported: write '*' for one segment, '**' for several")]
     Variable,
-    /// A context path ends where the service's own paths begin.
+    /// An unsupported character in a context path, or a slash at its end.
     #[error("may hold only letters, digits, '-', '.', '_', '~' and single slashes between them")]
     BadContext,
 }
 
-/// The path prefix that belongs to one application: `/auth`, `/orders`, or nothing.
+/// The path prefix of one application: `/auth`, `/orders`, or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContextPath(String);
 
 impl ContextPath {
-    /// The prefix, empty or starting with a slash.
+    /// Returns the prefix, empty or starting with a slash.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part of `path` after the prefix; `None` where the path lies outside.
+    /// Returns the part of `path` after the prefix; `None` for a path outside of it.
     pub fn strip<'p>(&self, path: &'p CanonicalPath<'_>) -> Option<&'p str> {
         match path.as_str().strip_prefix(self.0.as_str())? {
             "" => Some("/"),
@@ -61,7 +61,7 @@ impl FromStr for ContextPath {
         if !text.starts_with('/') {
             return Err(PathError::NotAbsolute);
         }
-        // Escapes would make the prefix differ from what stands in the request line.
+        // Escapes would make the prefix differ from the request line.
         let plain = |b: u8| b == b'/' || b.is_ascii_alphanumeric() || b"-._~".contains(&b);
         if text.ends_with('/') || !text.bytes().all(plain) {
             return Err(PathError::BadContext);
@@ -82,23 +82,23 @@ pub struct PathPattern {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
-    /// `**`
+    /// A `**`.
     Any,
-    /// No wildcard; empty behind a trailing slash.
+    /// Text without a wildcard; empty after a trailing slash.
     Literal(String),
-    /// With the wildcards `*` and `?`.
+    /// Text with the wildcards `*` and `?`.
     Glob(Glob),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Glob {
     text: String,
-    /// Whether it stands for the empty segment behind a trailing slash.
+    /// True if it matches the empty segment after a trailing slash.
     takes_empty: bool,
 }
 
 impl PathPattern {
-    /// As it was written.
+    /// Returns the pattern as configured.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -120,7 +120,7 @@ impl FromStr for PathPattern {
             "**" => Segment::Any,
             glob if glob.contains(['*', '?']) => Segment::Glob(Glob {
                 text: glob.to_owned(),
-                // In Spring a final `*` stands for it, but not behind a `**`.
+                // Spring matches an empty segment with a final `*`, but not after a `**`.
                 takes_empty: glob == "*" && !any,
             }),
             literal => Segment::Literal(literal.to_owned()),
@@ -132,8 +132,8 @@ impl FromStr for PathPattern {
     }
 }
 
-/// Patterns obey the rules of the paths they are to match, wildcards aside. Text beyond ASCII and
-/// spaces may be written as they are.
+/// Checks a pattern by the rules of paths, except for wildcards, and decodes it. Spaces and text
+/// beyond ASCII need no escapes.
 fn canonical_text_of_pattern(pattern: &str) -> Result<String, PathError> {
     let escaped: String = pattern
         .chars()
@@ -154,14 +154,14 @@ fn canonical_text_of_pattern(pattern: &str) -> Result<String, PathError> {
     String::from_utf8(decoded.into_owned()).map_err(|_| PathError::NotCanonical)
 }
 
-/// The segments behind each slash; the last one is empty where the path ends with a slash.
+/// Returns the segment after each slash; the last one is empty if the path ends with a slash.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').skip(1)
 }
 
 impl Glob {
-    /// In one loop: the last `*` takes one more character each time the rest does not fit, so the
-    /// cost is at most the product of both lengths.
+    /// Matches in one loop: the last `*` takes one more character after each mismatch, so the cost
+    /// is at most the product of both lengths.
     fn matches(&self, segment: &str) -> bool {
         if segment.is_empty() {
             return self.takes_empty;
@@ -193,41 +193,41 @@ impl Glob {
     }
 }
 
-/// The paths that no token is asked for.
+/// The paths that need no token.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PassList {
     patterns: Vec<PathPattern>,
-    /// Patterns that begin alike share their beginning: a path is walked through once, however many
-    /// of them there are. The first node is the root.
+    /// A tree of the patterns: common beginnings share nodes, so each path is walked once for all
+    /// patterns. The first node is the root.
     nodes: Vec<Node>,
 }
 
 type NodeId = usize;
 
-/// What may follow a beginning that some patterns have in common.
+/// The segments that may follow a common beginning of patterns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Node {
     literals: BTreeMap<String, NodeId>,
     /// Tried one after another.
     globs: Vec<(Glob, NodeId)>,
-    /// Behind a `**`, which may also stand for nothing.
+    /// The node after a `**`, which may also match no segment.
     any: Option<NodeId>,
-    /// Whether it is itself behind a `**`, which takes whatever segments come.
+    /// True if the node follows a `**`, which takes any segments.
     takes_all: bool,
     /// The first pattern that ends here.
     pattern: Option<usize>,
 }
 
-/// The nodes that a path may have come to, each once. Seldom more than one or two.
+/// The distinct nodes that a path may have reached, seldom more than two.
 type Places = SmallVec<[NodeId; 8]>;
 
-/// A pattern of the pass list that cannot be used.
+/// An unusable pattern of the pass list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pattern {pattern:?}: {source}")]
 pub struct PassListError {
-    /// As it was written.
+    /// The pattern as configured.
     pub pattern: String,
-    /// What is wrong with it.
+    /// The error.
     pub source: PathError,
 }
 
@@ -235,7 +235,7 @@ impl PassList {
     /// Parses the patterns, in order.
     ///
     /// # Errors
-    /// The first pattern that cannot be used.
+    /// The first unusable pattern.
     pub fn parse<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, PassListError> {
         let mut list = Self::default();
         for text in patterns {
@@ -263,7 +263,7 @@ impl PassList {
         self.patterns.push(pattern);
     }
 
-    /// Where `segment` leads to from `parent`; a new node where it has not led anywhere so far.
+    /// Returns the node that `segment` leads to from `parent`, and adds it if it is missing.
     fn child(&mut self, parent: NodeId, segment: &Segment) -> NodeId {
         let new = self.nodes.len();
         let Some(node) = self.nodes.get_mut(parent) else {
@@ -289,12 +289,12 @@ impl PassList {
         child
     }
 
-    /// Whether a canonical path, relative to the context path, is on the list.
+    /// Returns true if a canonical path, relative to the context path, is on the list.
     pub fn matches(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
-    /// The first pattern that a canonical path, relative to the context path, matches.
+    /// Returns the first pattern that matches a canonical path, relative to the context path.
     pub fn find(&self, path: &str) -> Option<&PathPattern> {
         let mut places = Places::new();
         self.enter(0, &mut places);
@@ -331,7 +331,7 @@ impl PassList {
         next
     }
 
-    /// A `**` may stand for no segment at all: who is before it is behind it too.
+    /// Adds a node, and the node after its `**`, which may match no segment at all.
     fn enter(&self, place: NodeId, places: &mut Places) {
         let Some(node) = self.nodes.get(place) else {
             return;
@@ -430,7 +430,8 @@ mod tests {
         assert!(!pass_list.matches(&path));
     }
 
-    /// The meaning of a pattern in its plainest form, to compare with. `any`: there is a `**` in it.
+    /// Matches in the simplest way, for comparison. `any` is true if there is a `**` in the
+    /// pattern.
     fn means(any: bool, pattern: &[&str], path: &[&str]) -> bool {
         let Some((first, rest)) = pattern.split_first() else {
             return path.is_empty();
@@ -450,7 +451,7 @@ mod tests {
         }
     }
 
-    /// All sequences of up to `length` of these.
+    /// Returns all sequences of up to `length` of these words.
     fn sequences<'w>(words: &[&'w str], length: usize) -> Vec<Vec<&'w str>> {
         let mut all = vec![Vec::new()];
         let mut from = 0;

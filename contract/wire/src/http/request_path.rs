@@ -1,13 +1,14 @@
-//! The path of a request: refused, canonical, or neither.
+//! The path of a request: rejected, canonical, or neither.
 //!
-//! Where two programs could read a path differently it is not canonical: it never matches the
-//! pass list, needs a token, and is forwarded byte for byte. What no honest client sends is refused.
+//! A path that two programs could read differently is not canonical: it never matches the pass
+//! list, needs a token, and is forwarded byte for byte. A path that no honest client sends is
+//! rejected.
 
 use std::borrow::Cow;
 
 use crate::rejection::Rejection;
 
-/// The path of a request target, checked.
+/// The checked path of a request target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPath<'a> {
     canonical: Option<CanonicalPath<'a>>,
@@ -18,18 +19,18 @@ pub struct RequestPath<'a> {
 pub struct CanonicalPath<'a>(Cow<'a, str>);
 
 impl CanonicalPath<'_> {
-    /// The decoded text.
+    /// Returns the decoded text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl<'a> RequestPath<'a> {
-    /// Checks a path as it arrived, without the query.
+    /// Checks a raw path without its query.
     ///
     /// # Errors
-    /// [`Rejection::PathNotCanonical`] where no honest client sends such a path: dot segments in
-    /// any encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes.
+    /// [`Rejection::PathNotCanonical`] for paths that no honest client sends: dot segments in any
+    /// encoding, backslashes, control bytes, broken escapes, double-encoded dots or slashes.
     pub fn parse(raw: &'a [u8]) -> Result<Self, Rejection> {
         if raw.first() != Some(&b'/') || raw.iter().copied().any(is_never_allowed) {
             return Err(Rejection::PathNotCanonical);
@@ -47,18 +48,20 @@ impl<'a> RequestPath<'a> {
         })
     }
 
-    /// The canonical form; `None` for a path that needs a token whatever the pass list says.
+    /// Returns the canonical form; `None` for a path that needs a token regardless of the pass
+    /// list.
     pub const fn canonical(&self) -> Option<&CanonicalPath<'a>> {
         self.canonical.as_ref()
     }
 }
 
-/// Control bytes end lines and strings, a backslash is a slash to some.
+/// Returns true for control bytes, which end lines and strings, and the backslash, a slash to some
+/// programs.
 const fn is_never_allowed(byte: u8) -> bool {
     byte.is_ascii_control() || byte == b'\\'
 }
 
-/// Undoes one layer of escapes.
+/// Decodes one layer of escapes.
 pub(crate) fn decode_once(raw: &[u8]) -> Result<Cow<'_, [u8]>, Rejection> {
     if !raw.contains(&b'%') {
         return Ok(Cow::Borrowed(raw));
@@ -76,7 +79,7 @@ pub(crate) fn decode_once(raw: &[u8]) -> Result<Cow<'_, [u8]>, Rejection> {
     Ok(Cow::Owned(decoded))
 }
 
-/// The byte that two leading hex digits stand for, and what follows them.
+/// Returns the byte of two leading hex digits, and the rest.
 fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
     let hex = |digit: u8| char::from(digit).to_digit(16);
     let ([high, low], rest) = after_percent.split_first_chunk::<2>()?;
@@ -84,7 +87,7 @@ fn split_escape(after_percent: &[u8]) -> Option<(u8, &[u8])> {
     Some((byte, rest))
 }
 
-/// `.` and `..`, also before path parameters: Tomcat reads `/..;x/` as `/../`.
+/// Returns true for `.` and `..`, also before path parameters: Tomcat reads `/..;x/` as `/../`.
 fn has_dot_segment(decoded: &[u8]) -> bool {
     decoded.split(|&b| b == b'/').any(|segment| {
         let name = segment.split(|&b| b == b';').next().unwrap_or_default();
@@ -92,7 +95,8 @@ fn has_dot_segment(decoded: &[u8]) -> bool {
     })
 }
 
-/// Encodings that RFC 3629 §3 forbids and lenient decoders read as ASCII: `c0 ae` as a dot.
+/// Returns true for encodings that RFC 3629 §3 forbids and lenient decoders read as ASCII: `c0 ae`
+/// as a dot.
 fn has_overlong_utf8(decoded: &[u8]) -> bool {
     decoded.contains(&0xc0)
         || decoded.contains(&0xc1)
@@ -104,7 +108,7 @@ fn has_overlong_utf8(decoded: &[u8]) -> bool {
 /// Deeper than any honest chain of proxies encodes; bounds the work per path.
 const MAX_ESCAPE_DEPTH: usize = 4;
 
-/// Whether further layers of escapes hide a dot, a slash or what is never allowed.
+/// Returns true if further layers of escapes hide a dot, a slash or a forbidden byte.
 fn hides_a_separator(decoded: &[u8]) -> bool {
     let mut layer = Cow::Borrowed(decoded);
     for _ in 0..MAX_ESCAPE_DEPTH {
@@ -119,8 +123,8 @@ fn hides_a_separator(decoded: &[u8]) -> bool {
     true
 }
 
-/// Decodes the valid escapes of a layer and tells whether one of them hid a separator; `None`
-/// where there was no valid escape.
+/// Decodes the valid escapes of a layer, and returns true with it if one of them hid a separator;
+/// `None` without a valid escape.
 fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
     if !layer.contains(&b'%') {
         return None;
@@ -142,7 +146,7 @@ fn decode_leniently(layer: &[u8]) -> Option<(Vec<u8>, bool)> {
     found.then_some((decoded, hidden))
 }
 
-/// The canonical form of a path that was not refused, if it is in it.
+/// Returns the canonical form of a path that was not rejected; `None` for any other form.
 fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<'a>> {
     let plain = !raw.windows(2).any(|pair| pair == b"//") && only_canonical_bytes(raw);
     if !plain {
@@ -156,13 +160,14 @@ fn canonical<'a>(raw: &'a [u8], decoded: Cow<'a, [u8]>) -> Option<CanonicalPath<
     (!confusing).then_some(CanonicalPath(text))
 }
 
-/// `...` and `.. `: who trims names, as Win32 does, may read them as `..`.
+/// Returns true for `...` and `.. `: programs that trim names, as Win32 does, may read them as
+/// `..`.
 fn is_almost_dots(segment: &str) -> bool {
     segment.contains('.') && segment.chars().all(|c| c == '.' || c.is_whitespace())
 }
 
-/// RFC 3986 `pchar` without `;`, and the escapes that have no other spelling: the space and
-/// everything beyond ASCII.
+/// Returns true for RFC 3986 `pchar` without `;`, and for the escapes that have no other spelling:
+/// the space and everything beyond ASCII.
 fn only_canonical_bytes(raw: &[u8]) -> bool {
     let mut rest = raw;
     while let Some((&first, tail)) = rest.split_first() {
@@ -201,9 +206,9 @@ const fn is_plain(byte: u8) -> bool {
         )
 }
 
-/// Characters that normalisation (NFKC and its kin) or the best-fit tables of Windows turn into a dot, a
-/// slash, a backslash, a percent sign or the beginning of parameters, query or fragment; and the C1
-/// controls.
+/// Returns true for characters that normalisation (NFKC and similar) or the best-fit tables of
+/// Windows turn into a dot, a slash, a backslash, a percent sign or the beginning of parameters,
+/// query or fragment; and for the C1 controls.
 const fn is_confusable(c: char) -> bool {
     matches!(
         c,
@@ -245,7 +250,7 @@ const fn is_confusable(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// `canonical`, `opaque` (never pass-listed) or `refused`.
+    /// Returns `canonical`, `opaque` (never on the pass list) or `refused`.
     fn class(path: &[u8]) -> &'static str {
         match RequestPath::parse(path) {
             Err(_) => "refused",

@@ -1,24 +1,24 @@
-//! What joins the lines about one request across programs: a request id, and the trace id of W3C
-//! Trace Context. Both come from strangers, so only what fits into a log line is taken.
+//! Identifiers that join the log lines of several programs: a request id, and the trace id of W3C
+//! Trace Context. Both come from clients, so only values that fit into a log line are accepted.
 
 use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Where a request id travels.
+/// The header of a request id.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Where a trace travels (W3C Trace Context §3.2).
+/// The header of a trace (W3C Trace Context §3.2).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const MAX_REQUEST_ID_BYTES: usize = 64;
 
-/// A name for one request: short, printable, without anything that a log or a shell reads.
+/// The name of one request: short, printable, without special characters of logs and shells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The one that came with the request: exactly one field of at most 64 letters, digits and
-    /// `-._:/+=@`.
+    /// Returns the id that came with the request: exactly one field of at most 64 letters, digits
+    /// and `-._:/+=@`.
     pub fn received(headers: &HeaderMap) -> Option<Self> {
         let value = only(headers, &REQUEST_ID)?;
         let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._:/+=@".contains(b);
@@ -26,14 +26,14 @@ impl RequestId {
         (fits && value.as_bytes().iter().all(plain)).then(|| Self(value.clone()))
     }
 
-    /// A new one.
+    /// Creates an id from random bits.
     pub fn new(random: u128) -> Self {
-        // Digits only: it cannot fail.
+        // Hex digits are always a valid value.
         let value = HeaderValue::from_str(&format!("{random:032x}"));
         Self(value.unwrap_or(HeaderValue::from_static("0")))
     }
 
-    /// As it travels.
+    /// Returns the header value.
     pub const fn value(&self) -> &HeaderValue {
         &self.0
     }
@@ -45,12 +45,13 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The trace that a request belongs to: 32 lower-case hex digits.
+/// The trace of a request: 32 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceId([u8; 32]);
 
 impl TraceId {
-    /// The one that came with the request, if its `traceparent` is one (W3C Trace Context §3.2.2).
+    /// Returns the trace that came with the request, if `traceparent` is valid (W3C Trace Context
+    /// §3.2.2).
     pub fn received(headers: &HeaderMap) -> Option<Self> {
         let value = only(headers, &TRACEPARENT)?.as_bytes();
         let mut parts = value.split(|&b| b == b'-');
@@ -77,7 +78,7 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// The `traceparent` of a trace that begins here: version 00, sampled.
+/// Returns the `traceparent` of a new trace: version 00, sampled.
 pub fn new_traceparent(trace: u128, parent: u64) -> HeaderValue {
     let text = format!("00-{:032x}-{:016x}-01", trace.max(1), parent.max(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))

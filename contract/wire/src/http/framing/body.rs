@@ -1,9 +1,9 @@
-//! Finds the data of a message body in the bytes of a connection.
+//! The reader that finds the data of a message body in the bytes of a connection.
 
 use super::Body;
 use super::chunks::Chunks;
 
-/// Reads one body, in pieces of any size.
+/// A reader of one body, in pieces of any size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyReader(State);
 
@@ -23,18 +23,18 @@ pub struct Piece {
     pub data: usize,
 }
 
-/// The chunks of a body cannot be read beyond doubt.
+/// The chunks of a body are malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed chunked body")]
 pub struct MalformedChunk;
 
 impl BodyReader {
-    /// Reads a message without a body.
+    /// The reader of a message without a body.
     pub const NONE: Self = Self(State::Length(0));
-    /// Reads a body that ends with its connection, as only those of responses do.
+    /// The reader of a response body that ends with its connection.
     pub const UNTIL_CLOSE: Self = Self(State::UntilClose);
 
-    /// Reads a body that is delimited by `body`.
+    /// Creates the reader of a body that is delimited by `body`.
     #[must_use]
     pub const fn new(body: Body) -> Self {
         Self(match body {
@@ -49,14 +49,14 @@ impl BodyReader {
         matches!(self.0, State::Length(0) | State::Chunked(Chunks::End))
     }
 
-    /// Returns true where the end of the connection is the end of the body.
+    /// Returns true if the end of the connection is the end of the body.
     #[must_use]
     pub const fn ends_with_connection(&self) -> bool {
         matches!(self.0, State::UntilClose)
     }
 
-    /// Takes the first run of data from `received`. Without data, the skipped bytes are all that can
-    /// be read so far.
+    /// Takes the first run of data from `received`. Without data, only the skipped bytes can be
+    /// read so far.
     ///
     /// # Errors
     /// [`MalformedChunk`].
@@ -82,7 +82,7 @@ impl BodyReader {
 mod tests {
     use super::*;
 
-    /// Reads `received` in parts of `size` bytes; returns the data, and what follows the body.
+    /// Reads `received` in parts of `size` bytes; returns the data and the bytes after the body.
     fn read(
         mut body: BodyReader,
         received: &[u8],

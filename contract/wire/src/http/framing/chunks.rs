@@ -1,9 +1,10 @@
-//! The chunks of a body, read byte by byte (RFC 9112 §7.1) and more strictly than the libraries read them: a size
-//! without a digit, or a line feed within an extension, ends the line for some parsers and not for others.
+//! The chunks of a body, read byte by byte (RFC 9112 §7.1). Stricter than the libraries: a size
+//! without a digit, or a line feed within an extension, ends the line for some parsers and not for
+//! others.
 
 use super::body::Piece;
 
-/// Where in the body the next byte stands.
+/// The position of the next byte in the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunks {
     Size { size: u64, digits: u8 },
@@ -18,13 +19,14 @@ pub(super) enum Chunks {
     End,
 }
 
-/// As many as a `u64` holds.
+/// The digits of a `u64`.
 const MAX_DIGITS: u8 = 16;
 
 impl Chunks {
     pub(super) const START: Self = Self::Size { size: 0, digits: 0 };
 
-    /// Counts how many of `bytes` belong to the body; an error counts those before the one that belongs to none.
+    /// Returns how many of `bytes` belong to the body; an error holds the count before the first
+    /// invalid byte.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, usize> {
         let mut taken = 0;
         loop {
@@ -37,7 +39,8 @@ impl Chunks {
         }
     }
 
-    /// Finds the first run of data in `bytes`; an error counts the bytes before the one that is out of place.
+    /// Finds the first run of data in `bytes`; an error holds the count before the first invalid
+    /// byte.
     pub(super) fn next_piece(&mut self, bytes: &[u8]) -> Result<Piece, usize> {
         let mut skipped = 0;
         while let Some(&byte) = bytes.get(skipped) {
@@ -65,7 +68,7 @@ impl Chunks {
         }
     }
 
-    /// `None` where the byte is out of place.
+    /// Returns the position after `byte`; `None` for an invalid byte.
     fn after(self, byte: u8) -> Option<Self> {
         match (self, byte) {
             (Self::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -110,7 +113,7 @@ impl Chunks {
     }
 }
 
-/// What no parser takes for the end of a line, or of a string.
+/// Returns true for bytes that no parser takes as the end of a line or a string.
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
@@ -119,7 +122,7 @@ const fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Where the body ends, or where it goes wrong; the same in whatever pieces it comes.
+    /// Returns where the body ends, or where it becomes invalid; the same for pieces of every size.
     fn read(body: &[u8]) -> Result<usize, usize> {
         let by_size = |size| {
             let mut chunks = Chunks::START;

@@ -1,5 +1,5 @@
-//! Where on a connection its requests begin and end, so that each is judged as it arrived: libraries tidy up what
-//! a proxy in front may have read differently.
+//! The boundaries of requests on a connection, so that each is checked as it arrived: libraries
+//! normalise what a proxy in front may have read differently.
 
 use memchr::memmem;
 
@@ -9,7 +9,7 @@ use crate::rejection::Rejection;
 
 const END: &[u8] = b"\r\n\r\n";
 
-/// Goes along with the bytes of one HTTP/1 connection. Whoever feeds it bounds how long a head may be.
+/// A follower of the bytes of one HTTP/1 connection. The caller bounds the length of a head.
 #[derive(Debug, Default)]
 pub struct Requests {
     place: Place,
@@ -18,12 +18,12 @@ pub struct Requests {
 
 #[derive(Debug)]
 enum Place {
-    /// So much of a head came.
+    /// The received part of a head.
     Head(Vec<u8>),
-    /// So much of a body is still to come.
+    /// The missing bytes of a body.
     Body(u64),
     Chunks(Chunks),
-    /// Behind what was refused; so many requests came whole before it.
+    /// After a rejection, with the number of complete requests before it.
     Beyond(u64),
 }
 
@@ -33,31 +33,31 @@ impl Default for Place {
     }
 }
 
-/// What must not be read on as if it were in order.
+/// A rejection within the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// How many of the bytes belong to what came before.
+    /// The number of valid bytes before it.
     pub passed: usize,
-    /// Which part of the request it is.
+    /// The part of the request.
     pub part: Part,
-    /// Why.
+    /// The reason.
     pub rejection: Rejection,
 }
 
-/// One of those that are judged.
+/// A checked part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The header block.
     Head,
-    /// A body, in what surrounds its data.
+    /// A body, without the data of its chunks.
     Chunks,
 }
 
 impl Requests {
-    /// Takes note of what was received next.
+    /// Follows the next received bytes.
     ///
     /// # Errors
-    /// The first thing that is out of order. Whatever is received after it belongs to no request.
+    /// The first rejection. Bytes received after it belong to no request.
     pub fn follow(&mut self, received: &[u8]) -> Result<(), Refused> {
         let followed = self.place.follow(received, &mut self.heads);
         if followed.is_err() {
@@ -66,19 +66,19 @@ impl Requests {
         followed
     }
 
-    /// Whether a part of a head came, and not yet its end.
+    /// Returns true if a head has begun and not ended.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
         matches!(&self.place, Place::Head(head) if head.iter().any(|byte| !is_of_a_blank_line(byte)))
     }
 
-    /// Whether what came are whole requests.
+    /// Returns true if all received requests are complete.
     #[must_use]
     pub fn is_between(&self) -> bool {
         matches!(self.place, Place::Head(_)) && !self.is_within_head()
     }
 
-    /// How many bytes are kept of a head that has begun and not ended.
+    /// Returns the bytes that are kept for an unfinished head.
     #[must_use]
     pub fn unfinished_head(&self) -> usize {
         match &self.place {
@@ -87,13 +87,13 @@ impl Requests {
         }
     }
 
-    /// How many heads came whole.
+    /// Returns the number of complete heads.
     #[must_use]
     pub const fn heads(&self) -> u64 {
         self.heads
     }
 
-    /// Returns how many requests came whole, with their bodies.
+    /// Returns the number of complete requests, with their bodies.
     #[must_use]
     pub const fn whole(&self) -> u64 {
         match self.place {
@@ -152,12 +152,12 @@ impl Place {
     }
 }
 
-/// How much of `received` belongs to the head, and what follows the head if that is its end.
+/// Returns how much of `received` belongs to the head, and at its end the framing of the body.
 fn follow_head(head: &mut Vec<u8>, received: &[u8]) -> Result<(usize, Option<Body>), Rejection> {
     if head.is_empty()
         && let Some(end) = end(received, 0)
     {
-        // Most heads arrive at once: nothing has to be kept.
+        // Most heads arrive at once and need no copy.
         return Ok((end, Some(check(received.get(..end).unwrap_or_default())?)));
     }
     let before = head.len();
@@ -172,7 +172,7 @@ fn follow_head(head: &mut Vec<u8>, received: &[u8]) -> Result<(usize, Option<Bod
     let taken = head.len() - before;
     let body = end.map(|_| check(head)).transpose()?;
     if head.iter().all(is_of_a_blank_line) {
-        // Looked at; but a line feed that may follow has to find what is before it.
+        // Checked already, but a line feed that may follow needs the byte before it.
         let is_cut = head.last() == Some(&b'\r');
         head.clear();
         head.extend(is_cut.then_some(b'\r'));
@@ -184,7 +184,7 @@ const fn is_of_a_blank_line(byte: &u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// Where the head ends, if it does so after `seen`. Empty lines may precede it (RFC 9112 §2.2).
+/// Returns the end of the head, if it is after `seen`. Empty lines may precede it (RFC 9112 §2.2).
 fn end(head: &[u8], seen: usize) -> Option<usize> {
     let start = head.iter().position(|byte| !is_of_a_blank_line(byte))?;
     let from = start.max(seen.saturating_sub(END.len() - 1));
@@ -198,7 +198,8 @@ mod tests {
 
     const AMBIGUOUS: &str = "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
 
-    /// What goes through when it arrives in pieces of `size` bytes, and what was refused.
+    /// Returns how many bytes pass when they arrive in pieces of `size` bytes, and the rejected
+    /// part.
     fn passed(sent: &str, size: usize) -> (usize, Option<Part>) {
         let mut requests = Requests::default();
         let mut before = 0;

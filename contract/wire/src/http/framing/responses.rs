@@ -1,30 +1,31 @@
-//! Decides how the body of a response is delimited (RFC 9112 §6.3).
+//! The framing of response bodies (RFC 9112 §6.3).
 
 use super::body::BodyReader;
 use super::{Body, length};
 
-/// The end of a response's body, as its head announces it.
+/// The framing of a response's body, according to its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseFraming {
-    /// Reads the body.
+    /// The reader of the body.
     pub body: BodyReader,
-    /// The length that the head names, for the next recipient. `None` beside chunks.
+    /// The length in the head, for the next recipient. `None` for chunks.
     pub length: Option<u64>,
-    /// Recipients could disagree: the connection must not carry another response.
+    /// True if recipients could disagree: the connection must not carry another response.
     pub is_doubtful: bool,
 }
 
-/// The framing of a response has no single meaning.
+/// The framing of a response is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("response framing has no single meaning")]
 pub struct AmbiguousResponse;
 
 impl ResponseFraming {
-    /// Reads the fields of a final response. `has_no_body` is true of responses to HEAD, 204 and 304, whose
-    /// fields speak of a body that does not follow.
+    /// Reads the fields of a final response. `has_no_body` is true for responses to HEAD, 204 and
+    /// 304, whose fields describe a body that does not follow.
     ///
     /// # Errors
-    /// [`AmbiguousResponse`] for lengths that differ or are none, and for codings other than `chunked`.
+    /// [`AmbiguousResponse`] for different or invalid lengths, and for codings other than
+    /// `chunked`.
     pub fn read<'h>(
         fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
         has_no_body: bool,
