@@ -1,5 +1,4 @@
-//! The only parser of `Authorization`, and of the other places a token may stand in where that is
-//! configured.
+//! The only parser of `Authorization`, and of the other configured places of a token.
 
 use std::fmt;
 
@@ -8,13 +7,12 @@ use http::header::{AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL};
 
 use crate::rejection::Rejection;
 
-/// The token of one `Authorization: Bearer …` field: not empty, only `token68` bytes
-/// (RFC 9110 §11.2), not verified.
+/// The unverified token of a request: not empty, only `token68` bytes (RFC 9110 §11.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Bearer<'a>(&'a str);
 
 impl<'a> Bearer<'a> {
-    /// The token as it was sent.
+    /// Returns the token as it was sent.
     pub const fn as_str(self) -> &'a str {
         self.0
     }
@@ -27,9 +25,9 @@ impl fmt::Debug for Bearer<'_> {
     }
 }
 
-/// Reads the token from the header fields; `None` where there is no `Authorization` field at all.
+/// Reads the token from the header fields; `None` without an `Authorization` field.
 ///
-/// A field that is there but bad is never treated as absent.
+/// A malformed field is an error, never treated as absent.
 ///
 /// # Errors
 /// [`Rejection::AuthorizationRepeated`], [`Rejection::AuthorizationTooLarge`] (before anything is
@@ -51,11 +49,11 @@ pub fn from_headers(
     parse(field.as_bytes()).map(Some)
 }
 
-/// Reads the token from the cookie of this name; `None` where there is no such cookie.
+/// Reads the token from the cookie of this name; `None` without such a cookie.
 ///
 /// # Errors
 /// [`Rejection::AuthorizationTooLarge`]; [`Rejection::TokenMalformed`], also for two cookies of the
-/// name: which one would it be?
+/// name, because programs differ in which one they read.
 pub fn from_cookie<'a>(
     headers: &'a HeaderMap,
     name: &str,
@@ -70,7 +68,7 @@ pub fn from_cookie<'a>(
     }
 }
 
-/// Name and value of each cookie (RFC 6265 §4.2.1).
+/// Returns name and value of each cookie (RFC 6265 §4.2.1).
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     cookie_pairs(headers).filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
@@ -87,7 +85,7 @@ fn cookie_pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
         .map(<[u8]>::trim_ascii)
 }
 
-/// All cookies but those of this name, as one field; `None` where none has it.
+/// Returns all cookies but those of this name, as one field; `None` without a cookie of this name.
 pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     let is_of_the_name = |pair: &&[u8]| {
         pair.strip_prefix(name.as_bytes())
@@ -97,11 +95,11 @@ pub fn cookies_without(headers: &HeaderMap, name: &str) -> Option<Vec<u8>> {
     (!removed.is_empty()).then(|| left.join(&b"; "[..]))
 }
 
-/// The name under which a browser's WebSocket announces its token: `new WebSocket(url, ["bearer", token])`.
+/// The protocol before the token in a browser's `new WebSocket(url, ["bearer", token])`.
 const WEBSOCKET_PROTOCOL: &[u8] = b"bearer";
 
-/// Reads the token from `Sec-WebSocket-Protocol: bearer, TOKEN`, all that a browser lets a WebSocket
-/// send; `None` where the first protocol is another.
+/// Reads the token from `Sec-WebSocket-Protocol: bearer, TOKEN`, the only field that a browser lets
+/// a WebSocket set; `None` if the first protocol is another.
 ///
 /// # Errors
 /// [`Rejection::AuthorizationTooLarge`], [`Rejection::TokenMalformed`].
@@ -117,7 +115,7 @@ pub fn from_websocket_protocol(
     bounded(token, max_bytes).map(Some)
 }
 
-/// The protocols that are left without the token; `None` where none carries one.
+/// Returns the protocols without the token; `None` if they carry no token.
 pub fn websocket_protocols_without_token(headers: &HeaderMap) -> Option<Vec<&[u8]>> {
     let mut protocols = websocket_protocols(headers);
     (protocols.next() == Some(WEBSOCKET_PROTOCOL)).then(|| protocols.skip(1).collect())
@@ -157,8 +155,8 @@ fn token68(token: &[u8]) -> Result<Bearer<'_>, Rejection> {
         .map_err(|_| Rejection::TokenMalformed)
 }
 
-/// In steps without a way out in between, which the compiler turns into vector instructions: tokens
-/// are long and nearly always fine.
+/// Returns true for `token68` bytes. The loops have no early exit, so that the compiler vectorises
+/// them: tokens are long and nearly always valid.
 fn is_all_token68(bytes: &[u8]) -> bool {
     let all = |step: &[u8]| step.iter().fold(true, |all, &byte| all & is_token68(byte));
     bytes.chunks(64).all(all)

@@ -1,4 +1,4 @@
-//! Which claim of another issuer's token says what about the user (contract §2.5).
+//! The mapping of another issuer's claims to the fields of the user (contract §2.5).
 
 use serde_json::{Map, Value};
 
@@ -6,38 +6,38 @@ use super::claim_name::{ClaimName, ClaimNameError};
 use crate::api::user_details::CurrentUserDetails;
 use crate::rejection::Rejection;
 
-/// The fields without which a user is nobody, and where they come from unless mapped: the one claim
-/// that every issuer gives (RFC 9068 §2.2).
+/// The fields that identify a user. Unless mapped, both come from `sub`, the one claim that every
+/// issuer sends (RFC 9068 §2.2).
 const REQUIRED: [&str; 2] = ["id", "account"];
 const SUBJECT: &str = "sub";
 
-/// The fields of the user that a token's claims fill.
+/// The fields of the user and the claims they come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimMapping(Vec<(&'static str, ClaimName)>);
 
-/// Why a mapping cannot be used.
+/// An unusable mapping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimMappingError {
-    /// Not `FIELD=CLAIM`.
+    /// An entry that is not `FIELD=CLAIM`.
     #[error("expected FIELD=CLAIM, such as account=preferred_username")]
     NotAPair,
-    /// The user has no such field.
+    /// An unknown field of the user.
     #[error("the user has no field of this name; there are {}", CurrentUserDetails::FIELDS.join(", "))]
     UnknownField,
-    /// One field, two claims.
+    /// A field with two claims.
     #[error("the field is mapped twice")]
     Repeated,
-    /// What follows `=`.
+    /// An invalid claim after `=`.
     #[error(transparent)]
     Claim(#[from] ClaimNameError),
 }
 
 impl ClaimMapping {
-    /// Reads one `FIELD=CLAIM` for each field. `id` and `account` come from `sub` where no entry
-    /// says otherwise.
+    /// Parses one `FIELD=CLAIM` for each field. `id` and `account` come from `sub` unless an entry
+    /// maps them.
     ///
     /// # Errors
-    /// The entry that cannot be used, and why.
+    /// The first unusable entry.
     pub fn parse<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, (&'a str, ClaimMappingError)> {
@@ -57,12 +57,12 @@ impl ClaimMapping {
         Ok(Self(mapped))
     }
 
-    /// The user of a payload. Text stays as it is, a number or a truth value becomes its JSON text,
-    /// and so does an array or an object, because any other form could be read in two ways.
+    /// Reads the user from a payload. Text stays as it is; numbers, booleans, arrays and objects
+    /// become their JSON text, because any other form could be read in two ways.
     ///
     /// # Errors
-    /// [`Rejection::TokenClaimMissing`] without `id` or `account`, [`Rejection::TokenClaimInvalid`]
-    /// where one of them is neither text nor an integer, or empty.
+    /// [`Rejection::TokenClaimMissing`] without `id` or `account`; [`Rejection::TokenClaimInvalid`]
+    /// if one of them is empty, or neither text nor an integer.
     pub(crate) fn user(
         &self,
         members: &Map<String, Value>,
@@ -92,8 +92,8 @@ fn parse_entry(entry: &str) -> Result<(&'static str, ClaimName), ClaimMappingErr
     Ok((field, claim.parse()?))
 }
 
-/// An empty id would name nobody, and so somebody else in the service behind; a number with a
-/// fraction has more than one spelling.
+/// Returns a claim that identifies a user. The service could take an empty id for another user, and
+/// a number with a fraction has more than one spelling.
 fn required_text(value: Option<&Value>) -> Result<String, Rejection> {
     match value {
         None | Some(Value::Null) => Err(Rejection::TokenClaimMissing),

@@ -1,11 +1,11 @@
-//! How a setting names a claim.
+//! The name of a claim in a setting.
 //!
-//! A name stands for the top-level claim of exactly that name, whatever characters it has – Auth0's
-//! are URLs. A name that begins with `/` is a JSON Pointer (RFC 6901) to a nested one.
+//! A name is the top-level claim of exactly this name, with any characters: Auth0's are URLs. A
+//! name that begins with `/` is a JSON Pointer (RFC 6901) to a nested claim.
 
 use serde_json::{Map, Value};
 
-/// Which claim is meant.
+/// The name of a top-level or nested claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimName(Place);
 
@@ -20,13 +20,13 @@ enum Place {
     },
 }
 
-/// Why a text names no claim.
+/// An invalid claim name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimNameError {
-    /// Nothing at all.
+    /// An empty name.
     #[error("names no claim")]
     Empty,
-    /// `~` stands for nothing but `~0` and `~1`.
+    /// A `~` that is not part of `~0` or `~1`.
     #[error("not a JSON Pointer: write ~0 for '~' and ~1 for '/'")]
     Pointer,
 }
@@ -65,7 +65,7 @@ fn unescaped(part: &str) -> String {
 }
 
 impl ClaimName {
-    /// The top-level claim of this very name.
+    /// Names a top-level claim, without parsing.
     pub(crate) fn top_level(name: &str) -> Self {
         Self(Place::TopLevel(name.to_owned()))
     }

@@ -1,4 +1,4 @@
-//! What a token says (contract §2.4), and the user it stands for.
+//! The claims of a token (contract §2.4) and its user.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -8,14 +8,13 @@ use super::claim_name::ClaimName;
 use crate::api::user_details::CurrentUserDetails;
 use crate::rejection::Rejection;
 
-/// The claims of a token. Serialised, they are what the auth server issues: absent values are
-/// left out.
+/// The claims of a token. Serialised, they are the auth server's tokens, without absent values.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Claims {
     /// `iss` (RFC 7519 §4.1.1).
     #[serde(rename = "iss", skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// `sub`; we issue the user id.
+    /// `sub`; the auth server issues the user id.
     #[serde(rename = "sub", skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// `aud`: one string or several.
@@ -44,18 +43,16 @@ pub struct Claims {
     /// The map of contract §2.4.
     #[serde(rename = "extraInfo")]
     pub extra_info: ExtraInfo,
-    /// The whole user, where a mapping made it of another issuer's claims: those say more than the
-    /// contract's, and are never issued.
+    /// The whole user of a mapping, which has more fields than the contract's claims. Never issued.
     #[serde(skip)]
     pub mapped_user: Option<Box<CurrentUserDetails>>,
-    /// What [`VerificationPolicy::extra_claims`](super::verifier::VerificationPolicy) asks for, in its order;
-    /// `None` where the token has no such claim. Never issued.
+    /// The claims of [`VerificationPolicy::extra_claims`](super::verifier::VerificationPolicy), in
+    /// its order; `None` for a missing claim. Never issued.
     #[serde(skip)]
     pub extra: Vec<Option<Value>>,
 }
 
-/// The part of the claims that has to be looked at each time the token is used: the signature of a
-/// token lasts, its time does not.
+/// The times of a token, checked at each use: a signature stays valid, the time does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     /// `nbf` in seconds since the epoch.
@@ -80,18 +77,19 @@ pub struct ExtraInfo {
     /// The tenant's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
-    /// As the users file has it; the contract gives it no meaning.
+    /// The value of the users file; the contract gives it no meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grade: Option<String>,
 }
 
 impl Claims {
-    /// Reads the members of a token's payload, by `mapping` where its claims are not the contract's. Call it
-    /// only on a payload whose signature was verified.
+    /// Reads the members of a token's payload, with `mapping` for the claims of another issuer.
+    /// Callers verify the signature first.
     ///
     /// # Errors
-    /// [`Rejection::TokenClaimMissing`] without `username` or `userId`, or without what `mapping` makes
-    /// `account` and `id` of; [`Rejection::TokenClaimInvalid`] where a claim that is read has the wrong type.
+    /// [`Rejection::TokenClaimMissing`] without `username` or `userId`, or without the claims that
+    /// `mapping` needs for `account` and `id`; [`Rejection::TokenClaimInvalid`] for a claim of the
+    /// wrong type.
     pub(crate) fn from_members(
         members: Map<String, Value>,
         mapping: Option<&ClaimMapping>,
@@ -129,7 +127,7 @@ impl Claims {
         })
     }
 
-    /// The claims of RFC 7519 §4.1.
+    /// Reads the claims of RFC 7519 §4.1.
     fn registered(members: &mut Map<String, Value>) -> Result<Self, Rejection> {
         Ok(Self {
             issuer: text(members, "iss")?,
@@ -143,7 +141,7 @@ impl Claims {
         })
     }
 
-    /// When the token may be used.
+    /// Returns the times between which the token is valid.
     pub const fn validity(&self) -> Validity {
         Validity {
             not_before: self.not_before,
@@ -151,7 +149,7 @@ impl Claims {
         }
     }
 
-    /// The user as `/current/user/details` shows it (contract §2.5).
+    /// Returns the user of `/current/user/details` (contract §2.5).
     pub fn into_user_details(self) -> CurrentUserDetails {
         if let Some(user) = self.mapped_user {
             return *user;
@@ -177,7 +175,7 @@ impl ExtraInfo {
             Some(Value::Object(entries)) => entries,
             Some(_) => return Err(Rejection::TokenClaimInvalid),
         };
-        // String to string, says the contract: also in the entries nobody reads here.
+        // The contract requires strings, also in the entries that are not read here.
         if !entries.values().all(|v| v.is_string() || v.is_null()) {
             return Err(Rejection::TokenClaimInvalid);
         }
@@ -199,7 +197,7 @@ fn text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, 
     }
 }
 
-/// An empty account or id would name nobody, and so somebody else in the service behind.
+/// Returns a claim that identifies the user: the service could take an empty one for another user.
 fn required_text(members: &mut Map<String, Value>, name: &str) -> Result<String, Rejection> {
     match text(members, name)? {
         Some(text) if text.is_empty() => Err(Rejection::TokenClaimInvalid),
@@ -208,7 +206,7 @@ fn required_text(members: &mut Map<String, Value>, name: &str) -> Result<String,
     }
 }
 
-/// `aud` is one string or an array of strings (RFC 7519 §4.1.3).
+/// Reads `aud`: one string or an array of strings (RFC 7519 §4.1.3).
 fn audience(members: &mut Map<String, Value>) -> Result<Vec<String>, Rejection> {
     let several = match members.remove("aud") {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -224,10 +222,11 @@ fn audience(members: &mut Map<String, Value>) -> Result<Vec<String>, Rejection> 
         .collect()
 }
 
-/// The largest integer every JSON implementation agrees on (RFC 8259 §6).
+/// The largest integer that all JSON implementations read alike (RFC 8259 §6).
 const MAX_NUMERIC_DATE: f64 = 9_007_199_254_740_991.0;
 
-/// A `NumericDate` may have a fraction (RFC 7519 §2); `round` takes it away on the safe side.
+/// Reads a `NumericDate`, which may have a fraction (RFC 7519 §2); `round` removes it on the safe
+/// side.
 fn numeric_date(
     members: &mut Map<String, Value>,
     name: &str,

@@ -1,7 +1,8 @@
 //! Verification of one token: a pure function of keys, policy, token and time.
 //!
 //! Header and payload are parsed here, because the rules are stricter than those of `jsonwebtoken`
-//! (duplicate members, `crit`, required types) and no knob may be open. The key checks the signature.
+//! (duplicate members, `crit`, required types), with no option to relax them. The key checks the
+//! signature.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
@@ -16,28 +17,29 @@ use crate::keys::{KeyId, KeySet, VerificationKey};
 use crate::rejection::Rejection;
 use crate::strict_json;
 
-/// What is asked of a token besides a good signature.
+/// The requirements for a token besides a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerificationPolicy {
-    /// `iss` must be this one; `None` leaves it unchecked.
+    /// The required `iss`; `None` leaves it unchecked.
     pub issuer: Option<String>,
-    /// `aud` must hold one of these (RFC 7519 §4.1.3); none leave it unchecked.
+    /// The accepted `aud`, one of which is required (RFC 7519 §4.1.3); an empty list leaves it
+    /// unchecked.
     pub audiences: Vec<String>,
-    /// Clock skew in seconds granted to `exp` and `nbf`.
+    /// Accepted clock difference for `exp` and `nbf`, in seconds.
     pub leeway_seconds: u32,
-    /// Whether a token without `exp` is refused.
+    /// True if a token without `exp` is rejected.
     pub require_expiry: bool,
-    /// How the user is read from the tokens of another issuer; `None` for the contract's claims.
+    /// The mapping of another issuer's claims; `None` for the contract's claims.
     pub mapping: Option<ClaimMapping>,
-    /// The claims that [`Claims::extra`] holds as they stand in the token.
+    /// The claims of [`Claims::extra`], as they stand in the token.
     pub extra_claims: Vec<ClaimName>,
 }
 
-/// Members that move the key or the meaning of the token out of our hands (RFC 7515 §4.1, RFC 7797).
+/// Members that change the key or the meaning of the token (RFC 7515 §4.1, RFC 7797).
 const REFUSED_HEADER_MEMBERS: [&str; 8] = ["crit", "b64", "zip", "enc", "jku", "jwk", "x5u", "x5c"];
 
 /// Media types of an access token; compared without regard to case (RFC 7515 §4.1.9). The last one
-/// is the second one in full (RFC 9068 §4).
+/// is the full form of the second (RFC 9068 §4).
 const ACCEPTED_TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 
 impl VerificationPolicy {
@@ -45,8 +47,8 @@ impl VerificationPolicy {
     ///
     /// # Errors
     /// The first rule that the token breaks, in this order: form, header members, algorithm, key,
-    /// signature, claims, `exp`, `nbf`, `iss`, `aud`. [`Rejection::TokenKeyUnknown`] is the only
-    /// one that a fresh key set can heal.
+    /// signature, claims, `exp`, `nbf`, `iss`, `aud`. Only [`Rejection::TokenKeyUnknown`] may pass
+    /// with a fresh key set.
     pub fn verify_at(
         &self,
         keys: &KeySet,
@@ -56,10 +58,10 @@ impl VerificationPolicy {
         self.verify_observed(keys, token, now, &mut Unobserved)
     }
 
-    /// The same while `observer` watches.
+    /// Verifies as [`Self::verify_at`] does, and reports the steps to `observer`.
     ///
     /// # Errors
-    /// The same.
+    /// The errors of [`Self::verify_at`].
     pub fn verify_observed(
         &self,
         keys: &KeySet,
@@ -84,7 +86,7 @@ impl VerificationPolicy {
         Claims::from_members(members, self.mapping.as_ref(), &self.extra_claims)
     }
 
-    /// Whether a token that was verified before may be used at `now`, in seconds since the epoch.
+    /// Checks the times of a verified token at `now`, in seconds since the epoch.
     ///
     /// # Errors
     /// [`Rejection::TokenClaimMissing`] without a required `exp`, [`Rejection::TokenExpired`],
@@ -93,7 +95,7 @@ impl VerificationPolicy {
         let leeway = i64::from(self.leeway_seconds);
         match validity.expires_at {
             None if self.require_expiry => return Err(Rejection::TokenClaimMissing),
-            // "On or after" (RFC 7519 §4.1.4).
+            // RFC 7519 §4.1.4: "on or after".
             Some(exp) if now >= exp.saturating_add(leeway) => return Err(Rejection::TokenExpired),
             _ => {}
         }
@@ -132,7 +134,7 @@ struct CompactToken<'a> {
     header: &'a str,
     payload: &'a str,
     signature: &'a str,
-    /// What the signature covers: header, dot, payload.
+    /// The signed bytes: header, dot, payload.
     signed: &'a [u8],
 }
 
@@ -153,7 +155,7 @@ impl<'a> CompactToken<'a> {
     }
 }
 
-/// base64url without padding and without stray bits (RFC 7515 §2).
+/// Decodes base64url without padding and without stray bits (RFC 7515 §2).
 fn decode(part: &str) -> Result<Vec<u8>, Rejection> {
     URL_SAFE_NO_PAD
         .decode(part)
@@ -161,7 +163,7 @@ fn decode(part: &str) -> Result<Vec<u8>, Rejection> {
 }
 
 struct Header {
-    /// Only compared with the key's.
+    /// Compared with the key's, never used to choose.
     algorithm: Algorithm,
     key_id: Option<KeyId>,
 }
@@ -211,8 +213,7 @@ fn key_id(members: &Map<String, Value>) -> Result<Option<KeyId>, Rejection> {
     }
 }
 
-/// Tries the keys that the token may be signed with, never one of another algorithm, and returns
-/// the one whose signature it is.
+/// Tries the keys of the token's `kid` and algorithm, and returns the key that signed the token.
 fn check_signature<'k>(
     keys: &'k KeySet,
     header: &Header,
@@ -406,7 +407,7 @@ mod tests {
         };
         for (keys, token, expected) in [
             (&both, rsa(Some("new")), Rejection::TokenKeyUnknown),
-            // The key is known, and is for another.
+            // The key is known, but for another algorithm.
             (&both, rsa(Some("known")), Rejection::TokenAlgorithm),
             (&both, rsa(None), Rejection::TokenAlgorithm),
             (
