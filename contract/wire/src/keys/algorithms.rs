@@ -1,7 +1,7 @@
-//! The algorithms that tokens of any issuer may be signed with: asymmetric ones by name.
+//! The asymmetric algorithms of tokens, by name.
 //!
-//! Not among them: `none`, which is no signature; HMAC, where whoever verifies may issue; ES512, which
-//! the library does not verify; ES256K.
+//! Left out: `none`, which is no signature; HMAC, where every verifier can issue tokens; ES512,
+//! which the library does not verify; ES256K.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use jsonwebtoken::Algorithm;
 pub struct AsymmetricAlgorithm(Algorithm);
 
 impl AsymmetricAlgorithm {
-    /// All that can be verified.
+    /// All algorithms that can be verified.
     const ALL: [Algorithm; 9] = [
         Algorithm::RS256,
         Algorithm::RS384,
@@ -25,13 +25,13 @@ impl AsymmetricAlgorithm {
         Algorithm::EdDSA,
     ];
 
-    /// The algorithm as keys know it.
+    /// Returns the algorithm in the type that keys use.
     pub const fn jws(self) -> Algorithm {
         self.0
     }
 }
 
-/// The name of any algorithm that a key may be for, as it stands in a token's header.
+/// Returns the name of any key's algorithm, as it stands in a token's header.
 #[must_use]
 pub const fn name(algorithm: Algorithm) -> &'static str {
     match algorithm {
@@ -47,19 +47,19 @@ pub const fn name(algorithm: Algorithm) -> &'static str {
         Algorithm::ES256 => "ES256",
         Algorithm::ES384 => "ES384",
         Algorithm::EdDSA => "EdDSA",
-        // The library may come to know more; no key is made for them.
+        // A later version of the library may have more, for which no key exists.
         _ => "unknown",
     }
 }
 
-/// The name as it stands in a token's header.
+/// Formats the name as it stands in a token's header.
 impl fmt::Display for AsymmetricAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(name(self.0))
     }
 }
 
-/// The name is none of the list.
+/// The name is not on the list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 or EdDSA")]
 pub struct UnknownAlgorithm;

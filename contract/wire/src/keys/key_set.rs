@@ -1,4 +1,4 @@
-//! The keys that are trusted at one moment: some without a name, or a JWK Set (RFC 7517).
+//! The trusted keys of one moment: keys without names, or a JWK Set (RFC 7517).
 
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey,
@@ -9,35 +9,35 @@ use serde_json::Value;
 use super::{KeyError, KeyId, VerificationKey};
 use crate::strict_json;
 
-/// The keys that are trusted at one moment.
+/// The trusted keys of one moment.
 #[derive(Debug, Clone)]
 pub struct KeySet(Keys);
 
 #[derive(Debug, Clone)]
 enum Keys {
-    /// The contract endpoint hands out a string without a name, and so does a PEM file: each is tried
-    /// on every token, whatever `kid` the token names.
+    /// Keys of the contract endpoint or a PEM file, which have no names: each is tried on every
+    /// token, regardless of its `kid`.
     Nameless(Vec<VerificationKey>),
-    /// A JWK Set: selected by `kid`; a token without one is tried against each.
+    /// A JWK Set: `kid` selects the key; a token without `kid` is tried against each.
     Named {
         keys: Vec<VerificationKey>,
-        /// The algorithms that its keys may be of, whether it holds one or not.
+        /// The algorithms that its keys may have, including those without a key at present.
         allowed: Vec<Algorithm>,
     },
 }
 
 impl KeySet {
-    /// The single key of the contract endpoint (contract §4.3).
+    /// Creates a set of the single key of the contract endpoint (contract §4.3).
     pub fn nameless(key: VerificationKey) -> Self {
         Self::nameless_keys(vec![key])
     }
 
-    /// Keys without names, tried in this order.
+    /// Creates a set of keys without names, tried in this order.
     pub const fn nameless_keys(keys: Vec<VerificationKey>) -> Self {
         Self(Keys::Nameless(keys))
     }
 
-    /// Keys known by name; no other algorithm than theirs is expected of any token.
+    /// Creates a set of keys with names; tokens of other algorithms than theirs are rejected.
     pub fn named(keys: Vec<VerificationKey>) -> Self {
         let allowed = keys.iter().map(VerificationKey::algorithm).collect();
         Self(Keys::Named { keys, allowed })
@@ -47,8 +47,8 @@ impl KeySet {
     /// outside `allowed` are left out; symmetric keys always are.
     ///
     /// # Errors
-    /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] where a key shows its private half,
-    /// [`KeyError::NoUsableKey`] where nothing is left.
+    /// [`KeyError::NotAJwkSet`], [`KeyError::PrivateKey`] if a key has its private half,
+    /// [`KeyError::NoUsableKey`] if nothing is left.
     pub fn from_jwks(json: &[u8], allowed: &[Algorithm]) -> Result<Self, KeyError> {
         let set = strict_json::object(json).map_err(|_| KeyError::NotAJwkSet)?;
         let Some(Value::Array(members)) = set.get("keys") else {
@@ -68,12 +68,12 @@ impl KeySet {
         Ok(Self(Keys::Named { keys, allowed }))
     }
 
-    /// Parses a file of one or more PEM blocks `PUBLIC KEY`, or the base64 of one key's DER. Each key
-    /// is used with the first of `allowed` that fits its kind.
+    /// Parses a file of one or more PEM blocks `PUBLIC KEY`, or the base64 of one key's DER. Each
+    /// key is used with the first of `allowed` that fits its kind.
     ///
     /// # Errors
-    /// [`KeyError::PrivateKey`], [`KeyError::NotAPublicKey`] where a block is anything else,
-    /// [`KeyError::RsaTooSmall`], [`KeyError::NotAllowed`] where no algorithm fits.
+    /// [`KeyError::PrivateKey`], [`KeyError::NotAPublicKey`] for any other block,
+    /// [`KeyError::RsaTooSmall`], [`KeyError::NotAllowed`] if no algorithm fits.
     pub fn from_pem(text: &str, allowed: &[Algorithm]) -> Result<Self, KeyError> {
         let keys = pem_blocks(text)
             .map(|block| VerificationKey::of_any_type(block, allowed))
@@ -81,20 +81,20 @@ impl KeySet {
         Ok(Self::nameless_keys(keys))
     }
 
-    /// All keys, for status and logs.
+    /// Returns all keys, for status and logs.
     pub fn keys(&self) -> &[VerificationKey] {
         match &self.0 {
             Keys::Nameless(keys) | Keys::Named { keys, .. } => keys,
         }
     }
 
-    /// Whether `kid` chooses among the keys.
+    /// Returns true if `kid` selects among the keys.
     pub const fn is_named(&self) -> bool {
         matches!(self.0, Keys::Named { .. })
     }
 
-    /// Whether a token may be signed with this algorithm: one of the keys is for it, or another key that
-    /// the same source names later may be.
+    /// Returns true if a token may be signed with this algorithm, by a present key or by a later
+    /// one of the same source.
     pub fn allows(&self, algorithm: Algorithm) -> bool {
         match &self.0 {
             Keys::Nameless(keys) => keys.iter().any(|key| key.algorithm() == algorithm),
@@ -103,7 +103,8 @@ impl KeySet {
     }
 }
 
-/// One for each END line; whatever stands behind the last one belongs to it and is found out there.
+/// Splits at each END line. Text after the last one becomes a block of its own, which fails to
+/// parse.
 fn pem_blocks(text: &str) -> impl Iterator<Item = &str> {
     const END: &str = "-----END PUBLIC KEY-----";
     let mut rest = Some(text.trim_end());
@@ -131,8 +132,8 @@ fn verification_key_from_jwk(member: &Value, allowed: &[Algorithm]) -> Option<Ve
     Some(key)
 }
 
-/// What the key itself says about its purpose (RFC 7517 §4.2, §4.3); certificates beside it (`x5c`)
-/// are not looked at.
+/// Returns true if the key's own `use` and `key_ops` allow verification (RFC 7517 §4.2, §4.3).
+/// Certificates beside it (`x5c`) are not read.
 fn is_for_verifying(common: &CommonParameters) -> bool {
     let purpose = common.public_key_use.as_ref();
     let operations = common.key_operations.as_ref();
@@ -140,7 +141,8 @@ fn is_for_verifying(common: &CommonParameters) -> bool {
         && operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify))
 }
 
-/// The key's own `alg` where it states one; otherwise the first allowed one that fits its kind.
+/// Returns the key's own `alg` if it has one, otherwise the first allowed algorithm that fits its
+/// kind.
 fn jwk_algorithm(jwk: &Jwk, allowed: &[Algorithm]) -> Option<Algorithm> {
     let fits = |algorithm: &Algorithm| match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => algorithm.family() == AlgorithmFamily::Rsa,
@@ -225,7 +227,7 @@ mod tests {
         );
     }
 
-    /// A modulus of so many bits whose last byte is this.
+    /// Returns a modulus of so many bits with this last byte.
     fn modulus(bits: usize, last: u8) -> String {
         let mut bytes = vec![0; bits / 8];
         bytes[0] = 0x80;
@@ -263,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Kind, first allowed algorithm, its neighbour of the same kind.
+    /// Rows: kind, first allowed algorithm, another algorithm of the same kind.
     #[test]
     fn the_key_fixes_the_algorithm_and_the_list_only_chooses_where_it_leaves_a_choice() {
         use Algorithm::{ES256, ES384, PS256, RS256, RS512};

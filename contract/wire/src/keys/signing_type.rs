@@ -1,26 +1,26 @@
-//! The configured signing method (contract §2.4) and the one algorithm that each allows.
+//! The configured signing method (contract §2.4) and its one algorithm.
 
 use std::{fmt, str::FromStr};
 
 use jsonwebtoken::Algorithm;
 
-/// `rsa` (default), `hmac` or `ecdsa`. Both programs are configured with the same one.
+/// `rsa` (default), `hmac` or `ecdsa`, the same in both programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SigningType {
     /// RSASSA-PKCS1-v1_5 with SHA-256 (RS256), modulus of 2048 bits or more.
     #[default]
     Rsa,
-    /// HMAC with SHA-256 (HS256): whoever may verify may also issue.
+    /// HMAC with SHA-256 (HS256): every holder of the verification key can also issue tokens.
     Hmac,
     /// ECDSA on P-256 with SHA-256 (ES256).
     Ecdsa,
 }
 
 impl SigningType {
-    /// All of them, for `--help` and tables.
+    /// All signing types, for `--help` and tables.
     pub const ALL: [Self; 3] = [Self::Rsa, Self::Hmac, Self::Ecdsa];
 
-    /// The only algorithm a token of this type may name. The key decides, never the token.
+    /// Returns the only algorithm of this type. The key decides, never the token.
     pub const fn algorithm(self) -> Algorithm {
         match self {
             Self::Rsa => Algorithm::RS256,
@@ -29,7 +29,7 @@ impl SigningType {
         }
     }
 
-    /// The word of the configuration.
+    /// Returns the word of the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rsa => "rsa",
@@ -45,7 +45,7 @@ impl fmt::Display for SigningType {
     }
 }
 
-/// The word is none of the three.
+/// The word is not a signing type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected rsa, hmac or ecdsa")]
 pub struct UnknownSigningType;

@@ -1,4 +1,4 @@
-//! Checks signatures with one key, which is parsed and proven usable once.
+//! The signature check of one key, which is parsed and validated once.
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{
@@ -14,21 +14,20 @@ use super::KeyError;
 
 /// Below this, RS256 is no protection (RFC 7518 §3.3).
 const MIN_RSA_BITS: usize = 2048;
-/// The library's limits. An exponent of two bits is 3, the smallest.
+/// The library's limits. The smallest exponent has two bits: 3.
 const MAX_RSA_BITS: usize = 8192;
 const MAX_EXPONENT_BITS: usize = 33;
 
-/// Checks signatures with one key, which is parsed once: doing so costs as much as a third of a
-/// verification.
+/// A key that is parsed once, which costs a third of a verification.
 #[derive(Clone)]
 pub(super) enum Verifier {
     Public(ParsedPublicKey),
-    /// Twenty times as large as the other.
+    /// Boxed: twenty times as large as the other variant.
     Secret(Box<hmac::Key>),
 }
 
 impl Verifier {
-    /// Proves that the key can be used: the right size, a point on the right curve.
+    /// Parses a key and checks that it is usable: the right size, a point on the right curve.
     pub(super) fn new(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, KeyError> {
         let bytes = || key.try_get_as_bytes().map_err(|_| KeyError::NotAPublicKey);
         let parsed = |verification: &'static dyn VerificationAlgorithm| {
@@ -93,8 +92,8 @@ fn parsed_rsa(key: &DecodingKey, parameters: &'static RsaParameters) -> Result<V
     .map_err(|_| KeyError::NotAPublicKey)
 }
 
-/// Returns whether signatures can verify with these numbers: the library finds that out at each of them,
-/// too late to keep such a key from taking a good one's place.
+/// Returns true if signatures can verify with these numbers. The library only fails at each
+/// signature, too late to keep such a key from replacing a good one.
 fn is_rsa(modulus: &[u8], exponent: &[u8]) -> bool {
     let is_odd = |number: &[u8]| number.last().is_some_and(|byte| byte % 2 == 1);
     is_odd(modulus)
