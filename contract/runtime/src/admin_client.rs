@@ -88,7 +88,7 @@ fn send(
     })
 }
 
-/// Returns the address to connect to: an unspecified one, to listen on, is this host.
+/// Returns the address to connect to: this host for an unspecified one.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

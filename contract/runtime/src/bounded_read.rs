@@ -1,5 +1,5 @@
-//! Reads files that others write: never more than a file may hold, and never long from a pipe or a
-//! device. A share that hangs stops the reading thread, which serves no request.
+//! Reads of files that others write, bounded in size, and in time for pipes and devices. A hanging
+//! share blocks only the reading thread, which serves no request.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zeroize::{Zeroize, Zeroizing};
 
-/// From the first read on: a program may have yet to fetch the text that it writes into the pipe.
+/// Counted from the first read: a program may still fetch the text that it writes into the pipe.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -29,7 +29,7 @@ pub enum ReadError {
     /// An error of the operating system.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// There is more than this many bytes.
+    /// A file of more than this many bytes.
     #[error("is longer than {} KiB", .0 / 1024)]
     TooLong(u64),
     /// The writer of a pipe did not finish in time.
@@ -40,9 +40,9 @@ pub enum ReadError {
 /// A file that was read whole.
 #[derive(Debug)]
 pub struct FileContent {
-    /// They may be a secret.
+    /// Possibly a secret.
     pub bytes: Zeroizing<Vec<u8>>,
-    /// Of the file that was read, wherever its path leads by now.
+    /// Metadata of the open file, which its path may no longer lead to.
     pub metadata: Metadata,
 }
 
@@ -150,7 +150,7 @@ fn wait_for(file: &File, deadline: Instant) -> Result<(), ReadError> {
         match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&left)) {
             Ok(0) => return Err(ReadError::TimedOut),
             Ok(_) => return Ok(()),
-            // A signal. A pipe that was not written to yet would read as an empty file.
+            // A signal. An unwritten pipe would read as an empty file.
             Err(Errno::INTR) => {}
             Err(error) => return Err(io::Error::from(error).into()),
         }
@@ -216,7 +216,7 @@ mod tests {
             use std::io::Write;
             let mut pipe = OpenOptions::new().write(true).open(writer).unwrap();
             pipe.write_all(b"one").unwrap();
-            // The reader is at the end of what there is for now.
+            // The reader has read all that is written so far.
             thread::sleep(Duration::from_millis(20));
             pipe.write_all(b"two").unwrap();
         });

@@ -36,7 +36,7 @@ impl TrustedProxies {
         client
     }
 
-    /// Returns true for a forwarded address though no proxy was named at all.
+    /// Returns true for a forwarded address without any trusted proxy.
     #[must_use]
     pub fn miss_a_name(&self, headers: &HeaderMap) -> bool {
         self.0.is_empty() && headers.contains_key(FORWARDED_FOR)
@@ -109,7 +109,7 @@ mod tests {
             ("10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
             ("::ffff:10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
             ("192.0.2.7", &["203.0.113.9"], "203.0.113.9"),
-            // What the client itself wrote stands further left.
+            // The client's own entries stand further left.
             ("10.0.0.1", &["1.1.1.1, 203.0.113.9"], "203.0.113.9"),
             ("10.0.0.1", &["1.1.1.1", "203.0.113.9"], "203.0.113.9"),
             (
@@ -126,7 +126,7 @@ mod tests {
             ("10.0.0.1", &["203.0.113.9:4711"], "203.0.113.9"),
             ("10.0.0.1", &["[2001:db9::1]:4711"], "2001:db9::1"),
             ("10.0.0.1", &["[2001:db9::1]"], "2001:db9::1"),
-            // What cannot be read ends the chain at who handed it on.
+            // An unreadable entry ends the chain at the proxy that forwarded it.
             ("10.0.0.1", &["203.0.113.9, unknown"], "10.0.0.1"),
             ("10.0.0.1", &["203.0.113.9, unknown, 10.2.3.4"], "10.2.3.4"),
             ("10.0.0.1", &["203.0.113.9,"], "10.0.0.1"),

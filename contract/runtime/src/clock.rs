@@ -1,5 +1,4 @@
-//! The machine's clock, which may stand on either side of the epoch. Decisions get the time as an
-//! argument.
+//! The machine's clock, which may be before the epoch. Decisions get the time as an argument.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +18,7 @@ pub fn unix_seconds(now: SystemTime) -> i64 {
     }
 }
 
-/// Returns the time until `time`, in seconds since the epoch; zero if that is over.
+/// Returns the duration until `time`, in seconds since the epoch; zero for a time in the past.
 #[must_use]
 pub fn until(time: i64) -> Duration {
     let time = Duration::from_secs(time.try_into().unwrap_or_default());

@@ -10,22 +10,22 @@ use std::time::Duration;
 
 use tracing::subscriber::with_default;
 
-/// Longer than a reader of standard error takes, if it reads at all.
+/// Longer than any active reader of standard error takes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An early end of the program. The text is one line for the operator and holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The command line cannot be understood.
+    /// An invalid command line.
     #[error("{0}")]
     Usage(String),
-    /// The command line is fine; the configuration is not.
+    /// A valid command line with an invalid configuration.
     #[error("{0}")]
     Config(String),
-    /// Something that the program needs to start, or that a command checks, is away.
+    /// A missing requirement of the program's start, or of a command's check.
     #[error("{0}")]
     Unavailable(String),
-    /// An expectation on the command line is not met.
+    /// An unmet expectation of the command line.
     #[error("{0}")]
     Unmet(String),
     /// A defect of the program itself.
@@ -67,7 +67,7 @@ pub(crate) fn log_as_json(json: bool) {
     WRITES_JSON.store(json, Ordering::Relaxed);
 }
 
-/// Turns the outcome of `main` into its exit code, printing `error: …` when it failed.
+/// Converts the result of `main` to its exit code, and prints `error: …` on failure.
 #[must_use]
 pub fn finish(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
@@ -114,8 +114,8 @@ fn last_line(exit_code: u8, line: &str) {
     }
 }
 
-/// Runs `write` on a thread and waits for `timeout` at most: a program that cannot go on has to end
-/// though standard error is not read.
+/// Runs `write` on a thread and waits for `timeout` at most: a failing program has to end even if
+/// standard error is not read.
 fn tell(timeout: Duration, write: impl FnOnce() + Send + 'static) {
     let (done, told) = channel();
     let telling = thread::Builder::new().spawn(move || {
@@ -142,7 +142,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    /// A pipe that holds no byte more.
+    /// A full pipe.
     fn full_pipe() -> (PipeReader, PipeWriter) {
         let (reader, mut writer) = pipe().unwrap();
         let filling = writer.try_clone().unwrap();
@@ -152,7 +152,7 @@ mod tests {
         (reader, writer)
     }
 
-    /// Hears of the end of the telling.
+    /// Starts a write and returns the receiver of its end.
     fn telling(mut out: impl Write + Send + 'static, patience: Duration) -> Receiver<()> {
         let (done, told) = channel();
         thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! The number of file descriptors for clients. When they are used up nothing can be opened: no key
-//! is fetched, no file is read and no probe gets a response.
+//! The number of file descriptors for clients. Without free descriptors no key is fetched, no file
+//! is read and no probe gets a response.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -8,7 +8,7 @@ use crate::admin;
 /// For the admin port, and as much again for the program itself: listening sockets, connections to
 /// store, registry and auth server, files, logs, the runtimes.
 const RESERVED: u64 = 2 * admin::MAX_CONNECTIONS as u64;
-/// The clients' part in a process that may hardly open anything.
+/// The clients' part in a process with a very low limit.
 const AT_LEAST: u64 = 32;
 
 /// Returns the number for clients. Raises the process's soft limit to the hard one, which costs

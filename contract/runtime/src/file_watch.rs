@@ -1,5 +1,5 @@
-//! When files that may have changed are read again – every two seconds, and at SIGHUP –, and which
-//! results are logged.
+//! Polls of files that may have changed, every two seconds and at SIGHUP, and the choice of results
+//! to log.
 
 use std::fmt::Display;
 use std::io;
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use crate::signals::SighupStream;
 
-/// Soon enough for an operator who waits for it, and next to no work.
+/// Short for an operator who waits, and next to no work.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The reason for a poll.
@@ -29,7 +29,7 @@ impl PollTimer {
     /// Starts the timer.
     ///
     /// # Errors
-    /// Where SIGHUP cannot be received.
+    /// If the handler of SIGHUP cannot be installed.
     pub fn start() -> io::Result<Self> {
         SighupStream::install().map(Self)
     }
@@ -65,17 +65,17 @@ where
 pub enum Transition {
     /// The new content is used from now on.
     Replaced,
-    /// Files that could not be used have their former content again.
+    /// Unusable files have their former content again.
     Recovered,
     /// The files cannot be used, for this reason.
     Unusable(String),
 }
 
-/// The last reported failure: it is one log line, and not one for each poll.
+/// The last reported failure, logged once and not at each poll.
 #[derive(Debug, Default)]
 pub struct FailureDedup {
     reported: Option<String>,
-    /// Seen at the last poll alone.
+    /// A failure of the last poll alone.
     suspected: Option<String>,
     needs_two_polls: bool,
 }
@@ -91,7 +91,7 @@ impl FailureDedup {
         }
     }
 
-    /// Returns the part of `polled` to report: the success says whether the content was replaced.
+    /// Returns the part of `polled` to report; `Ok(true)` means new content.
     pub fn transition(&mut self, polled: Result<bool, String>) -> Option<Transition> {
         let suspected = self.suspected.take();
         let failure = match polled {

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 /// (`0.0.0.0:9001`). `timeout` bounds the whole exchange.
 ///
 /// # Errors
-/// [`Failure::Unavailable`] with the response, or the reason why there is none.
+/// [`Failure::Unavailable`] with the response, or with the reason why it is missing.
 pub fn ready(admin: SocketAddr, timeout: Duration) -> Result<(), Failure> {
     outcome(&ask(admin, "GET", "/readyz", timeout)?)
 }

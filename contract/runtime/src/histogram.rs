@@ -1,5 +1,5 @@
-//! Durations by size. Unlike the library's own histogram it takes no lock, so that every request
-//! can use it.
+//! Histogram of durations. Unlike the library's own it takes no lock, so that every request can use
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub struct DurationHistogram(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     bounds: &'static [Duration],
-    /// One for each bound, and one for longer durations.
+    /// One count for each bound, and one for longer durations.
     counts: Box<[AtomicU64]>,
     total_nanoseconds: AtomicU64,
 }

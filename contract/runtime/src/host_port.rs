@@ -7,8 +7,8 @@ use http::uri::Authority;
 #[error("port '{0}' is not between 1 and 65535")]
 pub struct NoPort(String);
 
-/// Returns the port behind the host, which holds no user: `Authority` accepts any number, and then has
-/// none.
+/// Returns the port after the host, which holds no user: for a number out of range `Authority` has
+/// no port.
 ///
 /// # Errors
 /// [`NoPort`] for one that does not exist.
@@ -23,7 +23,7 @@ pub fn port_of(authority: &Authority) -> Result<Option<u16>, NoPort> {
     }
 }
 
-/// Returns an address for logs, usable or not: without user and password.
+/// Returns an address for logs, valid or not, without user and password.
 #[must_use]
 pub fn without_credentials(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {

@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use crate::exit::Failure;
 use crate::telemetry::LogFormat;
 
-/// Connections that wait to be accepted; the system may allow fewer. With the standard library's 128,
-/// most of a fleet that connects in the same moment would try again a second later.
+/// Connections that wait to be accepted; the system may allow fewer. With the standard library's
+/// 128, most of a fleet that connects at once would retry a second later.
 const BACKLOG: i32 = 16_384;
 /// Accepting fails without free file descriptors; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ impl Port {
     }
 }
 
-/// Parses the address of a listener. Not a name, which may have several addresses.
+/// Parses the address of a listener. A name is an error, because it may have several addresses.
 ///
 /// # Errors
 /// The expected form.
@@ -82,8 +82,9 @@ fn keep_alive(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(listener, true)
 }
 
-/// Announces the address of the listener: port 0 picks a free one. Text is a line on standard output,
-/// JSON a log line, because collectors merge both streams and expect JSON from the first byte.
+/// Announces the address of the listener, because port 0 picks a free one. Text is a line on
+/// standard output, JSON a log line: collectors merge both streams and expect JSON from the first
+/// byte.
 ///
 /// # Errors
 /// [`Failure::Software`] if the socket has no address. A closed standard output does not matter.
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_IDLE);
     }
 
-    /// Linux forgets the first packet of whom the queue has no place for.
+    /// Linux drops the first packet of a client when the queue is full.
     #[cfg(target_os = "linux")]
     #[test]
     fn more_may_connect_at_once_than_are_accepted_at_once() {

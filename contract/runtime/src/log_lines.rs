@@ -1,4 +1,4 @@
-//! Writes log lines from a thread of their own, all that came since the last writing in one go.
+//! A writer of log lines on a thread of its own, which writes all waiting lines at once.
 //!
 //! Requests make no system call for their lines. While the log is not read, lines are dropped and
 //! counted: a log that hangs must not stop a program.
@@ -14,14 +14,14 @@ use prometheus_client::metrics::counter::ConstCounter;
 use tracing::warn;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// A line is at most some 2 KiB long, 300 bytes as a rule.
+/// A line has 2 KiB at most, and 300 bytes on average.
 const MAX_WAITING_LINES: usize = 4096;
-/// The first line of a while goes out at once; those that come within this time go out together.
+/// The first line after a pause is written at once, lines within this time together.
 const PAUSE: Duration = Duration::from_millis(2);
 /// One write of a busy log: the size of a pipe.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Counts for the whole program, which has one log.
+/// One counter for the program's one log.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
 /// The number of log lines that were dropped because the log was not read, as a metric.
@@ -71,8 +71,8 @@ impl<W: Write> Write for Batches<W> {
         self.out.write(line)
     }
 
-    /// Called when no line waits: before the writing, which may take long, there is room for the line
-    /// about those that had none.
+    /// Reports dropped lines before it writes. Called when no line waits, so there is room for the
+    /// report.
     fn flush(&mut self) -> io::Result<()> {
         let dropped = DroppedLines::count();
         if dropped > self.reported {
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends each writing on, and waits until it may go on.
+    /// A writer that forwards each write, and waits for permission to continue.
     struct Out {
         written: mpsc::Sender<String>,
         go_on: mpsc::Receiver<()>,

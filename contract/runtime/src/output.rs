@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use crate::exit::Failure;
 
-/// Writes `text`. A reader that has seen enough may close the pipe: that is not a failure.
+/// Writes `text`. A closed pipe is not a failure: the reader may need no more.
 ///
 /// # Errors
 /// [`Failure::Software`] if it cannot be written, for example to a full disk.
@@ -24,8 +24,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes `secret`, of which there is no other copy, as a line, without joining or buffering, which
-/// would make one.
+/// Writes `secret` as a line, without joining or buffering, which would copy it. There is no other
+/// copy.
 ///
 /// # Errors
 /// If it cannot be written; a closed pipe is a failure here.

@@ -58,7 +58,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, Pr
     read_text(file, max_bytes).map(Some).map_err(Into::into)
 }
 
-/// Puts a whole file in the place of the one at `path`: after a crash it is the old or the new one.
+/// Replaces the file at `path` as a whole: after a crash it is the old or the new one.
 ///
 /// # Errors
 /// Those of [`replace_prepared`].

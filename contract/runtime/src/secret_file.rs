@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 use crate::bounded_read::{self, ReadError};
 use crate::exit::Failure;
 
-/// No single secret of ours is longer; a wrong path (a disk image, `/dev/zero`) must not fill the
-/// memory.
+/// Larger than any single secret of ours, so that a wrong path (a disk image, `/dev/zero`) cannot
+/// fill the memory.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Error of an unusable secret file. Every text names the file and none quotes its content.
@@ -83,7 +83,7 @@ pub fn read_up_to(path: &Path, max_bytes: u64) -> Result<Zeroizing<String>, Secr
     };
     let content =
         bounded_read::read(path, max_bytes).map_err(|cause| unreadable(access_of(path), cause))?;
-    // Of the file that was read, not of the path, so that it cannot be swapped between the two.
+    // Metadata of the open file, not of the path, which could be exchanged in between.
     let access = describe(&content.metadata);
     if is_exposed(content.metadata.mode(), content.metadata.uid()) {
         let path = path.to_owned();

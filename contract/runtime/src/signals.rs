@@ -71,7 +71,7 @@ impl SighupStream {
 /// # Errors
 /// [`Failure::Software`] when the handler cannot be installed.
 pub fn ignore_sighup() -> Result<(), Failure> {
-    // A handler of tokio's stays for the life of the process; a runtime is needed to install it.
+    // tokio's handler stays for the life of the process; installing it needs a runtime.
     let install = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -112,7 +112,7 @@ pub(crate) mod tests {
             ("INT", Termination::Interrupted),
         ] {
             let mut end = pin!(terminated());
-            // Polled once, so that the handlers stand before the signal is sent.
+            // Polled once, so that the handlers are installed before the signal is sent.
             tokio::select! {
                 biased;
                 _ = &mut end => unreachable!("no signal was sent"),

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::exit::Failure;
 
-/// The cause of an end without another one.
+/// The cause of a task that ended without an error.
 pub const STOPPED_UNEXPECTEDLY: &str = "it stopped by itself";
 
 /// Starts tasks; clones report to the same [`FirstFailure`].
@@ -19,7 +19,7 @@ pub struct Supervisor(watch::Sender<Option<Failure>>);
 #[derive(Debug, Clone)]
 pub struct FirstFailure(watch::Receiver<Option<Failure>>);
 
-/// Returns the two halves.
+/// Creates the two halves.
 #[must_use]
 pub fn supervisor() -> (Supervisor, FirstFailure) {
     let (tell, told) = watch::channel(None);
@@ -51,14 +51,14 @@ impl Supervisor {
             let cause = match working.await {
                 Ok(Ok(())) => return,
                 Ok(Err(cause)) => cause,
-                // The panic itself is in the log already; this is for the last line.
+                // The log has the panic already; this is for the last line.
                 Err(error) => error.to_string(),
             };
             background.ended(format!("{what} has ended: {cause}"));
         })
     }
 
-    /// Records the first end alone: the others may be its consequences.
+    /// Records only the first end: later ones may be its consequences.
     fn ended(&self, line: String) {
         self.0.send_if_modified(|first| {
             if first.is_some() {
@@ -111,7 +111,7 @@ mod tests {
         let (background, ends) = supervisor();
         background.spawn_critical_until_shutdown("the port", async { Err("no socket".to_owned()) });
         assert_eq!(told(&ends).await, "the port has ended: no socket");
-        // Whoever asks again, or later, hears of the same.
+        // Later callers get the same failure.
         let later = background.spawn_critical("the follower", async {});
         assert!(later.await.is_ok());
         assert_eq!(told(&ends.clone()).await, "the port has ended: no socket");

@@ -99,8 +99,8 @@ pub fn init(format: LogFormat, directives: &str) -> Result<WorkerGuard, Failure>
     Ok(guard)
 }
 
-/// Logs a panic: the standard library's own way to standard error waits while it is not read, and
-/// would keep the thread.
+/// Logs a panic: the standard library's own write to standard error blocks the thread while it is
+/// not read.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let cause = panic.payload_as_str().unwrap_or_default();
     let at = panic.location().map(ToString::to_string);
@@ -120,12 +120,12 @@ pub fn check(directives: &str) -> Result<(), Failure> {
 }
 
 fn filter(directives: &str) -> Result<EnvFilter, Failure> {
-    // A compose file sets a variable of its environment that is not set to nothing.
+    // Compose files set an undefined variable to the empty text.
     let directives = match directives.trim_matches([' ', ',']) {
         "" => DEFAULT_LEVEL,
         directives => directives,
     };
-    // A word alone is also the name of a part: a misspelt level would silence everything else.
+    // A single word is also the name of a target: a misspelt level would silence everything else.
     let words = directives.split(',').map(str::trim);
     let mut lone = words.filter(|word| !word.is_empty() && !word.contains(['=', '[', ':']));
     if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {

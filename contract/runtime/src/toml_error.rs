@@ -1,5 +1,5 @@
-//! Errors of TOML texts that do not quote them: the parser's own words show the faulty line, and a
-//! secret may stand there.
+//! Errors of TOML texts without a quote of them: the parser's message shows the faulty line, which
+//! may hold a secret.
 
 /// One error, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

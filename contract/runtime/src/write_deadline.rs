@@ -23,7 +23,7 @@ pub struct WriteDeadline<S> {
 }
 
 impl<S> WriteDeadline<S> {
-    /// Wraps `stream`; `deadline` begins anew with every byte that the peer makes room for.
+    /// Wraps `stream`; `deadline` starts again with every byte that the peer reads.
     pub const fn new(stream: S, deadline: Duration) -> Self {
         Self {
             stream,

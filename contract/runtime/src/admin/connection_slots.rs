@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-/// A peer with too many connections has them again and again.
+/// A peer with too many connections opens them again and again.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The connections of one kind of peers.
@@ -33,8 +33,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// Waits for a free slot, soon: evicts a connection if necessary, which is gone, together with its
-    /// descriptor, when this returns.
+    /// Waits for a free slot, and evicts a connection if necessary. The evicted connection and its
+    /// descriptor are closed on return.
     pub(super) async fn make_room(&mut self) {
         self.taken.retain(|slot| !slot.served.is_finished());
         while self.taken.len() >= self.max {

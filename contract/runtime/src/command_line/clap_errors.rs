@@ -10,8 +10,8 @@ use super::provenance::SEE_HELP;
 use super::{all_settings, is_typed};
 use crate::exit::Failure;
 
-/// Returns the failure of an unusable, missing or excluded setting as configuration, wherever it
-/// stands, and any other error as command line.
+/// Returns an unusable, missing or excluded setting as a configuration failure, regardless of its
+/// source, and any other error as a command line failure.
 pub(super) fn refusal(
     command: &Command,
     arguments: &[OsString],
@@ -47,7 +47,7 @@ fn is_configuration(command: &Command, arguments: &[OsString], error: &clap::Err
             }
         }
         ErrorKind::InvalidValue => {}
-        // Not where one flag was given twice.
+        // Except for one flag that was given twice.
         ErrorKind::ArgumentConflict if flags(ContextKind::PriorArg) != faulty => {}
         _ => return false,
     }
@@ -97,7 +97,7 @@ fn what_is_wrong(message: &str) -> String {
     let mut lines = said.map(str::trim).filter(|line| !line.is_empty());
     let mut sentence = lines.next().unwrap_or_default().to_owned();
     for line in lines {
-        // A value with a hyphen is hardly ever what was meant.
+        // A value with a hyphen is nearly always a mistake.
         if line.starts_with("tip: to pass ") {
             continue;
         }

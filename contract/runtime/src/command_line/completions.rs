@@ -1,4 +1,4 @@
-//! Scripts by which a shell completes the commands and flags of a program.
+//! Shell scripts that complete the commands and flags of a program.
 
 use clap::{Args, Parser};
 use clap_complete::{Shell, generate};

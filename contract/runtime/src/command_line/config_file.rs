@@ -12,7 +12,7 @@ use crate::bounded_read;
 use crate::exit::Failure;
 use crate::toml_error::TomlError;
 
-/// A thousand paths and origins take a tenth of it.
+/// Ten times the size of a thousand paths and origins.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// A file that was read and is TOML.
@@ -62,11 +62,11 @@ impl ConfigFile {
         Failure::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
 
-    /// Returns the flags that `key` stands for: none if it is absent or a switch that is off.
+    /// Returns the flags of `key`: empty if it is absent or a switch that is off.
     pub(super) fn arguments_for(&self, key: &str, flag: &Arg) -> Result<Vec<OsString>, Failure> {
         match (self.values.get(key), flag.get_action()) {
             (None, _) => Ok(Vec::new()),
-            // A flag that is given at all excludes others.
+            // Even with the value false, a flag would exclude others.
             (Some(value), _) if is_off_by_default(flag) && is_off(value) => Ok(Vec::new()),
             (Some(Value::Array(items)), ArgAction::Append) => items
                 .iter()

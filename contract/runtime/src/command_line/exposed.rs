@@ -1,4 +1,4 @@
-//! Secrets that stand on the command line, where every user of the machine can read them.
+//! Secrets on the command line, where every user of the machine can read them.
 
 use std::ffi::OsString;
 
@@ -44,8 +44,8 @@ fn line(setting: &Arg, arguments: &[OsString]) -> Option<String> {
     ))
 }
 
-/// Returns true for `SCHEME://USER:PASSWORD@…`, of which the user may be left out. An `@` behind the
-/// authority (RFC 3986 §3.2) ends no password.
+/// Returns true for `SCHEME://USER:PASSWORD@…`; the user may be missing. An `@` after the authority
+/// (RFC 3986 §3.2) is not part of it.
 fn has_password(address: &str) -> bool {
     let Some((_, rest)) = address.split_once("://") else {
         return false;

@@ -11,7 +11,7 @@ use super::config_file::ConfigFile;
 use super::{all_settings, settings};
 use crate::exit::Failure;
 
-/// The flags that the configuration file stands for.
+/// The flags of the settings in the configuration file.
 #[derive(Debug, Default)]
 pub(super) struct FromFile {
     pub(super) path: PathBuf,
@@ -44,7 +44,7 @@ impl FromFile {
         Ok(resolved)
     }
 
-    /// Returns true if a line of clap's is about a flag of the file.
+    /// Returns true if a line of clap's message is about a flag of the file.
     pub(super) fn is_named_in(&self, line: &str) -> bool {
         let names = |key: &String| {
             let flag = format!("'--{key}");

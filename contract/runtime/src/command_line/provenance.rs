@@ -1,5 +1,5 @@
-//! The sources of the settings that a failure names: a flag that was not typed would be searched
-//! in vain on the command line.
+//! The sources of the settings that a failure names, because a setting of a file or a variable is
+//! not on the command line.
 
 use std::ffi::{OsStr, OsString};
 

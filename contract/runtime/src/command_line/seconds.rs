@@ -39,7 +39,7 @@ impl Seconds {
         Duration::from_secs(self.0 as u64)
     }
 
-    /// Returns `None` for 0, which is for ever.
+    /// Returns the duration; `None` for 0, which means no limit.
     #[must_use]
     pub fn limit(self) -> Option<Duration> {
         (self.0 > 0).then(|| self.duration())

@@ -1,4 +1,4 @@
-//! Serializers of settings that serde does not write as the command line takes them.
+//! Serializers for settings whose serde form differs from the command line.
 
 use std::fmt::Display;
 

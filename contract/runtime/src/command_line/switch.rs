@@ -37,7 +37,7 @@ fn switched(argument: Arg) -> Arg {
         ArgAction::SetTrue => argument
             .action(ArgAction::Set)
             .num_args(0..=1)
-            // Without, a flag before an operand would take that for its value.
+            // Otherwise a flag before an operand would take it as its value.
             .require_equals(true)
             .default_missing_value(ON)
             .default_value(OFF)

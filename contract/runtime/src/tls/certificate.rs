@@ -36,7 +36,7 @@ pub enum CertificateError {
     /// The file of the key cannot be read, or others can read it too.
     #[error(transparent)]
     KeyFile(#[from] SecretFileError),
-    /// The file of the key holds none for this certificate.
+    /// The file of the key holds no key for this certificate.
     #[error("{}: {problem}", path.display())]
     Key {
         /// The file as configured.
@@ -65,7 +65,7 @@ pub struct ServerCertificate {
     shown: ArcSwap<Shown>,
 }
 
-/// Neither key nor chain.
+/// Prints neither key nor chain.
 impl fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerCertificate")
@@ -104,7 +104,7 @@ impl ServerCertificate {
     /// has expired. The previous one stays.
     pub fn reload(&self, now: i64) -> Result<bool, CertificateError> {
         let read = Shown::read(&self.cert, &self.key)?;
-        // The key belongs to the chain: another key is another chain.
+        // The key belongs to the chain: a new key means a new chain.
         if read.certified.cert == self.shown.load().certified.cert {
             return Ok(false);
         }

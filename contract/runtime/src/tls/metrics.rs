@@ -11,7 +11,7 @@ use crate::file_watch::Transition;
 const REPLACED: &str = "replaced";
 const REFUSED: &str = "refused";
 
-/// Clones share their values.
+/// Metrics of one certificate. Clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
     not_after: Gauge,

@@ -1,4 +1,4 @@
-//! Reloads a certificate while the program runs: every few seconds, and at SIGHUP.
+//! The reload of a certificate while the program runs: every few seconds, and at SIGHUP.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 /// Follows the files of `certificate` for as long as the process lives.
 ///
 /// # Errors
-/// Where SIGHUP cannot be received.
+/// If the handler of SIGHUP cannot be installed.
 pub fn follow(
     certificate: Arc<ServerCertificate>,
     metrics: CertificateMetrics,
