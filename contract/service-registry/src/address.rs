@@ -31,19 +31,19 @@ struct Server {
 /// Address parse error. The texts do not repeat the address: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// It does not have the expected form.
+    /// An address of another form.
     #[error("expected nacos://[USER@]HOST[:PORT][,HOST[:PORT]…]")]
     Malformed,
-    /// There is no room for the gRPC port.
+    /// A port without room for the gRPC port.
     #[error("a port is 1 to {LARGEST_PORT}: the registry's gRPC port is 1000 above its HTTP port")]
     Port,
-    /// A `%` that escapes nothing, or bytes that are not text.
+    /// A `%` without two hex digits, or bytes that are not text.
     #[error("user and password have to be percent-encoded")]
     Credentials,
-    /// One of the two is missing.
+    /// A user without a password, or a password without a user.
     #[error("a user needs a password, and a password a user")]
     HalfOfCredentials,
-    /// It stands in the address and in a file.
+    /// Two passwords: in the address and in a file.
     #[error("the password is given twice: in the address and in a file")]
     TwoPasswords,
 }

@@ -22,12 +22,12 @@ use crate::instance::Instance;
 use crate::login::{Login, LoginError};
 use crate::settings::{RegistryError, RegistrySettings};
 
-/// For one response of the registry, connecting included.
+/// Deadline of one response of the registry, connecting included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// No directory can be made there: otherwise the client would keep its lists in the home directory
-/// and use them at the next start.
+/// A path where no directory can be made: otherwise the client would keep its lists in the home
+/// directory and use them at the next start.
 const NO_CACHE: &str = "/dev/null";
-/// Texts of the registry go into log lines.
+/// Limit of the registry's texts in log lines.
 const MAX_REASON_CHARACTERS: usize = 200;
 
 /// A connection that lasts as long as the process.
@@ -76,10 +76,10 @@ impl RegistryClient {
             .await
     }
 
-    /// Takes `own` off the list.
+    /// Removes `own` from the list.
     ///
     /// # Errors
-    /// [`RegistryError`]; the end of the process then takes it off.
+    /// [`RegistryError`]; the end of the process then removes it.
     pub async fn deregister(&self, own: &Instance) -> Result<(), RegistryError> {
         let (service, group) = self.names();
         self.request(self.naming.deregister_instance(service, group, entry(own)))
@@ -133,7 +133,7 @@ fn properties(settings: &RegistrySettings) -> ClientProps {
         .server_addr(settings.address.servers().join(","))
         .namespace(&settings.namespace)
         .app_name("postern")
-        // Our settings alone count.
+        // Only our settings count.
         .env_first(false)
         // The caller decides about an empty list.
         .naming_push_empty_protection(false)

@@ -1,23 +1,23 @@
-//! Rejects environments that `nacos-sdk` cannot live with. It reads all variables into a map and
-//! panics at one that is not text; it also sets the variables of a file `.env` in the working
-//! directory or above, while other threads read them.
+//! A check for environments that `nacos-sdk` does not support. It reads all variables and panics at
+//! one that is not text; it also sets the variables of a file `.env` in the working directory or
+//! above, while other threads read them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Names a file that the client would read as well.
+/// The name of a file that the client would read too.
 const PROPERTIES_FILE: &str = "NACOS_CLIENT_PROPS_FILE_PATH";
 
 /// A reason not to start the registry client here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableEnvironment {
-    /// The client would panic.
+    /// A variable at which the client would panic.
     #[error("the environment variable {0} is not UTF-8, and the registry client reads all of them")]
     NotUtf8(String),
-    /// The client would add the file to the environment.
+    /// A file that the client would add to the environment.
     #[error("the registry client would read {} into the environment: start in another directory", .0.display())]
     DotEnv(PathBuf),
-    /// The client would set variables, as with a file `.env`.
+    /// A file `.env`, whose variables the client would set.
     #[error(
         "{PROPERTIES_FILE} is set: the registry client would read that file into the environment"
     )]

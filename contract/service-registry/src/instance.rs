@@ -11,9 +11,9 @@ pub struct Instance {
     pub port: u16,
     /// Share of the requests, relative to the other instances; 0: no requests.
     pub weight: f64,
-    /// Result of the registry's own checks.
+    /// Result of the registry's own health checks.
     pub healthy: bool,
-    /// Switch of the operator.
+    /// The operator's switch.
     pub enabled: bool,
     /// Metadata of its registration.
     pub metadata: HashMap<String, String>,
@@ -36,7 +36,7 @@ impl Instance {
     /// Returns true if it may get requests.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        // NaN and infinity are no shares.
+        // NaN and infinity are invalid weights.
         self.healthy && self.enabled && self.weight > 0.0 && self.weight.is_finite()
     }
 

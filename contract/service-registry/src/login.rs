@@ -16,9 +16,9 @@ use zeroize::Zeroizing;
 
 use crate::address::RegistryAddress;
 
-/// Nacos 1 and 2, then 3, which no longer has the former.
+/// The paths of Nacos 1 and 2, then of Nacos 3, which lacks the former.
 const PATHS: [&str; 2] = ["/nacos/v1/auth/login", "/nacos/v3/auth/user/login"];
-/// The name under which requests carry the token.
+/// The parameter that carries the token.
 const TOKEN_FIELD: &str = "accessToken";
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// A token and three more fields.
@@ -51,7 +51,7 @@ struct State {
     token: Option<Arc<Zeroizing<String>>>,
     renew_at: Option<Instant>,
     tried_at: Option<Instant>,
-    /// Of the last attempt.
+    /// The failure of the last attempt.
     failure: Option<LoginError>,
 }
 
@@ -104,7 +104,7 @@ impl Login {
         let mut state = self.state();
         state.failure = answer.as_ref().err().cloned();
         let answer = answer?;
-        // Well before it ends, so that a renewal may take long.
+        // Half of its lifetime, so that a renewal may take long.
         state.renew_at = Some(now + Duration::from_secs(answer.token_ttl.min(LONGEST_LIFE) / 2));
         state.token = Some(Arc::new(answer.access_token));
         Ok(())
@@ -185,9 +185,9 @@ fn form(user: &str, password: &str) -> Zeroizing<String> {
 
 #[async_trait]
 impl AuthPlugin for Login {
-    /// Called twice a minute.
+    /// Logs in if necessary; the client calls it twice a minute.
     async fn login(&self, _: Arc<Vec<String>>, _: Arc<AuthContext>) {
-        // Requests that need the token call it too, and report the failure.
+        // Requests that need the token log in too, and report the failure.
         let _ = self.ensure().await;
     }
 
@@ -209,8 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts a registry that responds to its n-th request with the n-th of these, and returns the
-    /// requests.
+    /// Starts a registry that sends these responses in order, and returns the requests.
     fn login(answers: Vec<(u16, &'static str)>) -> (Login, thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("m%40e:h%26sh@{}", listener.local_addr().unwrap());

@@ -18,16 +18,16 @@ pub struct RegistrySettings {
 /// A failed request to the registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// It is away, or does not respond.
+    /// No response.
     #[error("the registry does not respond")]
     Timeout,
-    /// It responded with an error, or the connection broke.
+    /// A response with an error, or a broken connection.
     #[error("the registry: {0}")]
     Failed(String),
-    /// It requires a login and rejects ours.
+    /// A required login that failed.
     #[error("{0}")]
     Login(String),
-    /// This program was built without the feature `client`.
+    /// A program that was built without the feature `client`.
     #[error("this program was built without a client of the registry")]
     LeftOut,
 }

@@ -1,4 +1,4 @@
-//! Stands in for the client in a program that was built without it.
+//! The stand-in for the client in a program that was built without it.
 
 use crate::instance::Instance;
 use crate::settings::{RegistryError, RegistrySettings};
