@@ -1,4 +1,4 @@
-"""The manifests as the tests see them: rendered by kustomize, and what can be asked of them."""
+"""The manifests as the tests see them: rendered by kustomize, with queries on the objects."""
 
 import os
 import subprocess
@@ -9,16 +9,16 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 K8S = REPOSITORY / "k8s"
 WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
-# A workload for components to be laid over.
+# A workload below the components.
 SERVICE = REPOSITORY / "tests/manifests/service.yaml"
 PAGES = [REPOSITORY / "docs/kubernetes.md", *sorted((REPOSITORY / "docs/kubernetes").glob("*.md"))]
 DOCUMENT = "\n".join(page.read_text() for page in PAGES)
-# What has been rendered so far: a name with the hash of its content means the same everywhere.
+# A cache: a name with the hash of its content means the same everywhere.
 CONFIG_MAPS = {}
 
 
 def directories(kind):
-    """Every directory with a kustomization of this kind."""
+    """Returns every directory with a kustomization of this kind."""
     found = []
     for file in sorted(K8S.rglob("kustomization.yaml")):
         if yaml.safe_load(file.read_text())["kind"] == kind:
@@ -27,7 +27,7 @@ def directories(kind):
 
 
 def render(directory):
-    """The objects of a kustomization."""
+    """Returns the objects of a kustomization."""
     end = kustomize(directory)
     assert end.returncode == 0, f"{directory}: {end.stderr}"
     objects = [document for document in yaml.safe_load_all(end.stdout) if document]
@@ -40,13 +40,13 @@ def kustomize(directory):
 
 
 def render_with(component, scratch, resources):
-    """The objects of a component, laid over these resources in an overlay made for it."""
+    """Returns the objects of a component, laid over these resources in an overlay made for it."""
     write_overlay(scratch, SERVICE.read_text(), [component], resources=resources(scratch))
     return render(scratch)
 
 
 def write_overlay(scratch, service, components, resources=None, patches=(), more=None):
-    """An overlay in `scratch`: a service as its owner wrote it, and what is laid over it."""
+    """Writes an overlay in `scratch`: a service as its owner wrote it, and components over it."""
     (scratch / "service").mkdir(exist_ok=True)
     (scratch / "service/service.yaml").write_text(service)
     (scratch / "service/kustomization.yaml").write_text("resources: [service.yaml]\n")
@@ -72,7 +72,7 @@ def named(objects, kind, name):
 
 
 def pods(objects):
-    """Name and pod specification of every workload."""
+    """Returns name and pod specification of every workload."""
     return [(each["metadata"]["name"], each["spec"]["template"]["spec"]) for each in of_kind(objects, *WORKLOADS)]
 
 
@@ -81,18 +81,18 @@ def containers(pod):
 
 
 def program(container):
-    """`auth-server` or `sidecar` for a container of ours."""
+    """Returns `auth-server` or `sidecar` for a container of ours."""
     image = container["image"].rpartition(":")[0]
     return image.rpartition("/")[2] if "postern/" in image else None
 
 
 def ours(objects):
-    """Pod and container of each container of ours."""
+    """Returns pod and container of each container of ours."""
     return [(pod, each) for _, pod in pods(objects) for each in containers(pod) if program(each)]
 
 
 def settings(container):
-    """Its environment; what Kubernetes fills in at run time is made up."""
+    """Returns its environment, with made-up values where Kubernetes fills them in at run time."""
     made_up = {"status.podIP": "192.0.2.7", "metadata.labels['app.kubernetes.io/name']": "orders"}
     values = {}
     for source in container.get("envFrom", []):
@@ -105,14 +105,14 @@ def settings(container):
 
 
 def reads(pod, container, volume):
-    """The container's group is the one that this mounted secret is for, and no other group may read it."""
+    """Returns true if the container's group, and no other, may read this mounted secret."""
     group = pod.get("securityContext", {}).get("fsGroup", 0)
     groups = {container["securityContext"].get("runAsGroup"), pod.get("securityContext", {}).get("fsGroup")}
     return volume["defaultMode"] == 0o440 and group in groups
 
 
 def production_faults(objects):
-    """What must not go to production, in words; nothing when all is well."""
+    """Returns the settings that are unsafe in production, in words."""
     faults = []
     for workload in of_kind(objects, *WORKLOADS):
         name, pod = workload["metadata"]["name"], workload["spec"]["template"]["spec"]

@@ -1,4 +1,4 @@
-"""The real programs, run with what the manifests tell them."""
+"""The real programs, run with the settings of the manifests."""
 
 import base64
 import os
@@ -21,7 +21,7 @@ def path(name):
 
 
 def environment(values):
-    """Nothing of this shell may configure a program under test."""
+    """Returns an environment without variables of this shell, which could configure a program."""
     return {"PATH": os.environ["PATH"], **values}
 
 
@@ -33,20 +33,20 @@ def run(name, *arguments, values=None, stdin=None):
 
 
 def variables(name):
-    """Every variable that one of the program's commands reads."""
+    """Returns every variable that one of the program's commands reads."""
     help_text = run(name, "serve", "--help").stdout
     return set(re.findall(r"POSTERN_[A-Z_]+", re.sub(r"_\n\s+", "_", help_text)))
 
 
 class Mounts:
-    """The files that a container would find mounted, on this machine."""
+    """The files of a container's mounts, on this machine."""
 
     def __init__(self, directory):
         self.directory = directory
         self.made = {}
 
     def localised(self, container):
-        """The container's settings with each path of a mount replaced by a file that is really there."""
+        """Returns the container's settings, with an existing file for each path of a mount."""
         mounts = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
         return {name: self.replaced(value, mounts) for name, value in settings(container).items()}
 
@@ -93,7 +93,7 @@ class Running:
 
     def __init__(self, container, mounts):
         free = {"POSTERN_LISTEN": "127.0.0.1:0", "POSTERN_ADMIN_LISTEN": "127.0.0.1:0", "POSTERN_LAME_DUCK": "0"}
-        # As text the addresses stand on standard output.
+        # As text, the addresses are on standard output.
         free["POSTERN_LOG_FORMAT"] = "text"
         values = {**mounts.localised(container), **free}
         command = [path(program(container)), *mounts.arguments(container)]

@@ -1,4 +1,4 @@
-"""The policies for the API server in examples/admission, evaluated as it would."""
+"""The policies for the API server in examples/admission, evaluated as the server does."""
 
 import cel
 import pytest
@@ -11,7 +11,7 @@ RESOURCES |= {"Job": "jobs", "CronJob": "cronjobs", "Pod": "pods", "Service": "s
 
 
 def refusals(thing):
-    """The message of every policy that does not let this object in."""
+    """Returns the message of every policy that rejects this object."""
     return [
         validation["message"]
         for policy in POLICIES

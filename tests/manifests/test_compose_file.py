@@ -1,4 +1,4 @@
-"""What can be said of the compose file and the Dockerfile without an engine."""
+"""The rules for the compose file and the Dockerfile that hold without an engine."""
 
 import os
 import re
@@ -84,7 +84,7 @@ def test_the_manifest_of_every_member_of_the_workspace_is_there_for_the_build():
         assert whole or f"{member}/Cargo.toml" in let_in, f".dockerignore keeps {member}/Cargo.toml out"
 
 
-# With a tag, or where a name of an image is expected.
+# With a tag, or where an image name is expected.
 WITHOUT_REGISTRY = re.compile(r"(?<![\w./-])postern/[\w-]+:[\w$({]|\b(?:image|name|newName|tag|from)[:=]? ?postern/")
 
 

@@ -28,7 +28,7 @@ def reached(port):
 
 
 def test_it_ends_at_sigterm_by_itself_though_a_client_is_connected():
-    """Process 1 has no default for a signal: what handles none goes on until it is killed."""
+    """Process 1 has no default for a signal: without a handler it runs until it is killed."""
     port = free_port()
     assert '("127.0.0.1", 3000)' in SOURCE
     source = SOURCE.replace('("127.0.0.1", 3000)', f'("127.0.0.1", {port})')
@@ -36,7 +36,7 @@ def test_it_ends_at_sigterm_by_itself_though_a_client_is_connected():
     try:
         with reached(port):
             service.send_signal(signal.SIGTERM)
-            # Minus the number of the signal where the kernel ended it.
+            # Minus the number of the signal if the kernel ended it.
             assert service.wait(timeout=30) == 0
     finally:
         service.kill()

@@ -1,4 +1,4 @@
-"""Components laid over workloads of others: nothing of theirs is changed, and what cannot be protected is rejected."""
+"""Components over workloads of others: these stay unchanged, or are rejected."""
 
 import os
 import re
@@ -16,12 +16,12 @@ VARIANTS = {"sidecar": "initContainers", "sidecar-plain": "containers"}
 
 
 def service():
-    """Deployment and Service of tests/manifests/service.yaml."""
+    """Returns Deployment and Service of tests/manifests/service.yaml."""
     return list(yaml.safe_load_all(SERVICE.read_text()))
 
 
 def demanding():
-    """A Deployment that sets whatever a component could be tempted to set."""
+    """Returns a Deployment that sets every field that a component could overwrite."""
     deployment, its_service = service()
     deployment["metadata"]["labels"]["postern/lifecycle"] = "own"
     template = deployment["spec"]["template"]
@@ -86,7 +86,7 @@ def test_the_secret_is_read_whatever_the_group_of_the_volumes_is(variant, group,
 def test_the_program_reads_a_secret_as_it_is_mounted_and_none_that_all_may_read(owner, mode, readable):
     patch = yaml.safe_load((K8S / "components/sidecar/sidecar.yaml").read_text())
     identity = sidecar_of(patch["spec"]["template"]["spec"], "sidecar")["securityContext"]
-    # Where another user may look.
+    # A directory that another user may read.
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)
         program = shutil.copy(path("sidecar"), directory)
@@ -108,7 +108,7 @@ def defaults(variant, scratch):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_the_component_sets_in_the_container_is_known_at_run_time_alone(variant):
-    """Any other variable there would take the place of the Deployment's own."""
+    """Any other variable would replace the Deployment's own."""
     patch = yaml.safe_load((K8S / "components" / variant / "sidecar.yaml").read_text())
     for variable in sidecar_of(patch["spec"]["template"]["spec"], variant)["env"]:
         assert "valueFrom" in variable, variable
@@ -221,7 +221,7 @@ def test_a_service_of_one_port_is_moved_however_it_named_its_target(variant, tar
 
 
 def examples(member):
-    """The YAML blocks of docs/kubernetes that hold this member."""
+    """Returns the YAML blocks of docs/kubernetes that hold this member."""
     blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", DOCUMENT, re.M | re.S)]
     return [block[member] for block in blocks if member in block]
 
@@ -265,7 +265,7 @@ def test_every_refusal_is_in_the_document():
 
 
 def test_what_counts_less_than_the_component_s_is_in_the_document(tmp_path):
-    """Kustomize merges by name: a repair here is removed from the table there."""
+    """Kustomize merges by name: after a fix of Kustomize, the table there loses a row."""
     deployment, its_service = service()
     own = [{"name": name, "value": ""} for name in ["POSTERN_APP_NAME", "POSTERN_APP_ID"]]
     container = {"name": "sidecar", "env": own, "envFrom": [{"configMapRef": {"name": "own"}}]}

@@ -1,4 +1,4 @@
-"""How objects of ours are labelled, selected and reached."""
+"""Labels, selectors and reachability of our objects."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_pods_have_them_too_and_the_version_is_the_images(objects):
 
 
 def selectors(node):
-    """Every set of labels that something is selected by."""
+    """Yields every set of labels that selects objects."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key == "matchLabels":
@@ -72,7 +72,7 @@ def test_nothing_is_selected_by_a_name_that_others_may_have_as_well(objects):
 
 
 def test_a_pod_reaches_a_public_port_from_its_first_moment_on(objects):
-    """An engine that enforces policies learns the address of a new pod too late for its first fetch of the key."""
+    """A policy engine learns the address of a new pod too late for its first fetch of the key."""
     for policy in of_kind(objects, "NetworkPolicy"):
         for rule in policy["spec"]["ingress"]:
             if {port["port"] for port in rule["ports"]} & {"http", 8080}:

@@ -1,4 +1,4 @@
-"""What `k8s/` promises: every kustomization renders, is valid, fits the programs, and is safe."""
+"""The promises of `k8s/`: every kustomization renders, is valid, fits the programs, and is safe."""
 
 import copy
 import re
@@ -24,9 +24,9 @@ from kubernetes import (
 )
 from programs import Mounts, Running, run, variables
 
-# The oldest that knows native sidecars and `sleep` by default, and the newest that is known here.
+# The oldest with native sidecars and `sleep` by default, and the newest with schemas here.
 VERSIONS = ["1.30", "1.37"]
-# Where native sidecars are not known yet.
+# A version without native sidecars.
 PLAIN_VERSION = "1.28"
 PROD = K8S / "overlays/prod"
 DEV = K8S / "overlays/dev"
@@ -42,7 +42,7 @@ def everything(scratch):
 
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory):
-    """The objects of every kustomization, and of every component laid over the rest."""
+    """Returns the objects of every kustomization, and of every component laid over the rest."""
     objects = {name: render(path) for name, path in KUSTOMIZATIONS.items()}
     for name, path in COMPONENTS.items():
         scratch = tmp_path_factory.mktemp("component")
@@ -86,7 +86,7 @@ def test_no_secret_is_in_clear_text(rendered, name):
             assert not secret or variable.endswith(("_FILE", "_TLS_KEY", "_KEYS", "_KEY_CACHE")), variable
         secrets = {volume["name"]: volume["secret"] for volume in pod.get("volumes", []) if "secret" in volume}
         for mount in container.get("volumeMounts", []):
-            # root:GROUP 0440, which is what the programs accept.
+            # root:GROUP 0440, which the programs accept.
             assert mount["name"] not in secrets or reads(pod, container, secrets[mount["name"]]), mount
 
 
@@ -116,7 +116,7 @@ def test_every_pod_is_allowed_where_the_restricted_standard_is_enforced(rendered
 @pytest.mark.parametrize("name", ALL)
 def test_no_pod_takes_variables_of_services_or_a_token_it_does_not_need(rendered, name):
     for pod, container in ours(rendered[name]):
-        # The owner of a sidecar's pod may want them.
+        # The owner of a sidecar's pod may need them.
         assert program(container) == "sidecar" or pod["enableServiceLinks"] is False
         assert pod["automountServiceAccountToken"] is False
 
@@ -147,7 +147,7 @@ def test_ports_and_selectors_lead_somewhere(rendered, name):
 
 
 def variables_of_ours():
-    """The variables of each program, in any kustomization."""
+    """Returns the variables of each program, in any kustomization."""
     return sorted(
         {
             (program(container), variable)
@@ -210,7 +210,7 @@ def test_the_probes_ask_what_the_programs_answer(rendered, which, tmp_path):
         assert paths == {"startup": "/startupz", "liveness": "/livez", "readiness": "/readyz"}
         running.reaches(paths["startup"], 200)
         assert running.status(paths["liveness"]) == 200
-        # A sidecar without a key has started, and is not ready.
+        # A sidecar without a key is started, and not ready.
         running.reaches(paths["readiness"], 200 if which == "auth-server" else 503)
         assert running.status("/metrics") == 200
         assert running.status("/nowhere") == 404
@@ -226,7 +226,7 @@ def test_probes_go_to_the_admin_port_and_hooks_are_commands_that_exist(rendered,
         for hook in container.get("lifecycle", {}).values():
             binary, *arguments = hook["exec"]["command"]
             assert binary == f"/{program(container)}"
-            # Nobody listens there: what is left to fail is the command line (64).
+            # No server listens there (69), so a mistake in the command line is visible (64).
             end = run(program(container), *arguments[:-1], "1", "--admin-listen", "127.0.0.1:1")
             assert end.returncode == 69, end.stderr
 
@@ -239,7 +239,7 @@ def test_the_grace_period_is_long_enough_for_the_whole_stop(rendered, name):
         values = settings(container)
         stop = int(values["POSTERN_LAME_DUCK"]) + int(values.get("POSTERN_DRAIN_LIMIT", 20))
         drain = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["0"])[-1]
-        # The lame-duck time is part of the drain where there is a drain.
+        # A drain includes the lame-duck time.
         needed = max(int(drain), int(values["POSTERN_LAME_DUCK"])) + int(values.get("POSTERN_DRAIN_LIMIT", 20))
         assert pod.get("terminationGracePeriodSeconds", 30) > max(stop, needed), container["name"]
         for other in pod["containers"]:
@@ -273,11 +273,11 @@ def test_both_variants_of_the_sidecar_differ_only_where_they_have_to():
         return patch, patch["spec"]["template"]["spec"]
 
     (native, native_pod), (plain, plain_pod) = pod("sidecar"), pod("sidecar-plain")
-    # A native sidecar is an init container that goes on running.
+    # A native sidecar is an init container that keeps running.
     (container,) = native_pod.pop("initContainers")
     assert container.pop("restartPolicy") == "Always"
     native_pod["containers"] = [container]
-    # The other one holds up the service's start by itself.
+    # The plain sidecar delays the service's start by itself.
     assert plain_pod["containers"][0]["lifecycle"].pop("postStart")
     assert plain == native
 

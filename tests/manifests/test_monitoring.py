@@ -1,4 +1,4 @@
-"""The objects of the Prometheus operator: they are those of deploy/prometheus, and lead to what exists."""
+"""The objects of the Prometheus operator: those of deploy/prometheus, with links that resolve."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def test_the_alerts_of_the_operator_are_those_of_the_file():
 def test_each_alert_leads_to_a_part_of_a_document(alert):
     document, _, heading = alert["annotations"]["runbook_url"].removeprefix("https://postern.example.com/").partition("#")
     titles = re.findall(r"^#+ (.*)$", (REPOSITORY / document).read_text(), re.M)
-    # As GitHub names a heading.
+    # GitHub's name of a heading.
     anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
     assert heading in anchors, alert["annotations"]["runbook_url"]
 

@@ -1,4 +1,4 @@
-"""The list of what is in a program."""
+"""The list of a program's components."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The systemd units: valid, closed, and settings of the programs."""
+"""The systemd units: valid, confined, and with settings of the programs."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from programs import path, run, variables
 
 UNITS = sorted((REPOSITORY / "deploy/systemd").glob("*.service"))
 PROGRAM = {"postern-auth-server.service": "auth-server", "postern-sidecar@.service": "sidecar"}
-# What `systemd-analyze security` gives to a unit without any protection is 9.6.
+# A unit without any protection gets 9.6 of `systemd-analyze security`.
 MOST_EXPOSED = 20  # tenths
 
 
@@ -20,7 +20,7 @@ def analyze(*arguments):
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_it_is_valid_and_closed(unit, tmp_path):
     program = PROGRAM[unit.name]
-    # The program is looked for where it will be; here it is where it was built.
+    # The unit names the installed program; here it is where it was built.
     local = tmp_path / unit.name
     local.write_text(unit.read_text().replace(f"/usr/local/bin/{program}", str(path(program))))
     verified = analyze("verify", "--man=no", local)

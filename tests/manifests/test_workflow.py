@@ -1,4 +1,4 @@
-"""The workflow of the public CI: it runs the parts of `make test-full`, and nothing that does not exist."""
+"""The workflow of the public CI: it runs the parts of `make test-full`, and only existing ones."""
 
 import re
 
@@ -14,12 +14,12 @@ COMMANDS = [step["run"] for step in STEPS if "run" in step]
 
 
 def made():
-    """The make targets that the workflow calls."""
+    """Returns the make targets that the workflow calls."""
     return {word for command in COMMANDS if command.startswith("make ") for word in command.split()[1:] if "=" not in word}
 
 
 def leaves(target):
-    """The targets that a target consists of."""
+    """Returns the targets that a target consists of."""
     return set().union(*map(leaves, RULES[target])) if target in ("test-full", "test") else {target}
 
 
