@@ -1,13 +1,13 @@
-# Sourced: sees to the public images that deploy/Dockerfile and deploy/docker-compose.yml name.
+# Sourced: provides the public images that deploy/Dockerfile and deploy/docker-compose.yml name.
 #
-# They are pulled. Where no registry can be reached and the engine is our own, each is replaced by a
-# stand-in under the same tag, made of Debian's packages and of this machine's Rust, so that what is
-# tested stays unchanged. What is there already is left alone: a second run takes seconds. Where there
-# is nothing to make a stand-in of, that is said; the tests that need the image say it again.
+# They are pulled. Without a registry, an engine of our own gets a stand-in for each under the same
+# tag, made of Debian's packages and of this machine's Rust, so that the files under test stay
+# unchanged. Existing images are kept: a second run takes seconds. A missing stand-in is reported
+# here, and again by the tests that need the image.
 
 standins=$(dirname "${BASH_SOURCE[0]}")/standins
 
-# What the files name, so that a tag stands in one place only.
+# Prints the image that the files name, so that each tag is in one place only.
 image_of() {
     local name=$1
     grep -hoE "(FROM|image:) +${name}:[^ ]+" deploy/Dockerfile deploy/docker-compose.yml |
@@ -78,7 +78,8 @@ stand_in_for_node() { from_packages "$1" nodejs; }
 stand_in_for_php() { from_packages "$1" php-cli; }
 stand_in_for_prometheus() { docker build -q -t "$1" -f "$standins/prometheus.Dockerfile" "$standins" >/dev/null; }
 
-# Another program that speaks the protocol of this registry, built from source: what the other tests use.
+# Another program with the protocol of this registry, built from source; the other tests use it,
+# too.
 stand_in_for_nacos-server() {
     local context program
     program=$(PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin command -v rnacos) || {
@@ -92,8 +93,8 @@ stand_in_for_nacos-server() {
     rm -rf "$context"
 }
 
-# The toolchain, the certificates that this machine trusts and how its cargo finds crates: a stand-in
-# builder reaches whatever this machine reaches.
+# The toolchain, the certificates that this machine trusts and its cargo settings: a stand-in
+# builder reaches the same hosts as this machine.
 stand_in_for_rust() {
     local context
     context=$(mktemp -d)

@@ -1,10 +1,10 @@
-# Sourced: sees to it that `docker compose` is version 2. Debian 12 has only 1.29, which is tried as
-# well; newer Debian's plugin is one file that runs here, too.
+# Sourced: provides version 2 of `docker compose`. Debian 12 has only 1.29, which is tested as well;
+# newer Debian's plugin is one file that runs here, too.
 
 plugin=pool/main/d/docker-compose/docker-compose_2.26.1-4_amd64.deb
 plugin_sha256=47681197cb2b1ab88206b42a1a92fc75f50d9530a6322d03494a473eed0408ea
 
-# Where this machine takes its packages from, if they are Debian's.
+# Prints this machine's package archive, if it is Debian's.
 debian_archive() {
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' |
         sed -n '1s,/$,,p' | grep . || { echo "no archive of Debian is known here: install docker compose 2" >&2; return 1; }
@@ -25,7 +25,7 @@ clients_prepare() {
         chmod +x "$plugins/docker-compose.new"
         mv "$plugins/docker-compose.new" "$plugins/docker-compose"
     fi
-    # Not into the settings of the user who runs this.
+    # Keeps the settings of the user unchanged.
     export DOCKER_CONFIG=$1/docker-cli
     docker compose version >/dev/null
 }

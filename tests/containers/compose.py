@@ -17,12 +17,12 @@ SERVICES = yaml.safe_load(FILE.read_text())["services"]
 PROFILES = {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
 COMPOSE_V2 = ("docker", "compose")
 COMPOSE_V1 = ("docker-compose",)
-# Generous: nothing measures it, and a healthy run never comes near it. A refresh tick is a minute.
+# Generous: no test measures it, and a healthy run takes far less. A refresh tick is a minute.
 TIMEOUT = 150
 
 
 class Failed(AssertionError):
-    """A command that was expected to succeed."""
+    """The failure of a command that must succeed."""
 
 
 def run(*command, check=True, env=None, timeout=600):
@@ -39,7 +39,7 @@ def run(*command, check=True, env=None, timeout=600):
 
 
 def until(what, probe, timeout=TIMEOUT):
-    """Asks `probe` until it gives something true; names `what` when it never does."""
+    """Polls `probe` until its result is true, and names `what` at the timeout."""
     deadline = time.monotonic() + timeout
     last = None
     while time.monotonic() < deadline:
@@ -70,7 +70,7 @@ class Answer:
 
 
 def ask(address, path, token=None, headers=(), body=None):
-    """One request on a connection of its own. `headers` are pairs, so that a name may stand twice."""
+    """Sends one request on its own connection. `headers` are pairs, so that a name may repeat."""
     connection = http.client.HTTPConnection(address, timeout=10)
     try:
         connection.putrequest("POST" if body is not None else "GET", path)
@@ -93,7 +93,7 @@ def ask(address, path, token=None, headers=(), body=None):
 
 
 def needs_image_of(service, can_be_missing=False):
-    """Skips a test whose public image is neither here nor replaced; in CI only those that nothing can replace."""
+    """Skips a test without its public image or a stand-in; in CI only if `can_be_missing`."""
     image = SERVICES[service]["image"]
     if run("docker", "image", "inspect", image, check=False).returncode != 0:
         give_up = pytest.skip if can_be_missing or os.environ.get("CI") != "true" else pytest.fail
@@ -115,12 +115,12 @@ class Stack:
         return run(*command, env=self.environment, **options)
 
     def up(self, *services):
-        """All of it that the profile holds, or these and what they depend on."""
+        """Starts all services of the profile, or these and their dependencies."""
         wait = ["--wait"] if self.command == COMPOSE_V2 else []
         self.compose("up", "--detach", "--no-build", *wait, *services)
 
     def down(self):
-        # Containers of all profiles are removed as well.
+        # Removes containers of all profiles as well.
         self.profile = [word for profile in PROFILES for word in ("--profile", profile)]
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", check=False)
 
@@ -137,7 +137,7 @@ class Stack:
         return json.loads(run("docker", "inspect", self.container(service)).stdout)[0]
 
     def address(self, service, port):
-        """Where a port is published; it is another one after a restart."""
+        """Returns the published port, which changes with a restart."""
         return self.compose("port", service, port).stdout.strip()
 
     def network(self, name):
@@ -163,6 +163,6 @@ class Stack:
         return answer.json["data"]["access_token"]
 
     def call(self, application, token=None, path="/list", headers=()):
-        """A request to an application through its sidecar."""
+        """Sends a request to an application through its sidecar."""
         address = self.address(f"{application}-sidecar", 8080)
         return ask(address, f"/{application}{path}", token, headers)

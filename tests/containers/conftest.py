@@ -6,7 +6,7 @@ from compose import Stack
 
 @pytest.fixture(scope="session")
 def stack(request):
-    """The whole stack, up and healthy; gone afterwards whatever happens."""
+    """Yields the whole stack, up and healthy; removes it afterwards in any case."""
     stack = Stack("postern-test")
     try:
         stack.up()
@@ -19,6 +19,6 @@ def stack(request):
 
 @pytest.fixture
 def whole(stack):
-    """The stack with nothing missing: what a test took away is put back before the next one."""
+    """Yields the stack, and starts the services that a test stopped again afterwards."""
     yield stack
     stack.up()

@@ -1,8 +1,8 @@
-# Sourced: gives a Docker engine to talk to, and takes it away again.
+# Sourced: starts a Docker engine, and stops it again.
 #
-# An engine that runs already is used as it is. Where none runs, one is started with its state in the
-# cache and ended by its own process id. Only in that one are stand-ins for public images made: they
-# carry public tags, and no other engine must find them there.
+# A running engine is used as it is. Otherwise one is started with its state in the cache, and
+# stopped by its own process id. Stand-ins for public images are made in that one only: they carry
+# public tags, which no other engine must have.
 
 engine_pid=
 engine_dir=
@@ -10,7 +10,7 @@ engine_lock=
 
 engine_start() {
     local cache=$1
-    # One run at a time uses the state in the cache; what the engine starts does not hold on to this.
+    # One run at a time uses the state in the cache; the engine's processes do not inherit the lock.
     exec {engine_lock}>"$cache/containers.lock"
     flock "$engine_lock"
     if [ -z "${POSTERN_TEST_OWN_ENGINE:-}" ] && docker info >/dev/null 2>&1; then
@@ -21,10 +21,10 @@ engine_start() {
         return 1
     }
     engine_end_leftover "$cache"
-    # Its sockets have long names: not below a deep temporary directory.
+    # Socket paths have a max length: not below a deep temporary directory.
     engine_dir=$(mktemp -d /tmp/postern-engine.XXXXXX)
     export DOCKER_HOST=unix://$engine_dir/docker.sock
-    # A session of its own: Ctrl-C ends the tests first, and they still need it for cleaning up.
+    # A session of its own: Ctrl-C ends the tests first, and they need the engine for cleaning up.
     setsid dockerd --data-root "$cache/docker" --exec-root "$engine_dir/exec" \
         --pidfile "$cache/docker.pid" --host "$DOCKER_HOST" >"$engine_dir/log" 2>&1 </dev/null {engine_lock}>&- &
     engine_pid=$!
@@ -38,8 +38,8 @@ engine_start() {
     return 1
 }
 
-# The engine of a run that was killed, of which there is no second one (run.sh): two engines on one
-# state are one too many.
+# Stops the engine of a killed run. The lock excludes a second run, and two engines must not share
+# one state.
 engine_end_leftover() {
     local pid
     pid=$(cat "$1/docker.pid" 2>/dev/null) || return 0
@@ -63,7 +63,7 @@ engine_stop() {
     kill "$engine_pid" 2>/dev/null || true
     wait "$engine_pid" 2>/dev/null || true
     engine_pid=
-    # Mounts of containers that were cut off; the directory cannot go before them.
+    # Mounts of aborted containers; the directory cannot be removed before them.
     awk -v dir="$engine_dir/" 'index($2, dir) == 1 { print $2 }' /proc/mounts | sort -r |
         while read -r mount; do umount -l "$mount" 2>/dev/null || true; done
     rm -rf "$engine_dir"

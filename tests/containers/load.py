@@ -1,8 +1,8 @@
-"""Runs inside the stack: requests without a pause, on connections that are kept and on fresh ones,
-until the door is closed. Prints what became of them as one line of JSON.
+"""Runs inside the stack: requests without a pause, on kept connections and on fresh ones, until the
+port is closed. Prints the counts of their outcomes as one line of JSON.
 
-A request counts as accepted once its connection has carried a response before, or the request itself
-was begun before the end: none of these may fail.
+A request counts as accepted once its connection has carried a response, or once the request was
+begun before the end: none of these may fail.
 
     load.py HOST PORT PATH TOKEN
 """
@@ -25,7 +25,7 @@ def count(what):
 
 
 def kept():
-    """Keeps its connection for as long as the responses allow."""
+    """Sends requests on a connection for as long as the responses allow."""
     while True:
         connection = http.client.HTTPConnection(host, port, timeout=30)
         served = False
@@ -43,14 +43,14 @@ def kept():
                 if response.will_close:
                     break
         except (OSError, http.client.HTTPException):
-            # On a fresh connection: the port closed before a program took it over.
+            # A fresh connection: the port closed before a program accepted it.
             count("lost" if served else "not_accepted")
         finally:
             connection.close()
 
 
 def slow(begun):
-    """Is in the middle of its request when the end comes."""
+    """Holds a request half sent while the program stops."""
     connection = http.client.HTTPConnection(host, port, timeout=60)
     try:
         connection.putrequest("POST", path)

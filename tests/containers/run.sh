@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make containers`: builds both images from deploy/Dockerfile as it is and tries the images and the
-# compose stack. What takes long – engine state, base images, the layer of the dependencies – is kept in
-# the cache; a second run builds what changed. Arguments go to pytest.
+# `make containers`: builds both images from deploy/Dockerfile as it is, and tests the images and
+# the compose stack. The cache keeps engine state, base images and the layer of the dependencies, so
+# that a second run builds only changes; arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/postern
@@ -11,10 +11,10 @@ source tests/containers/bases.sh
 source tests/containers/clients.sh
 
 build_images() {
-    # Its tag keeps the layers of the build from being pruned.
+    # Its tag protects the layers of the build from being pruned.
     docker build --quiet --file deploy/Dockerfile --target build --tag localhost/postern/build:dev . >/dev/null
     VERSION=dev make --no-print-directory images
-    # What earlier builds left behind, in an engine that is ours to tidy.
+    # Removes the rest of earlier builds, in an engine of our own only.
     ! engine_is_own || docker image prune --force >/dev/null
 }
 

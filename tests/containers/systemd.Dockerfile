@@ -1,5 +1,5 @@
-# A machine without containers, as far as systemd goes: it is process 1 here. The programs are those of
-# the images, put where a checkout has them after a build.
+# A machine for systemd, which is process 1 here. The programs are those of the images, in the place
+# where a build leaves them in a checkout.
 FROM debian:bookworm-slim
 RUN apt-get update -q \
  && apt-get install -qy --no-install-recommends curl dbus libpython3-stdlib python3-minimal systemd systemd-sysv \
@@ -8,5 +8,5 @@ COPY --from=localhost/postern/auth-server:dev /auth-server /src/target/release/
 COPY --from=localhost/postern/sidecar:dev /sidecar /src/target/release/
 WORKDIR /src
 STOPSIGNAL SIGRTMIN+3
-# What systemd mounts for a unit, the unit sees: as on a machine, and unlike in a container.
+# Units see the mounts that systemd makes for them: as on a machine, and unlike in a container.
 CMD ["sh", "-c", "mount --make-rshared / && exec /sbin/init"]

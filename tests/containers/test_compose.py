@@ -1,5 +1,5 @@
-"""The whole product on one machine, through its published ports: what works, and what goes on working
-while a part of it is away."""
+"""The whole product on one machine, through its published ports: its functions, and those that
+continue while a part of it is away."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def test_the_sidecar_is_the_only_way_in(stack):
     address = networks[stack.network("orders")]["IPAddress"]
 
     def reached(network):
-        """The names and addresses of the service that respond to a container on this network."""
+        """Returns the service's names and addresses that respond to a container on this network."""
         code = (
             "import sys, urllib.request as r\n"
             "for host in sys.argv[1:]:\n"
@@ -98,7 +98,7 @@ def test_without_the_auth_server_the_sidecars_go_on_and_one_that_starts_says_it_
     for application in APPLICATIONS:
         assert whole.call(application, token).status == 200
 
-    # Not `start`, which starts what it depends on as well.
+    # Not `start`, which starts the dependencies as well.
     whole.compose("restart", "notes-sidecar")
     answer = until("the sidecar to respond again", lambda: whole.call("notes", token))
     assert answer.status == 503, answer

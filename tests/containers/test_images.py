@@ -1,4 +1,4 @@
-"""What the images hold and how little they need."""
+"""The contents of the images, and the few privileges that they need."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_it_starts_confined_answers_its_own_health_check_and_stops_at_once(start
         assert found["Running"], run("docker", "logs", container).stderr
         return found["Health"]
 
-    # A sidecar without an auth server runs, and says of itself that it is not ready.
+    # A sidecar without an auth server runs, and reports that it is not ready.
     until(f"{program} to be {expected}", lambda: state()["Status"] == expected and state()["Log"])
     if program == "sidecar":
         assert "verification_key" in state()["Log"][0]["Output"]
@@ -74,7 +74,7 @@ def test_it_starts_confined_answers_its_own_health_check_and_stops_at_once(start
 
 
 def test_names_of_the_hosts_file_are_found(started):
-    """Static glibc without nsswitch.conf asks DNS alone."""
+    """Static glibc without nsswitch.conf uses DNS alone."""
     upstream = ["--upstream", "http://somewhere.invalid:3000"]
 
     def unresolved(options=()):

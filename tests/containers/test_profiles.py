@@ -20,7 +20,7 @@ def test_a_profile_adds_its_services_and_nothing_else(profile, services):
     assert listed(profile) - listed() == services
 
 
-# ---- nacos: what docs/compose.md says to set, and nothing more ----
+# ---- nacos: the settings of docs/compose.md, and nothing more ----
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_without_the_registry_everybody_goes_on(registered):
         assert registered.call(application, token).status == 200
     assert registered.call("orders", registered.login()).status == 200
     registered.start("nacos")
-    # What it knew of is gone with the connections; the auth server makes itself known again.
+    # Its state is gone with the connections; the auth server registers again.
     registered.compose("restart", "notes-sidecar")
     until("a sidecar of now to find the auth server", lambda: registered.call("notes", token).status == 200)
 
@@ -59,7 +59,7 @@ def test_without_the_registry_everybody_goes_on(registered):
 
 @pytest.fixture(scope="module")
 def observed(stack):
-    """The common stack with Prometheus beside it: Grafana needs an image that not every machine has."""
+    """Returns the stack with Prometheus, without Grafana: not every machine has its image."""
     needs_image_of("prometheus")
     watched = Stack("postern-test", profile="observability")
     watched.up("prometheus")
@@ -95,20 +95,20 @@ def test_the_alerts_are_loaded_and_none_fires_but_for_what_is_so(observed):
     found = until("every rule to be evaluated", rules)
     text = (REPOSITORY / "deploy/prometheus/postern.rules.yml").read_text()
     assert len(found) == text.count("- alert:")
-    # Not before an hour: the user of this stack is the built-in one, which is what the alert is about.
+    # The alert on the built-in user, which this stack has, fires only after an hour.
     assert {rule["name"] for rule in found if rule["state"] == "pending"} <= {"PosternBuiltinUsers"}
     assert not [rule["name"] for rule in found if rule["state"] == "firing"]
 
 
 def test_the_alerts_fire_when_they_should(observed):
-    # The container is read-only but for its data, and promtool needs a place for its own.
+    # The container is read-only except for its data, and promtool needs a temporary directory.
     promtool = ("-e", "TMPDIR=/prometheus", "prometheus", "promtool", "test", "rules")
     end = observed.compose("exec", "-T", *promtool, "/etc/prometheus/postern.rules.test.yml")
     assert "SUCCESS" in end.stdout, end.stdout
 
 
 def queries():
-    """Title and query of each panel, with the dashboard's variables filled in as Grafana does."""
+    """Yields title and query of each panel, with the dashboard's variables filled in."""
     filled = {"$job": ".*", "$__rate_interval": "1m", "$__interval": "15s", "$__range": "1h"}
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):

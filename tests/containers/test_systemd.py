@@ -11,8 +11,8 @@ IMAGE = "localhost/postern/systemd-test:dev"
 HERE = Path(__file__).parent
 INSTALL = re.search(r"```sh\n(.*?)```", (REPOSITORY / "deploy/systemd/README.md").read_text(), re.S)[1]
 AUTH_SERVER, SIDECAR = "postern-auth-server", "postern-sidecar@orders"
-# What systemd needs to be process 1 of a container: mounts for itself and the units, and access to what it
-# hides from them.
+# The options for systemd as process 1 of a container: mounts for itself and the units, and access
+# to the paths that it hides from them.
 AS_A_MACHINE = ["--cap-add", "SYS_ADMIN", "--cap-add", "SYS_PTRACE"]
 AS_A_MACHINE += ["--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"]
 AS_A_MACHINE += ["--cgroupns", "private", "--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec"]
@@ -37,7 +37,7 @@ class Machine:
         return self.does(f"systemctl show --value --property={what} {unit}").stdout.strip()
 
     def asks(self, url, *options):
-        """Status and body of one request from within."""
+        """Returns status and body of one request from within."""
         end = self.does(" ".join(["curl -sS -m 10 -w '\\n%{http_code}'", *options, url]), check=False)
         body, _, status = end.stdout.rpartition("\n")
         return int(status or 0), body

@@ -1,4 +1,5 @@
-# Stands in for the public Rust image: the same tools, from Debian and from the toolchain of this machine.
+# Stands in for the public Rust image: the same tools, from Debian and from this machine's
+# toolchain.
 FROM debian:bookworm-slim
 RUN apt-get update -q \
  && apt-get install -qy --no-install-recommends ca-certificates cmake gcc libc6-dev make
