@@ -1,4 +1,4 @@
-//! The sidecar as an actor.
+//! The sidecar as a test actor.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use crate::process::{CommandLine, Finished, Process};
 use crate::programs::Program;
 use crate::wait;
 
-/// A tick every second: the contract's minute, scaled down.
+/// A refresh every second: the contract's minute, scaled down.
 pub const EVERY_SECOND: [&str; 2] = ["--refresh-cron", "* * * * * *"];
 
-/// `on` or `off`: every sidecar of the tests gets it as `--fast-path`.
+/// Variable with `on` or `off`, the `--fast-path` of every sidecar in the tests.
 const FAST_PATH: &str = "POSTERN_TEST_FAST_PATH";
 
 fn fast_path_flag() -> Vec<String> {
@@ -24,28 +24,29 @@ fn fast_path_flag() -> Vec<String> {
         .collect()
 }
 
-/// What kind of sidecar is to be started.
+/// Settings of a sidecar before its start.
 #[derive(Debug)]
 pub struct SidecarPlan {
     upstream: String,
-    /// `None` where the flags name another source of keys.
+    /// Auth server; `None` where the flags name another source of keys.
     auth_server: Option<String>,
     listen: String,
     app_name: String,
     application: (String, String),
     flags: Vec<String>,
     environment: Vec<(String, String)>,
-    /// What is run instead of the sidecar alone.
+    /// Command that runs the sidecar; empty for the sidecar alone.
     command: Vec<String>,
 }
 
 impl SidecarPlan {
-    /// In front of `service`, trusting whatever key this URL serves; its application is `orders`.
+    /// Returns a sidecar in front of `service` that trusts the key at this URL; its application is
+    /// `orders`.
     pub fn new(service: &EchoService, auth_server: &str) -> Self {
         Self::to(&service.url(), auth_server)
     }
 
-    /// In front of any upstream.
+    /// Returns a sidecar in front of any upstream.
     pub fn to(upstream: &str, auth_server: &str) -> Self {
         Self {
             upstream: upstream.to_owned(),
@@ -59,14 +60,14 @@ impl SidecarPlan {
         }
     }
 
-    /// A command that runs a sidecar under another program's eyes; the sidecar stands last in it.
+    /// Runs the sidecar under another program; the sidecar is the last argument.
     #[must_use]
     pub fn under<'c>(mut self, command: impl IntoIterator<Item = &'c str>) -> Self {
         self.command = command.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// In front of `service`, with keys from where the flags say.
+    /// Returns a sidecar in front of `service`, with the key source of the flags.
     pub fn of_issuer<F: AsRef<str>>(
         service: &EchoService,
         flags: impl IntoIterator<Item = F>,
@@ -80,35 +81,35 @@ impl SidecarPlan {
         plan
     }
 
-    /// An address that somebody has to know before it is up.
+    /// Sets a listen address that another actor knows before the start.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address.to_string();
         self
     }
 
-    /// Another application name, and so another context path; empty for none.
+    /// Sets the application name, and so the context path; empty for none.
     #[must_use]
     pub fn app_name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.app_name);
         self
     }
 
-    /// The application that it shows itself as to the auth server.
+    /// Sets the application with which it authenticates to the auth server.
     #[must_use]
     pub fn application(mut self, id: &str, secret: &str) -> Self {
         self.application = (id.to_owned(), secret.to_owned());
         self
     }
 
-    /// More flags.
+    /// Adds flags.
     #[must_use]
     pub fn flags<'f>(mut self, flags: impl IntoIterator<Item = &'f str>) -> Self {
         self.flags.extend(flags.into_iter().map(str::to_owned));
         self
     }
 
-    /// A pass list.
+    /// Adds a pass list.
     #[must_use]
     pub fn pass<P: AsRef<str>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
         for pattern in patterns {
@@ -118,14 +119,14 @@ impl SidecarPlan {
         self
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Starts it and waits for its two addresses; it may have no key yet.
+    /// Starts the sidecar and waits for its two addresses; it may have no key yet.
     ///
     /// # Panics
     /// When it does not come up.
@@ -146,7 +147,7 @@ impl SidecarPlan {
         }
     }
 
-    /// Runs it where it must not come up.
+    /// Runs a sidecar that has to fail at startup.
     pub fn fails(self) -> Finished {
         self.command_line().run()
     }
@@ -193,21 +194,21 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// In front of `service`, fed by `auth_server`, ready.
+    /// Starts a sidecar between `service` and `auth_server` and waits until it is ready.
     pub fn start(service: &EchoService, auth_server: &AuthServer) -> Self {
         SidecarPlan::new(service, &auth_server.url())
             .start()
             .ready()
     }
 
-    /// In front of `service`, fed by `auth_server`, ready.
+    /// Starts a sidecar between `service` and `auth_server` and waits until it is ready.
     pub fn trusting(service: &EchoService, auth_server: &FakeAuthServer) -> Self {
         SidecarPlan::new(service, &auth_server.url())
             .start()
             .ready()
     }
 
-    /// Waits until it says that it is ready: it has a key.
+    /// Waits until `/readyz` reports ready: the sidecar has a key.
     #[must_use]
     pub fn ready(self) -> Self {
         wait::until("the sidecar to be ready", || {
@@ -216,37 +217,37 @@ impl Sidecar {
         self
     }
 
-    /// What `/readyz` answers.
+    /// Returns the status of `/readyz`.
     pub fn readiness(&self) -> u16 {
         admin_get(self.admin, "/readyz").status()
     }
 
-    /// Where its probes and metrics are.
+    /// Returns the address of the probes and metrics.
     pub const fn admin(&self) -> SocketAddr {
         self.admin
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Somebody without a token.
+    /// Returns a client without a token.
     pub fn anonymous(&self) -> Client {
         Client::anonymous(Program::Sidecar, self.address, &self.context)
     }
 
-    /// Somebody with a token.
+    /// Returns a client with a token.
     pub fn bearing(&self, token: &str) -> Client {
         self.anonymous().bearing(token)
     }
 
-    /// The process.
+    /// Returns the process.
     pub const fn process(&self) -> &Process {
         &self.process
     }
 
-    /// The process, to be stopped and looked at.
+    /// Returns the process, for tests that stop it and check its end.
     pub fn into_process(self) -> Process {
         self.process
     }

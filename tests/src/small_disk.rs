@@ -1,8 +1,8 @@
-//! A file system of a few kilobytes that one program alone sees: a disk that can be filled without
-//! harming anybody.
+//! A file system of a few kilobytes that a single program sees: a disk that a test can fill without
+//! harm.
 //!
-//! It is mounted in a mount namespace of the program's own, and is gone when the program is. From outside,
-//! its files are below `/proc/PID/root`.
+//! It is mounted in the program's own mount namespace and ends with the program. From outside, its
+//! files are below `/proc/PID/root`.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -13,22 +13,23 @@ use tempfile::TempDir;
 use crate::process::{CommandLine, Process};
 use crate::skip::skip;
 
-/// A few pages: a file of ours takes one.
+/// A few pages; each of our files takes one.
 const SIZE: &str = "size=64k,mode=700";
 const MOUNT: &str = r#"mount -t tmpfs -o "$1" none "$0" && shift && exec "$@""#;
 const FILLER: &str = "filler";
 
-/// Where the disk is mounted.
+/// The mount point of the disk.
 #[derive(Debug)]
 pub struct SmallDisk {
     mount_point: TempDir,
 }
 
 impl SmallDisk {
-    /// `None` where no file system can be mounted; says so then.
+    /// Creates the mount point; returns `None`, with a SKIP line, where no file system can be
+    /// mounted.
     ///
     /// # Panics
-    /// In CI where none can be mounted, or without a temporary directory.
+    /// In CI where no file system can be mounted, or without a temporary directory.
     pub fn new() -> Option<Self> {
         let disk = Self {
             mount_point: tempfile::tempdir().expect("a directory"),
@@ -45,7 +46,7 @@ impl SmallDisk {
         None
     }
 
-    /// Mounts the disk for as long as the returned process lives; any program reaches it at
+    /// Mounts the disk while the returned process lives; other programs reach it at
     /// [`seen_by`](Self::seen_by) that process.
     pub fn mounted(&self) -> Process {
         let (program, arguments) = self.command();
@@ -57,7 +58,7 @@ impl SmallDisk {
         holder
     }
 
-    /// What a program is run by to see the disk; the program stands behind it.
+    /// Returns the command that runs a program with the disk; the program follows it.
     pub fn wrapper(&self) -> Vec<String> {
         let (program, arguments) = self.command();
         [vec![program.to_owned()], arguments].concat()
@@ -74,12 +75,12 @@ impl SmallDisk {
         ("unshare", arguments)
     }
 
-    /// The mount point, which is an empty directory for everybody else.
+    /// Returns the mount point, an empty directory for all other programs.
     pub fn path(&self) -> &Path {
         self.mount_point.path()
     }
 
-    /// The same place as `process` sees it.
+    /// Returns the mount point as `process` sees it.
     ///
     /// # Panics
     /// Never: a temporary directory has an absolute path.
@@ -92,10 +93,10 @@ impl SmallDisk {
     }
 }
 
-/// Takes all the room there is.
+/// Fills the disk.
 ///
 /// # Panics
-/// When it does not run out.
+/// When it does not run out of space.
 pub fn fill(directory: &Path) {
     let mut filler = File::create(directory.join(FILLER)).expect("a file");
     let error = (0..1024)
@@ -104,7 +105,7 @@ pub fn fill(directory: &Path) {
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
 }
 
-/// Gives `bytes` of it back, a multiple of a page.
+/// Frees `bytes`, a multiple of a page.
 ///
 /// # Panics
 /// When less was taken.
@@ -115,10 +116,10 @@ pub fn make_some_room(directory: &Path, bytes: u64) {
     filler.set_len(taken - bytes).expect("a shorter filler");
 }
 
-/// Gives it back.
+/// Frees all of the taken space.
 ///
 /// # Panics
-/// When it was not taken.
+/// When none was taken.
 pub fn make_room(directory: &Path) {
     fs::remove_file(directory.join(FILLER)).expect("the filler");
 }

@@ -1,5 +1,5 @@
-//! An HTTP/1.1 server of the harness: records every request as bytes and answers with whatever
-//! bytes a closure returns. The service behind the sidecar and the fake auth server are both one.
+//! An HTTP/1.1 server of the harness: records every request as bytes and responds with the bytes of
+//! a closure. The echo service and the fake auth server are built on it.
 
 use std::collections::HashMap;
 use std::io::{BufReader, Read, Write};
@@ -11,18 +11,18 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::message::Message;
 
-/// What a closure wants done with a request.
+/// Response of a closure to a request.
 #[derive(Debug, Clone)]
 pub enum Reply {
-    /// These bytes, and the connection stays open.
+    /// Sends these bytes and keeps the connection open.
     Bytes(Vec<u8>),
-    /// These bytes, and the connection is closed.
+    /// Sends these bytes and closes the connection.
     BytesThenClose(Vec<u8>),
-    /// Nothing, while the connection stays open: the peer that hangs.
+    /// Sends nothing and keeps the connection open: a hanging peer.
     Silence,
 }
 
-/// A server on a free port of the loopback address; gone on drop.
+/// A server on a free port of the loopback address; stopped on drop.
 #[derive(Debug)]
 pub struct SocketServer {
     address: SocketAddr,
@@ -32,16 +32,16 @@ pub struct SocketServer {
 #[derive(Debug, Default)]
 struct State {
     requests: Mutex<Vec<Message>>,
-    /// What it speaks TLS with, if it does; may change between connections.
+    /// TLS settings, if any; may change between connections.
     tls: Mutex<Option<Arc<ServerConfig>>>,
-    /// The open ones, by their number: the descriptors of ended ones are not kept.
+    /// Open connections by number; ended ones are removed, which frees their descriptors.
     connections: Mutex<HashMap<usize, TcpStream>>,
     made: AtomicUsize,
     stopped: AtomicBool,
 }
 
 impl SocketServer {
-    /// Starts on a free port.
+    /// Starts a server on a free port.
     ///
     /// # Panics
     /// When no port is free.
@@ -49,7 +49,7 @@ impl SocketServer {
         Self::start_on("127.0.0.1:0".parse().expect("an address"), answer)
     }
 
-    /// Starts on this address; for a server that comes back where it was.
+    /// Starts a server on this address, such as the address of a previous one.
     ///
     /// # Panics
     /// When the address is taken.
@@ -60,7 +60,7 @@ impl SocketServer {
         Self::serve_on(address, None, answer)
     }
 
-    /// Starts on a free port, with TLS.
+    /// Starts a server with TLS on a free port.
     ///
     /// # Panics
     /// When no port is free.
@@ -92,28 +92,28 @@ impl SocketServer {
         Self { address, state }
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it speaks TLS with from now on, with those who connect anew.
+    /// Replaces the TLS settings for new connections.
     pub fn now_shows(&self, tls: Arc<ServerConfig>) {
         *lock(&self.state.tls) = Some(tls);
     }
 
-    /// Everything received so far, oldest first.
+    /// Returns all requests so far, oldest first.
     pub fn requests(&self) -> Vec<Message> {
         lock(&self.state.requests).clone()
     }
 
-    /// How many connections were made so far, and how many of them are open.
+    /// Returns the number of connections so far, and how many are open.
     pub fn connections(&self) -> (usize, usize) {
         let open = lock(&self.state.connections).len();
         (self.state.made.load(Ordering::SeqCst), open)
     }
 
-    /// Forgets what was received.
+    /// Clears the recorded requests.
     pub fn forget(&self) {
         lock(&self.state.requests).clear();
     }
@@ -122,7 +122,7 @@ impl SocketServer {
 impl Drop for SocketServer {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::SeqCst);
-        // One connection wakes the accepting thread, which then sees that it is over.
+        // Wakes the accepting thread, which then sees the end flag.
         let _ = TcpStream::connect(self.address);
         for (_, connection) in lock(&self.state.connections).drain() {
             let _ = connection.shutdown(Shutdown::Both);
@@ -141,7 +141,7 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
         let Ok(ours) = connection.try_clone() else {
             continue;
         };
-        // Before it can end.
+        // Counted before the connection can end.
         let number = state.made.fetch_add(1, Ordering::SeqCst);
         lock(&state.connections).insert(number, ours);
         let (state, answer) = (Arc::clone(state), Arc::clone(&answer));
@@ -152,12 +152,12 @@ fn accept(listener: &TcpListener, state: &Arc<State>, answer: Arc<Answer>) {
     }
 }
 
-/// What is read from and written to, with TLS or without.
+/// A connection with or without TLS.
 trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-/// One connection; a peer that breaks off ends it, and that is no fault of the test.
+/// Serves one connection; a peer's reset ends it and is no test failure.
 fn serve(connection: TcpStream, state: &State, answer: &Answer) {
     let Ok(plain) = connection.try_clone() else {
         return;
@@ -192,7 +192,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An HTTP/1.1 answer as bytes, `Content-Length` included.
+/// Returns an HTTP/1.1 response as bytes, `Content-Length` included.
 pub fn response(status_line: &str, header_lines: &[&str], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("HTTP/1.1 {status_line}\r\n").into_bytes();
     for line in header_lines {

@@ -1,4 +1,4 @@
-//! The usual line-ups of actors.
+//! Standard combinations of actors.
 
 use serde_json::Value;
 
@@ -10,19 +10,19 @@ use crate::keys::SigningType;
 use crate::sidecar::{Sidecar, SidecarPlan};
 use crate::token_forge::Forge;
 
-/// The product as a newcomer runs it: a service, a sidecar in front of it, an auth server.
+/// The product in its usual setup: a service, a sidecar in front of it, an auth server.
 #[derive(Debug)]
 pub struct Stack {
-    /// In front of `service`.
+    /// Sidecar in front of `service`.
     pub sidecar: Sidecar,
-    /// Issues the tokens.
+    /// Issuer of the tokens.
     pub auth_server: AuthServer,
-    /// Knows nothing of tokens.
+    /// Service without any knowledge of tokens.
     pub service: EchoService,
 }
 
 impl Stack {
-    /// All three, ready.
+    /// Starts all three and waits until they are ready.
     pub fn start() -> Self {
         let service = EchoService::start();
         let auth_server = AuthServer::start();
@@ -35,26 +35,26 @@ impl Stack {
     }
 }
 
-/// A sidecar that trusts the forge's key, so that a test can mint any token itself.
+/// A sidecar that trusts the forge's key, so that a test can mint any token.
 #[derive(Debug)]
 pub struct ForgedStack {
-    /// Trusts `forge`.
+    /// Sidecar that trusts `forge`.
     pub sidecar: Sidecar,
-    /// Serves the forge's key.
+    /// Server of the forge's key.
     pub auth_server: FakeAuthServer,
-    /// Knows nothing of tokens.
+    /// Service without any knowledge of tokens.
     pub service: EchoService,
-    /// Holds the trusted key.
+    /// Holder of the trusted key.
     pub forge: Forge,
 }
 
 impl ForgedStack {
-    /// With ECDSA keys, which are quick to make.
+    /// Starts a stack with ECDSA keys, which are quick to generate.
     pub fn start() -> Self {
         Self::with(SigningType::Ecdsa, |plan| plan)
     }
 
-    /// With keys of this type and a sidecar that `prepare` has laid out.
+    /// Starts a stack with keys of this type and a sidecar that `prepare` changes.
     pub fn with(
         signing_type: SigningType,
         prepare: impl FnOnce(SidecarPlan) -> SidecarPlan,
@@ -73,13 +73,13 @@ impl ForgedStack {
         }
     }
 
-    /// A good token of now.
+    /// Returns a valid token.
     pub fn token(&self) -> String {
         self.forge.token(clock::now(), &Value::Null)
     }
 }
 
-/// The sidecar's flags for a signing type.
+/// Returns the sidecar's flags for a signing type.
 pub const fn signing_flags(signing_type: SigningType) -> &'static [&'static str] {
     match signing_type {
         SigningType::Rsa => &["--signing-type", "rsa"],

@@ -1,5 +1,5 @@
-//! A service whose answers take their time: events, tunnels, downloads that wait for the test, and
-//! uploads that it reads or leaves.
+//! A service with long responses: events, tunnels, downloads that wait for the test, and uploads
+//! that it reads or ignores.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -57,27 +57,27 @@ impl StreamingService {
         }
     }
 
-    /// As `--upstream` wants it.
+    /// Returns the value for `--upstream`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Lets one waiting answer go on.
+    /// Continues one waiting response.
     pub fn go_on(&self) {
         let _ = self.gate.send(());
     }
 
-    /// The heads of all requests so far.
+    /// Returns the heads of all requests so far.
     pub fn heads(&self) -> Vec<String> {
         lock(&self.state.heads).clone()
     }
 
-    /// How many bytes of uploads have arrived.
+    /// Returns the number of upload bytes so far.
     pub fn received(&self) -> usize {
         self.state.received.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many connections were broken off by the other side in the middle of a stream.
+    /// Waits until the peer has reset this many connections in the middle of a stream.
     pub fn wait_for_broken_off(&self, count: usize) {
         wait::until("the service to be left", || {
             (self.state.broken_off.load(Ordering::SeqCst) >= count).then_some(())
@@ -165,7 +165,7 @@ impl State {
         Ok(())
     }
 
-    /// Half of it now, half when the test says so.
+    /// Sends half at once and half after the test's signal.
     fn download(&self, connection: &mut TcpStream) -> std::io::Result<()> {
         write!(
             connection,
@@ -175,7 +175,7 @@ impl State {
         connection.write_all(b"more")
     }
 
-    /// As much as is read, and `received` counts what was written.
+    /// Sends until the peer stops reading; `received` counts the bytes written.
     fn endless(&self, connection: &mut TcpStream) -> std::io::Result<()> {
         let chunk = [b'x'; 64 * 1024];
         write!(connection, "HTTP/1.1 200 OK\r\n{MARK}: 1\r\n\r\n")?;
@@ -194,7 +194,7 @@ impl State {
         )
     }
 
-    /// Reads the body as far as the test lets it: to its end where nothing stands in the way.
+    /// Reads the body up to the point that the test sets, by default to its end.
     fn upload(
         &self,
         reader: &mut impl BufRead,

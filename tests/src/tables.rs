@@ -1,5 +1,5 @@
-//! The data tables under `tests/data/`: one row is one statement about the programs, with the
-//! reason why it must hold. Their shapes stand here; unknown keys are errors.
+//! The data tables under `tests/data/`: each row is one statement about the programs, with its
+//! reason. Unknown keys are errors.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,15 +17,15 @@ pub fn load<T: DeserializeOwned>(file: &str) -> T {
     toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What becomes of a path (ADR 0003).
+/// Classification of a path (ADR 0003).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathClass {
     /// Pass-listed: forwarded without a token.
     Pass,
-    /// Needs a token, with which it is forwarded byte for byte.
+    /// Forwarded byte for byte with a token, otherwise rejected.
     Token,
-    /// 400, with or without a token.
+    /// Rejected with 400, with or without a token.
     Refused,
 }
 
@@ -41,14 +41,14 @@ pub struct PathTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathGroup {
-    /// What the group is about.
+    /// Topic of the group.
     pub name: String,
     /// The context path, `/orders` where left out.
     #[serde(default = "orders")]
     pub context: String,
     /// The pass list.
     pub patterns: Vec<String>,
-    /// The paths tried.
+    /// The paths to try.
     pub row: Vec<PathRow>,
 }
 
@@ -56,17 +56,17 @@ pub struct PathGroup {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathRow {
-    /// The request target as it stands on the wire; may hold placeholders (see `template`).
+    /// The request target as on the wire; may hold placeholders (see `template`).
     pub path: String,
-    /// What must become of it.
+    /// The expected classification.
     pub expect: PathClass,
-    /// Why, or where it is written.
+    /// Reason, or the document with the rule.
     pub why: String,
-    /// What the service must see where that is not the same bytes: the proxy library rewrites a
-    /// few raw bytes that RFC 3986 does not allow in a target.
+    /// Bytes that the service receives, if they differ: the proxy library rewrites a few raw bytes
+    /// that RFC 3986 does not allow in a target.
     pub forwarded_as: Option<String>,
-    /// `true` where an HTTP library may itself refuse the request as no HTTP, before any filter (a
-    /// raw control byte, for one): then the reason is `request_malformed`. `expect` says what the contract crate says.
+    /// `true` where an HTTP library may reject the request before any filter, such as a raw control
+    /// byte; the reason is then `request_malformed`. `expect` is the result of the contract crate.
     #[serde(default)]
     pub refused_by_parser: bool,
 }
@@ -75,11 +75,11 @@ pub struct PathRow {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OddRequests {
-    /// One request each.
+    /// Rows of one request each.
     pub row: Vec<OddRequest>,
 }
 
-/// A request as it may arrive.
+/// A request of the table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OddRequest {
@@ -92,12 +92,12 @@ pub struct OddRequest {
     /// Header lines with placeholders.
     #[serde(default)]
     pub lines: Vec<String>,
-    /// What follows the head.
+    /// Bytes behind the head.
     #[serde(default)]
     pub body: String,
     /// `verified`, `passed`, `answered`, or status and reason code.
     pub expect: String,
-    /// Why, or where it is written.
+    /// Reason, or the document with the rule.
     pub why: String,
 }
 
@@ -105,17 +105,17 @@ pub struct OddRequest {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatternTable {
-    /// Patterns that stop the start.
+    /// Patterns that have to fail the start.
     pub bad: Vec<PatternRow>,
 }
 
-/// A pass-list pattern that must stop the start.
+/// A pass-list pattern that has to fail the start.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatternRow {
     /// The pattern.
     pub pattern: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
@@ -131,7 +131,7 @@ pub struct LoginTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginRow {
-    /// The statement.
+    /// The statement that the row tests.
     pub name: String,
     /// `POST` where left out.
     #[serde(default = "post")]
@@ -143,7 +143,7 @@ pub struct LoginRow {
     pub body: Option<String>,
     /// `200`, or status and reason code: `400 login_incomplete`.
     pub expect: String,
-    /// Why, or where it is written.
+    /// Reason, or the document with the rule.
     pub why: String,
 }
 
@@ -167,7 +167,7 @@ fn json() -> Vec<String> {
     vec!["Content-Type: application/json".to_owned()]
 }
 
-/// Collects the rows that failed, so that one run shows them all.
+/// Collector of failed rows, so that one run lists them all.
 #[derive(Debug, Default)]
 pub struct Verdicts {
     checked: usize,
@@ -175,14 +175,14 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Counts a row; `difference` says what was wrong with it.
+    /// Counts a row; `difference` describes its failure.
     pub fn row(&mut self, name: &str, difference: Option<String>) {
         self.checked += 1;
         self.failures
             .extend(difference.map(|text| format!("{name}: {text}")));
     }
 
-    /// How many rows were seen.
+    /// Returns the number of rows so far.
     pub const fn checked(&self) -> usize {
         self.checked
     }
@@ -190,7 +190,7 @@ impl Verdicts {
     /// Ends the table.
     ///
     /// # Panics
-    /// With every failed row, if there is one.
+    /// With a list of the failed rows, if any.
     pub fn conclude(self) {
         let (failed, checked) = (self.failures.len(), self.checked);
         assert!(

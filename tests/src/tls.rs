@@ -1,4 +1,4 @@
-//! The client's side of TLS: one that trusts a single authority.
+//! The client's side of TLS, with a single trusted authority.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,15 +16,15 @@ use crate::message::Message;
 use crate::wait::PATIENCE;
 
 impl Authority {
-    /// What a client that trusts this authority alone connects with.
+    /// Returns a client's settings with this authority as the only trusted one.
     ///
     /// # Panics
-    /// Never: the authority's certificate is one.
+    /// Never: the authority's certificate is valid.
     pub fn client(&self) -> Trust {
         Trust::new(&self.pem(), rustls::DEFAULT_VERSIONS, &[])
     }
 
-    /// As `client`, with these versions and application protocols only.
+    /// Returns the settings as `client`, with these versions and application protocols only.
     pub fn client_with(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -52,10 +52,10 @@ impl Trust {
         Self(Arc::new(config), roots)
     }
 
-    /// As this one, and showing this certificate where it is asked for one.
+    /// Adds a client certificate for servers that request one.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the library rejects the certificate.
     #[must_use]
     pub fn with_identity(&self, certificate: &Certificate) -> Self {
         let (chain, key) = certificate.parsed();
@@ -68,10 +68,10 @@ impl Trust {
         Self(Arc::new(config), self.1.clone())
     }
 
-    /// Connects and shakes hands.
+    /// Connects and completes the handshake.
     ///
     /// # Errors
-    /// When nobody listens, or the two do not agree.
+    /// When the address accepts no connection, or the handshake fails.
     pub fn connect(&self, address: SocketAddr) -> std::io::Result<TlsClient> {
         let mut socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -93,7 +93,7 @@ impl Trust {
 pub struct TlsClient(BufReader<StreamOwned<ClientConnection, TcpStream>>);
 
 impl TlsClient {
-    /// The certificate that the server showed.
+    /// Returns the server's certificate.
     ///
     /// # Panics
     /// Never after a handshake.
@@ -102,42 +102,42 @@ impl TlsClient {
         chain.expect("a certificate").first().expect("one").to_vec()
     }
 
-    /// The application protocol that was agreed on.
+    /// Returns the negotiated application protocol.
     pub fn protocol(&self) -> Option<String> {
         let name = self.0.get_ref().conn.alpn_protocol()?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Writes bytes; a failed write is no failure yet, the answer is what counts.
+    /// Writes bytes and ignores errors: the test checks the response.
     pub fn send(&mut self, bytes: &[u8]) {
         let stream = self.0.get_mut();
         let _ = stream.write_all(bytes).and_then(|()| stream.flush());
     }
 
-    /// For a client that writes and does not care what becomes of it.
+    /// Returns a writer, for clients that ignore the result.
     pub fn writer(&mut self) -> &mut impl Write {
         self.0.get_mut()
     }
 
-    /// The connection below TLS.
+    /// Returns the connection below TLS.
     pub fn socket(&self) -> &TcpStream {
         &self.0.get_ref().sock
     }
 
-    /// Reads the answer to a request with `method`.
+    /// Reads the response to a request with `method`.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no response.
     pub fn answer(&mut self, method: &str) -> Message {
         Message::read_answer(&mut self.0, method)
             .unwrap_or_else(|error| panic!("no answer to {method}: {error}"))
             .unwrap_or_else(|| panic!("closed without an answer to {method}"))
     }
 
-    /// Reads to the end, which has to be told by TLS itself.
+    /// Reads to the end, which requires a close alert of TLS.
     ///
     /// # Errors
-    /// When the connection breaks off.
+    /// When the connection ends without it.
     pub fn rest(&mut self) -> std::io::Result<Vec<u8>> {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest)?;

@@ -1,4 +1,4 @@
-//! A service behind TLS that answers 200 to everything, and may ask for a client certificate.
+//! A service behind TLS that responds 200 to every request, and may require a client certificate.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,10 +20,11 @@ pub struct TlsService {
 }
 
 impl TlsService {
-    /// Starts with this certificate; `client_ca` is who has to vouch for its clients.
+    /// Starts the service with this certificate; with `client_ca`, clients need a certificate of
+    /// that authority.
     ///
     /// # Panics
-    /// When no port is free, or the certificate is none.
+    /// When no port is free, or the certificate is invalid.
     pub fn start(certificate: &Certificate, client_ca: Option<&Path>) -> Self {
         let config = certificate.serving(client_ca);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -39,12 +40,12 @@ impl TlsService {
         Self { address, requests }
     }
 
-    /// Its port, as `--upstream` wants it, under this name.
+    /// Returns the value for `--upstream` with this host name.
     pub fn url(&self, host: &str) -> String {
         format!("https://{host}:{}", self.address.port())
     }
 
-    /// Every request so far.
+    /// Returns every request so far.
     pub fn requests(&self) -> Vec<Message> {
         self.requests
             .lock()

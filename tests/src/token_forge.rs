@@ -1,22 +1,22 @@
-//! Tokens from text ([`token_corpus::token_forge`]), and what a token of a program says.
+//! Tokens from text ([`token_corpus::token_forge`]), and the content of issued tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 pub use token_corpus::token_forge::{Forge, Signature, claims, encode, lay_over, signing_input};
 
-/// The payload of a token, decoded but not verified.
+/// Returns the payload of a token, decoded but not verified.
 ///
 /// # Panics
-/// When it is no token.
+/// When the text is not a token.
 pub fn payload_of(token: &str) -> Value {
     part_of(token, 1)
 }
 
-/// The header of a token, decoded but not verified.
+/// Returns the header of a token, decoded but not verified.
 ///
 /// # Panics
-/// When it is no token.
+/// When the text is not a token.
 pub fn header_of(token: &str) -> Value {
     part_of(token, 0)
 }

@@ -1,4 +1,4 @@
-//! A file of users, kept as an operator does: with the auth server's own commands.
+//! A file of users, edited with the auth server's own commands, as an operator does.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub struct UsersFile {
 }
 
 impl UsersFile {
-    /// A file that is not there yet.
+    /// Creates the directory, without the file.
     ///
     /// # Panics
     /// When there is no temporary directory.
@@ -24,19 +24,19 @@ impl UsersFile {
         }
     }
 
-    /// A file with one user.
+    /// Creates a file with one user.
     pub fn with(account: &str, password: &str) -> Self {
         let file = Self::new();
         file.add(account, password, &[]);
         file
     }
 
-    /// As `--users` wants it.
+    /// Returns the value for `--users`.
     pub fn location(&self) -> String {
         format!("file:{}", self.path().display())
     }
 
-    /// The file itself.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("users.toml")
     }
@@ -55,14 +55,14 @@ impl UsersFile {
         assert_eq!(finished.code, Some(0), "user add: {}", finished.stderr);
     }
 
-    /// `user list`.
+    /// Runs `user list`.
     pub fn list(&self) -> Finished {
         CommandLine::new(Program::AuthServer.path())
             .arguments(["user", "list", "--users", &self.location()])
             .run()
     }
 
-    /// `user COMMAND --account ACCOUNT`, with a password on its stdin.
+    /// Runs `user COMMAND --account ACCOUNT`, with a password on its stdin.
     pub fn command(
         &self,
         command: &str,

@@ -1,20 +1,20 @@
-//! Waiting on conditions. A test names what it waits for, so that a timeout explains itself.
+//! Waits for conditions. Each names its condition, which a timeout then reports.
 
 use std::time::{Duration, Instant};
 
-/// How long any one condition may take: generous, because two cores run many processes at once.
-/// Nothing measures this time; a healthy run never comes near it.
+/// Timeout of any one condition: generous, because two cores run many processes at once. A healthy
+/// run never comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The pause between two looks at a condition that cannot wake us.
+/// Pause between two polls of a condition that sends no event.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Asks `probe` until it has an answer; panics with `what` when none comes in time.
+/// Polls `probe` until it returns a value; panics with `what` at the timeout.
 pub fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, probe).unwrap_or_else(|| panic!("waited {PATIENCE:?} in vain for {what}"))
 }
 
-/// Asks `probe` until it has an answer or `limit` is over.
+/// Polls `probe` until it returns a value or `limit` is over.
 pub fn within<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
