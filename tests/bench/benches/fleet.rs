@@ -1,5 +1,5 @@
-//! The fleet's tick: as many sidecars as there are descriptors for, up to 10 000, ask for the keys in the
-//! same moment. `make bench-fleet`.
+//! Key refresh of a fleet: as many sidecars as descriptors allow, up to 10 000, fetch the keys in
+//! the same moment. `make bench-fleet`.
 //!
 //! A tick is two requests: the contract's key endpoint, and the key set, which is normally a 304.
 #![expect(
@@ -25,14 +25,14 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Barrier, mpsc};
 
 const FLEET: usize = 10_000;
-/// For this program's own files.
+/// Descriptors for this program's own files.
 const RESERVED_DESCRIPTORS: u64 = 100;
 const TARGET_MICROSECONDS: f64 = 30.0;
 const TARGET_SECONDS: f64 = 1.0;
-/// Longer than it takes to open all connections: an idle one is not to be closed meanwhile.
+/// Longer than the opening of all connections, so that the server closes no idle one meanwhile.
 const REQUEST_TIMEOUT: &str = "120";
 
-/// Whether a sidecar's connection stays open from tick to tick.
+/// State of a sidecar's connection between ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Connections {
     /// Opened before the tick.
@@ -71,9 +71,9 @@ fn main() {
 /// One tick of the whole fleet.
 struct Tick {
     microseconds_each: f64,
-    /// Until the last one was served.
+    /// Seconds until the last sidecar had its responses.
     seconds: f64,
-    /// What the fleet itself used meanwhile, for who wonders which of the two was slow.
+    /// CPU time of the fleet itself, which shows if it was the bottleneck.
     fleet_cpu_seconds: f64,
 }
 
@@ -103,7 +103,7 @@ fn report(connections: Connections, fleet: usize, rounds: &[Tick], settings: &Se
     println!("  the simulated fleet itself used {own} s of CPU meanwhile");
 }
 
-/// As many as the operating system lets this process open.
+/// Returns the number of descriptors that the operating system grants this process.
 fn descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -118,7 +118,7 @@ fn descriptors() -> usize {
     usize::try_from(left).unwrap_or(usize::MAX)
 }
 
-/// What each sidecar sends.
+/// The requests of each sidecar.
 struct Poll {
     address: SocketAddr,
     key: Vec<u8>,
@@ -136,7 +136,7 @@ async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Ti
         });
     }
     drop(done.0);
-    // Not all at once: this is not what is measured.
+    // The set-up is staggered; it is not part of the measurement.
     start.wait().await;
     let process = server.process().id();
     let (before, own, begun) = (
@@ -159,7 +159,7 @@ async fn tick(server: &AuthServer, fleet: usize, connections: Connections) -> Ti
     }
 }
 
-/// Learns the version of the key set, as a sidecar has after its first tick.
+/// Fetches the version of the key set, as a sidecar has it after its first tick.
 async fn poll(address: SocketAddr) -> Poll {
     let key = get(&format!("/auth{SECRET_KEY}"), &[]);
     let path = "/auth/.well-known/jwks.json";
@@ -178,7 +178,7 @@ async fn poll(address: SocketAddr) -> Poll {
     }
 }
 
-/// The barrier opens twice: when all stand ready, and for the tick.
+/// Waits at the barrier twice: until all are ready, and for the tick.
 async fn sidecar(
     number: usize,
     poll: &Poll,
@@ -202,11 +202,11 @@ async fn sidecar(
     Ok(())
 }
 
-/// Each sidecar from an address of its own, as in a cluster: from a single one, the search for a free
-/// port among tens of thousands costs more than the request.
+/// Connects each sidecar from an address of its own, as in a cluster: with a single one, the search
+/// for a free port among tens of thousands costs more than the request.
 async fn connect(address: SocketAddr, number: usize) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
-    // All of 127.0.0.0/8 is this machine; elsewhere than on Linux only 127.0.0.1 is.
+    // All of 127.0.0.0/8 is local on Linux; elsewhere only 127.0.0.1 is.
     if cfg!(target_os = "linux") {
         let [.., high, low] = (number + 1).to_be_bytes();
         socket.bind(([127, 1, high, low], 0).into())?;
@@ -216,7 +216,7 @@ async fn connect(address: SocketAddr, number: usize) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// One request; the status and the head of its answer.
+/// Sends one request; returns the status and the head of the response.
 async fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<(u16, String)> {
     stream.write_all(request).await?;
     let mut buffer = [0; 4096];

@@ -1,4 +1,4 @@
-//! Logins for each second of CPU, against the signatures that `openssl speed` makes in one on this
+//! Logins for each second of CPU, compared with the signatures of `openssl speed` on the same
 //! machine, in turns. `make bench-login`.
 #![expect(
     clippy::expect_used,
@@ -20,12 +20,12 @@ use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials};
 use tests::keys::SigningType;
 use tests::process::CommandLine;
 
-/// A signing type, what `openssl speed` calls it, and the share of its rate that logins have to reach.
+/// A signing type, its name in `openssl speed`, and the target: a share of that rate.
 struct Row {
     signing_type: SigningType,
     openssl: &'static str,
     target: f64,
-    /// For one turn of about the right length.
+    /// Number of logins for one turn of about the right length.
     logins: usize,
 }
 
@@ -84,7 +84,7 @@ fn measure(row: &Row, settings: &Settings) {
     println!("  share: {share} (target ≥ {}: {verdict})", row.target);
 }
 
-/// Of one core: openssl counts the CPU time that it used.
+/// Returns the rate of one core: openssl counts its CPU time.
 fn signatures_per_second(algorithm: &str, length: Duration) -> f64 {
     let seconds = length.as_secs().max(1).to_string();
     let finished = CommandLine::new("openssl")
@@ -93,7 +93,8 @@ fn signatures_per_second(algorithm: &str, length: Duration) -> f64 {
     rate(&finished.stdout).unwrap_or_else(|| panic!("openssl speed: {}", finished.stdout))
 }
 
-/// `+F2:2:2048:2782.978723:50583.673469`: signatures a second stand in the last but one field.
+/// Returns the signatures per second, the last field but one of a line such as
+/// `+F2:2:2048:2782.978723:50583.673469`.
 fn rate(output: &str) -> Option<f64> {
     let line = output.lines().find(|line| line.starts_with("+F"))?;
     line.rsplit(':').nth(1)?.parse().ok()

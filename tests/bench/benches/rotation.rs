@@ -1,6 +1,6 @@
-//! Rotation without a refusal, and revocation in time: two auth servers on one store, a sidecar behind
-//! each, people who log in and work all the while. `make bench-rotation`; ends with 1 when a promise is
-//! broken.
+//! Rotation without a rejection, and revocation in time: two auth servers on one store, a sidecar
+//! behind each, and users who log in and work all the while. `make bench-rotation`; exits with 1
+//! when a target is missed.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -29,18 +29,18 @@ use tests::socket_server::{Reply, SocketServer, response};
 use tests::token_forge::header_of;
 use tests::wait;
 
-/// The product's 30 s, 150 s and 18 000 s, scaled down. A minute's tick becomes a second's.
+/// The product's 30 s, 150 s and 18 000 s, scaled down: a minute's tick becomes a second's.
 const STORE_REREAD: Duration = Duration::from_secs(1);
 const LEAD_SECONDS: &str = "4";
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
 const TICK: Duration = Duration::from_secs(1);
-/// How old a token gets before its owner logs in again.
+/// Age of a token at its owner's next login.
 const SESSION: Duration = Duration::from_secs(5);
-/// What a fetch, a key's generation and two cores add to the configured periods.
+/// Time for a fetch, a key's generation and two busy cores, on top of the configured periods.
 const SLACK: Duration = Duration::from_secs(1);
 
 const PEOPLE: u32 = 8;
-/// Of all people together.
+/// Rate of all users together.
 const REQUESTS_PER_SECOND: f64 = 640.0;
 const LEAST_REQUESTS_PER_SECOND: f64 = 500.0;
 /// Requests to each sidecar between two logins.
@@ -97,7 +97,7 @@ impl System {
         }
     }
 
-    /// `auth-server keys …`; what it printed.
+    /// Runs `auth-server keys …` and returns its output.
     fn keys(&self, arguments: &[&str]) -> String {
         let end = CommandLine::new(Program::AuthServer.path())
             .arguments(["keys"])
@@ -135,7 +135,7 @@ fn kid_of(token: &str) -> String {
     header["kid"].as_str().expect("a key id").to_owned()
 }
 
-/// What the people saw.
+/// Results of all users.
 #[derive(Default)]
 struct Traffic {
     over: AtomicBool,
@@ -155,7 +155,7 @@ impl Traffic {
     }
 }
 
-/// Somebody who logs in at one server and works behind every sidecar.
+/// A user who logs in at one server and works behind every sidecar.
 struct Person<'t> {
     traffic: &'t Traffic,
     server: Line,
@@ -163,7 +163,7 @@ struct Person<'t> {
     login: Vec<u8>,
 }
 
-/// A connection that is opened again when it ends.
+/// A connection that is reopened when it ends.
 struct Line {
     address: SocketAddr,
     open: Option<KeepAlive>,
@@ -190,7 +190,7 @@ impl Line {
 }
 
 impl Person<'_> {
-    /// Until it is over; each turn has its time.
+    /// Runs until the end flag; each turn has its time.
     fn live(mut self, number: u32) {
         let begun = Instant::now();
         let mut turn = 0_u32;
@@ -247,7 +247,7 @@ fn token_in(body: &[u8]) -> String {
     token.expect("a token").to_owned()
 }
 
-/// Whether nobody was refused.
+/// Returns true if no request was rejected.
 fn rotations(system: &System, settings: &Settings) -> bool {
     let count = settings.amount(20, 2);
     let traffic = Traffic::default();
@@ -296,7 +296,7 @@ fn rotations(system: &System, settings: &Settings) -> bool {
     refused == 0 && busy
 }
 
-/// Whether a revoked key's tokens fail everywhere in time.
+/// Returns true if every sidecar rejects a revoked key's tokens in time.
 fn revocations(system: &System, settings: &Settings) -> bool {
     let bound = STORE_REREAD + TICK;
     let mut worst = Vec::new();
@@ -311,8 +311,8 @@ fn revocations(system: &System, settings: &Settings) -> bool {
     summary.highest <= (bound + SLACK).as_secs_f64()
 }
 
-/// From the moment at which the store holds the revocation until every sidecar refuses both a token
-/// that it has let through many times and one that it never saw.
+/// Measures the time from the revocation in the store until every sidecar rejects two tokens: one
+/// that it has accepted many times and one that it has never seen.
 fn revocation(system: &System) -> Duration {
     let used = system.auth_servers[0].login();
     let unused = system.auth_servers[0].login();

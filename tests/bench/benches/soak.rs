@@ -1,6 +1,7 @@
-//! Ten minutes at full load, one request in twenty bad, every kind of bad in turn, and beside them clients
-//! that hold what they can: memory stays where it was and within its documented bound, every place comes
-//! back, no good request is refused and no bad one let through. `make bench-soak`; ends with 1 otherwise.
+//! Ten minutes at full load, with one bad request in twenty and clients that hold resources.
+//!
+//! Memory has to stay constant and within its documented bound, every slot has to be freed, and
+//! each request has to get the right response. `make bench-soak`; exits with 1 otherwise.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -31,29 +32,28 @@ use tests::wait;
 
 const PATH: &str = "/orders/list";
 const CLIENTS: usize = 16;
-/// One request in so many is bad.
+/// One request in this many is bad.
 const BAD: usize = 20;
-/// Requests that a token serves before its owner gets another: the cache is full after a while, and
-/// goes on changing.
+/// Requests of a token before its owner gets another: the cache fills up, and keeps changing.
 const REQUESTS_PER_TOKEN: usize = 50;
-/// Full within the first minute.
+/// Small enough to be full within the first minute.
 const CACHE_BYTES: &str = "2000000";
-/// The part of the time after which memory has to stay where it is.
+/// Share of the time after which memory has to stay constant.
 const WARM_UP: f64 = 0.2;
 const SAMPLES: u32 = 120;
-/// Mebibytes.
+/// Tolerance in mebibytes.
 const TOLERANCE: f64 = 2.0;
 
-/// An open path whose answer is just below what may be left to send of one when its handler ends.
+/// An open path; its response is just below the limit of unsent bytes at the end of its handler.
 const OPEN_PATH: &str = "/orders/public/file";
 const FILE_BYTES: usize = 65_000;
-/// More than a stream's window towards an HTTP/2 service.
+/// A path with more bytes than a stream's window towards an HTTP/2 service.
 const LARGE_PATH: &str = "/orders/public/large";
-/// Rounds of abuse follow each other at this pace; each holds its connections until the next.
+/// Interval between rounds of abuse; each holds its connections until the next.
 const ROUND: Duration = Duration::from_secs(2);
 const MAX_IN_FLIGHT: u32 = 60;
 const MAX_CONNECTIONS: u32 = 100;
-/// What is lifted or closed by a time-out is back soon after the last abuse.
+/// Short timeouts free everything soon after the last abuse.
 const SHORT_TIMEOUTS: [&str; 8] = [
     "--request-header-timeout",
     "3",
@@ -64,7 +64,8 @@ const SHORT_TIMEOUTS: [&str; 8] = [
     "--upstream-read-timeout",
     "3",
 ];
-/// Mebibytes, as docs/operations/limits.md promises: the process with its tables, a request, a connection.
+/// Bounds in mebibytes, from docs/operations/limits.md: the process with its tables, a request, a
+/// connection.
 const PROCESS: f64 = 30.0;
 const FOR_EACH_REQUEST: f64 = 0.75;
 const FOR_EACH_REQUEST_OF_HTTP_2: f64 = 1.25;
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Holds connections, places and memory in every way in turn, with a token and without.
+/// Holds connections, slots and memory in every way in turn, with a token and without.
 fn hold(address: SocketAddr, path: &str, forge: &Forge, traffic: &Traffic) {
     let token = forge.token(clock::now(), &Value::Null);
     let mut last = Vec::new();
@@ -134,13 +135,13 @@ fn hold(address: SocketAddr, path: &str, forge: &Forge, traffic: &Traffic) {
             .iter()
             .flat_map(|bearer| Abuse::ALL.map(|abuse| abuse.begin(address, path, bearer)))
             .collect();
-        // The connections of the round before close here.
+        // Closes the connections of the previous round.
         drop(std::mem::replace(&mut last, round));
         thread::sleep(ROUND);
     }
 }
 
-/// A user of the service over HTTP/2, which has one connection for everybody.
+/// Sends requests to the HTTP/2 service, which has one connection for all users.
 fn echo(address: SocketAddr, forge: &Forge, traffic: &Traffic) {
     let token = forge.token(clock::now(), &Value::Null);
     let request = format!(
@@ -154,7 +155,8 @@ fn echo(address: SocketAddr, forge: &Forge, traffic: &Traffic) {
     }
 }
 
-/// Every place is free again, and memory within its bound, though the clients leave it unread.
+/// Returns true if every slot is free again and memory is within its bound, with the responses
+/// still unread.
 fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
     let mut good = true;
     for (sidecar, for_each_request) in sidecars {
@@ -179,7 +181,7 @@ fn report_bounds(sidecars: &[(&Sidecar, f64)]) -> bool {
 struct Traffic {
     over: AtomicBool,
     answered: AtomicU64,
-    /// Requests that got another answer than they deserve.
+    /// Requests with an unexpected response.
     wrong: AtomicU64,
 }
 
@@ -211,7 +213,7 @@ fn watch(
         .map(|number| {
             let due = began + length * number / SAMPLES;
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            // It remembers what it was asked.
+            // The service keeps every request that it receives.
             service.forget();
             let process = sidecar.process();
             let sample = Sample {
@@ -262,13 +264,13 @@ fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> bool {
     flat && wrong == 0
 }
 
-/// From the least to the most.
+/// Returns the difference between the largest and the smallest value.
 fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let most = values.clone().fold(f64::MIN, f64::max);
     most - values.fold(f64::MAX, f64::min)
 }
 
-/// A request, the status that it deserves, and whether the connection ends with it.
+/// A request, its expected status, and a flag that its connection ends.
 struct Deserved {
     request: Vec<u8>,
     status: u16,

@@ -1,5 +1,5 @@
-//! Horizontal bars as SVG: one bar for each contestant, its spread as a thin line. Legible on light and
-//! on dark pages.
+//! Horizontal bars as SVG: one bar for each contestant, its spread as a thin line. Legible on light
+//! and on dark pages.
 
 use std::fmt::Write;
 
@@ -8,31 +8,31 @@ use crate::statistics::Summary;
 /// A bar.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// What stands left of it.
+    /// Text left of the bar.
     pub label: String,
-    /// How long it is, and how far the rounds lay apart.
+    /// Length of the bar, and spread of the rounds.
     pub value: Summary,
-    /// Drawn in the colour of the product.
+    /// Marks the product's own bars, which have its colour.
     pub ours: bool,
 }
 
 /// A group of bars under a heading.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// What the bars of the group have in common.
+    /// Text above the group.
     pub heading: String,
-    /// From top to bottom.
+    /// Bars from top to bottom.
     pub bars: Vec<Bar>,
 }
 
 /// A chart.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What it shows, with the unit.
+    /// Quantity and unit.
     pub title: String,
-    /// How it was measured.
+    /// Conditions of the measurement.
     pub subtitle: String,
-    /// From top to bottom.
+    /// Groups from top to bottom.
     pub groups: Vec<Group>,
 }
 
@@ -43,7 +43,7 @@ const LINE: f64 = 24.0;
 const TOP: f64 = 66.0;
 
 impl Chart {
-    /// The chart as an SVG document.
+    /// Returns the chart as an SVG document.
     pub fn to_svg(&self) -> String {
         let lines: usize = self.groups.iter().map(|group| group.bars.len() + 1).sum();
         #[expect(clippy::cast_precision_loss, reason = "a few dozen lines")]

@@ -1,8 +1,8 @@
-//! What a process has cost so far, from `/proc`.
+//! CPU time of a process, from `/proc`.
 
 use std::time::Duration;
 
-/// User and system time of the process, all its threads included; dead ones too.
+/// Returns the user and system time of the process, including all its threads and the ended ones.
 ///
 /// # Panics
 /// When the process is gone, or there is no `/proc`.
@@ -14,7 +14,7 @@ pub fn time_of(process: u32) -> Duration {
     Duration::from_nanos(nanoseconds)
 }
 
-/// Keeps every thread of a process on these processors; whether that could be done.
+/// Pins every thread of a process to these processors; returns true on success.
 pub fn pin(process: u32, processors: std::ops::Range<usize>) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
         return false;
@@ -41,7 +41,8 @@ fn pin_thread(_: i32, _: std::ops::Range<usize>) -> bool {
     false
 }
 
-/// One processor for the measured program, the others for whoever loads it; says which it became.
+/// Gives the measured program one processor and the load the others; returns a text about the
+/// result.
 pub fn share_processors(measured: u32) -> &'static str {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     if all > 1 && pin(measured, 0..1) && pin(std::process::id(), 1..all) {
@@ -51,7 +52,7 @@ pub fn share_processors(measured: u32) -> &'static str {
     }
 }
 
-/// `utime` and `stime` are the fields 14 and 15 (proc(5)); the name before them may hold anything.
+/// Reads `utime` and `stime`, fields 14 and 15 (proc(5)); the name before them may hold any bytes.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);
@@ -59,10 +60,10 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// Microseconds of CPU for each of `requests`.
+/// Returns the microseconds of CPU for each of `requests`.
 ///
 /// # Panics
-/// When there were none: a division by zero must not look like a result.
+/// When there were no requests: a division by zero must not look like a result.
 pub fn microseconds_each(spent: Duration, requests: u64) -> f64 {
     assert!(requests > 0, "nothing was answered");
     #[expect(

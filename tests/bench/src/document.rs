@@ -1,8 +1,8 @@
-//! A part of a document that a measurement writes: what stands between two marks.
+//! The part of a document that a measurement writes, between two marks.
 
 use std::path::Path;
 
-/// Replaces what stands between the marks of `part` in a Markdown file.
+/// Replaces the text between the marks of `part` in a Markdown file.
 ///
 /// # Panics
 /// When the file cannot be read or written, or has no such part.

@@ -1,13 +1,13 @@
-//! One connection that stays open: request bytes out, status and body back. Reuses its buffer; what
-//! costs the load generator is missing on the machine it shares with the measured program.
+//! One connection that stays open: request bytes out, status and body back. It reuses its buffer,
+//! because the load generator shares the machine with the measured program.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// No answer of a measured program takes this long.
+/// Longer than any response of a measured program takes.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Larger than any head that a measured program sends.
+/// Larger than any head of a measured program.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The connection.
@@ -15,7 +15,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub struct KeepAlive {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Where the body of the last answer stands in the buffer.
+    /// Range of the last response's body in the buffer.
     body: std::ops::Range<usize>,
 }
 
@@ -23,7 +23,7 @@ impl KeepAlive {
     /// Connects.
     ///
     /// # Errors
-    /// When nothing listens there.
+    /// When the address accepts no connection.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -36,10 +36,10 @@ impl KeepAlive {
         })
     }
 
-    /// Sends one request and returns the status of its answer.
+    /// Sends one request and returns the status of its response.
     ///
     /// # Errors
-    /// When the connection fails, ends, or the answer has no `Content-Length`.
+    /// When the connection fails or ends, or the response has no `Content-Length`.
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<u16> {
         self.stream.write_all(request)?;
         let mut filled = 0;
@@ -63,26 +63,26 @@ impl KeepAlive {
         }
     }
 
-    /// The body of the last answer.
+    /// Returns the body of the last response.
     pub fn body(&self) -> &[u8] {
         self.buffer.get(self.body.clone()).unwrap_or_default()
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Head {
     /// The status code.
     pub status: u16,
-    /// Where the body stands, counted from the first byte of the head.
+    /// Range of the body, counted from the first byte of the head.
     pub body: std::ops::Range<usize>,
 }
 
 impl Head {
-    /// `None` while the head is not whole.
+    /// Parses a head; returns `None` while it is incomplete.
     ///
     /// # Errors
-    /// For bytes that are no HTTP/1.1 answer, or one whose end cannot be told.
+    /// For bytes that are not an HTTP/1.1 response, or a response without a known end.
     pub fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return Ok(None);
@@ -113,7 +113,7 @@ fn content_length(head: &str) -> Option<usize> {
         .and_then(|(_, value)| value.trim().parse().ok())
 }
 
-/// A GET as bytes, with more header lines.
+/// Returns a GET as bytes, with more header lines.
 pub fn get(path: &str, lines: &[&str]) -> Vec<u8> {
     let mut text = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n");
     for line in lines {
@@ -124,12 +124,12 @@ pub fn get(path: &str, lines: &[&str]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A GET with a token.
+/// Returns a GET with a token.
 pub fn get_with_token(path: &str, token: &str) -> Vec<u8> {
     get(path, &[&format!("Authorization: Bearer {token}")])
 }
 
-/// A POST of JSON as bytes.
+/// Returns a POST of JSON as bytes.
 pub fn post_json(path: &str, json: &str) -> Vec<u8> {
     let length = json.len();
     format!(

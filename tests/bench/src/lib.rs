@@ -1,7 +1,7 @@
-//! What the measurements have in common: load, CPU time, statistics, and how a result is written down.
+//! Shared parts of the measurements: load, CPU time, statistics, and output of results.
 //!
-//! Each bench target is one measurement and one `make` target. They start the real programs with the
-//! harness of the tests, over loopback only.
+//! Each bench target is one measurement and one `make` target. They start the real programs with
+//! the harness of the tests, over loopback only.
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,4 +1,5 @@
-//! Load of our own: an exact number of given requests, or a fixed rate that does not wait for answers.
+//! Load generators: an exact number of given requests, or a fixed rate that does not wait for
+//! responses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,10 +10,11 @@ use std::time::{Duration, Instant};
 use crate::keep_alive::KeepAlive;
 use crate::statistics::percentile;
 
-/// How many answers had which status.
+/// Number of responses by status.
 pub type Statuses = BTreeMap<u16, u64>;
 
-/// Sends requests 0 to `count` over `connections`, each exactly once, as quickly as they are answered.
+/// Sends requests 0 to `count` over `connections`, each exactly once, as quickly as the responses
+/// arrive.
 ///
 /// # Panics
 /// When a connection fails.
@@ -54,19 +56,19 @@ pub struct OpenLoop {
     pub rate: f64,
     /// Connections; each has its own evenly spaced times.
     pub connections: usize,
-    /// For how long requests are due.
+    /// Duration of the load.
     pub length: Duration,
 }
 
-/// What an open loop saw, in microseconds from the time at which a request was due: one that had to
-/// wait for the answer before it has waited (no coordinated omission).
+/// Latencies of an open loop in microseconds, from the time at which a request was due. The wait
+/// for an earlier response counts (no coordinated omission).
 #[derive(Debug, Clone)]
 pub struct Latencies {
     sorted: Vec<u32>,
 }
 
 impl Latencies {
-    /// The value that `share` of all requests do not exceed.
+    /// Returns the value that `share` of all requests do not exceed.
     pub fn percentile(&self, share: f64) -> f64 {
         f64::from(percentile(&self.sorted, share))
     }
@@ -76,9 +78,9 @@ impl OpenLoop {
     /// Sends `request` at this rate.
     ///
     /// # Panics
-    /// When a connection fails or an answer is not 200.
+    /// When a connection fails or a response is not 200.
     pub fn run(&self, address: SocketAddr, request: &[u8]) -> Latencies {
-        // Time for every thread to connect and to stand ready.
+        // Time for every thread to connect.
         let start = Instant::now() + Duration::from_millis(200);
         let one = |number| move || self.one_connection(address, request, start, number);
         let mut sorted = thread::scope(|scope| {
@@ -114,7 +116,8 @@ impl OpenLoop {
         latencies
     }
 
-    /// When the requests of a connection are due, counted from the start. The connections take turns.
+    /// Returns the due times of a connection's requests, counted from the start. The connections
+    /// take turns.
     fn times(&self, number: usize) -> impl Iterator<Item = Duration> {
         let (connections, rate, length) = (self.connections, self.rate, self.length);
         let due = move |turn: usize| {
@@ -126,8 +129,8 @@ impl OpenLoop {
     }
 }
 
-/// The kernel may wake a sleeper up to 50 µs late to save power. Without the right to change that it
-/// stays so, for every contestant alike.
+/// Turns off the kernel's timer slack of 50 µs. Without the right to do so it stays on, for every
+/// contestant alike.
 fn wake_punctually() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));

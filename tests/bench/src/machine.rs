@@ -1,4 +1,4 @@
-//! On what it was measured, and when.
+//! Machine and time of a measurement.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-/// Processor, cores and kernel, on one line.
+/// Returns processor, cores and kernel, on one line.
 pub fn description() -> String {
     let model = first_field("/proc/cpuinfo", "model name").unwrap_or_else(|| "?".to_owned());
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
@@ -24,24 +24,24 @@ pub fn description() -> String {
     )
 }
 
-/// The day, in UTC.
+/// Returns the date in UTC.
 ///
 /// # Panics
-/// When the clock stands outside of the calendar.
+/// When the clock is outside of the calendar.
 pub fn today() -> String {
     OffsetDateTime::now_utc()
         .format(format_description!("[year]-[month]-[day]"))
         .expect("a date")
 }
 
-/// How many processes wanted to run at the same time lately: more than one or so and the figures are
-/// the neighbours'.
+/// Returns the recent number of runnable processes; above about one, other processes distort the
+/// figures.
 pub fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// The first line that a program prints about its version, on either stream.
+/// Returns the first line of a program's version output, on either stream.
 pub fn version(program: impl AsRef<Path>, flag: &str) -> Option<String> {
     let output = Command::new(program.as_ref()).arg(flag).output().ok()?;
     let text = [output.stdout, output.stderr].concat();
@@ -50,9 +50,9 @@ pub fn version(program: impl AsRef<Path>, flag: &str) -> Option<String> {
     Some(line.to_owned())
 }
 
-/// Where a program is, looked for as the shell does.
+/// Returns the path of a program, found as the shell does.
 pub fn find(program: &str) -> Option<PathBuf> {
-    // Debian keeps servers where the path of a plain user does not lead.
+    // Debian installs servers outside a plain user's path.
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])

@@ -1,4 +1,4 @@
-//! How long and how thoroughly to measure, from the environment that `make` sets.
+//! Length and precision of a measurement, from the environment that `make` sets.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,22 +6,21 @@ use std::time::Duration;
 /// The settings of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// `SMOKE=1`: everything once and as short as possible, to see that it works. The figures mean
-    /// nothing then.
+    /// `SMOKE=1`: everything once and as short as possible, as a test. The figures mean nothing.
     pub smoke: bool,
-    /// `ROUNDS=n`: how often each contestant has its turn.
+    /// `ROUNDS=n`: turns of each contestant.
     pub rounds: usize,
-    /// `SECONDS_EACH=n`: how long a turn is.
+    /// `SECONDS_EACH=n`: length of a turn.
     pub turn: Duration,
-    /// `WRITE=1`: put the result into the documents.
+    /// `WRITE=1`: writes the result into the documents.
     pub write: bool,
 }
 
 impl Settings {
-    /// From the environment, with the defaults of this measurement.
+    /// Reads the environment, with the defaults of this measurement.
     ///
     /// # Panics
-    /// When a variable is no number.
+    /// When a variable is not a number.
     pub fn from_environment(rounds: usize, seconds: f64) -> Self {
         let smoke = is_set("SMOKE");
         let (rounds, seconds) = if smoke { (1, 0.3) } else { (rounds, seconds) };
@@ -33,7 +32,7 @@ impl Settings {
         }
     }
 
-    /// What to say of a target; nothing in a smoke run.
+    /// Returns the verdict on a target; empty in a smoke run.
     pub const fn verdict(&self, met: bool) -> &'static str {
         match (self.smoke, met) {
             (true, _) => "a smoke run: no verdict",
@@ -42,7 +41,7 @@ impl Settings {
         }
     }
 
-    /// `full`, or `tiny` in a smoke run.
+    /// Returns `full`, or `tiny` in a smoke run.
     pub const fn amount(&self, full: usize, tiny: usize) -> usize {
         if self.smoke { tiny } else { full }
     }

@@ -1,20 +1,20 @@
-//! Median and spread. On a shared machine a mean says more about the neighbours.
+//! Median and spread. On a shared machine, other processes distort a mean.
 
 use std::fmt;
 
-/// The median of some rounds, and how far they lie apart.
+/// The median of some rounds, and their spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// The middle round.
     pub median: f64,
-    /// The lowest.
+    /// The lowest round.
     pub lowest: f64,
-    /// The highest.
+    /// The highest round.
     pub highest: f64,
 }
 
 impl Summary {
-    /// Of at least one value; `None` of none.
+    /// Summarizes the values; returns `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -25,8 +25,8 @@ impl Summary {
         })
     }
 
-    /// Of one round's value over the other's, round by round: what disturbs the machine in a round
-    /// disturbs both.
+    /// Summarizes the ratios of two series, round by round: a disturbance of the machine affects
+    /// both values of a round.
     pub fn of_ratios(values: &[f64], against: &[f64]) -> Option<Self> {
         let ratios: Vec<_> = values.iter().zip(against).map(|(a, b)| a / b).collect();
         Self::of(&ratios)
@@ -57,7 +57,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*lower, *upper))
 }
 
-/// The value that `share` of all (0 to 1) do not exceed; `sorted` ascending.
+/// Returns the value that `share` of all (0 to 1) do not exceed; `sorted` ascending.
 ///
 /// # Panics
 /// When there are no values.

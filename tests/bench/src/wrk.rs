@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::tests::process::CommandLine;
 
-/// Takes each request from a file of tokens, in order and once, and stops when there are no more.
+/// Script that sends each token of a file once, in order, and stops at its end.
 const SCRIPT: &str = r#"
 local requests, sent = {}, 0
 function init(arguments)
@@ -21,25 +21,25 @@ function request()
 end
 "#;
 
-/// Which tokens to send.
+/// Tokens of the requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Tokens<'a> {
-    /// The same one each time.
+    /// The same token each time.
     One(&'a str),
     /// Each line of this file once.
     Each(&'a Path),
 }
 
-/// What `wrk` saw.
+/// Results of `wrk`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
-    /// Answered requests.
+    /// Requests with a response.
     pub requests: u64,
-    /// Of those, the ones whose status was neither 2xx nor 3xx.
+    /// Requests with a status other than 2xx and 3xx.
     pub refused: u64,
     /// Requests a second.
     pub rate: f64,
-    /// The median latency in microseconds.
+    /// Median latency in microseconds.
     pub p50: f64,
 }
 
@@ -107,7 +107,7 @@ fn parse(output: &str) -> Option<Seen> {
     })
 }
 
-/// `138.00us`, `1.20ms`, `2.00s`
+/// Parses `138.00us`, `1.20ms` or `2.00s`.
 fn microseconds(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
     units.into_iter().find_map(|(unit, factor)| {

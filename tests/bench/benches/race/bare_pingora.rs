@@ -1,5 +1,5 @@
-//! Pingora that proxies and does nothing else: what the sidecar's own work is measured against. It has
-//! the sidecar's settings where they cost or save anything.
+//! Pingora as a plain proxy, the baseline of the sidecar's own work. It has the sidecar's settings
+//! where they affect the cost.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Who takes part: each a process with one worker thread in front of the same service.
+//! Contestants: each a process with one worker thread in front of the same service.
 
 pub(crate) mod envoy;
 pub(crate) mod haproxy;
@@ -14,11 +14,11 @@ use tests::process::{CommandLine, Process};
 use tests::redis_server::free_address;
 use tests::wait;
 
-/// A contestant that runs, or the service behind them.
+/// A running contestant, or the service behind them.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     process: Process,
-    /// Its configuration.
+    /// Directory of its configuration.
     _directory: Option<TempDir>,
 }
 
@@ -45,12 +45,12 @@ impl Running {
         cpu::time_of(self.process.id())
     }
 
-    /// Keeps it on these processors.
+    /// Pins the process to these processors.
     pub(crate) fn pin(&self, processors: Range<usize>) -> bool {
         cpu::pin(self.process.id(), processors)
     }
 
-    /// Resident memory in MiB.
+    /// Returns the resident memory in MiB.
     pub(crate) fn resident_mib(&self) -> f64 {
         resident_mib(&self.process)
     }
@@ -63,7 +63,7 @@ pub(crate) fn resident_mib(process: &Process) -> f64 {
     mib
 }
 
-/// This executable, as a proxy without any rule.
+/// Starts this executable as a proxy without any rule.
 pub(crate) fn bare_pingora(upstream: SocketAddr) -> Running {
     let this = std::env::current_exe().expect("the path of this program");
     let address = free_address();

@@ -1,4 +1,4 @@
-//! The starting field: which programs there are, and each of them started.
+//! The starting field: the programs that take part, and their start.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::results::Who;
 use crate::tokens::{ISSUER, Issuer};
 use crate::upstream;
 
-/// Fewer than a turn of the quickest contestant needs end its turn early.
+/// A turn of the quickest contestant needs no more; with fewer tokens it would end early.
 const FRESH_TOKENS: usize = 30_000;
 
-/// Who takes part, and all they need.
+/// The contestants and their shared parts.
 pub(crate) struct Field {
     pub(crate) issuer: Issuer,
     pub(crate) auth_server: SocketServer,
@@ -102,7 +102,7 @@ impl Field {
         self.running = running;
     }
 
-    /// A sidecar as it is by default, but for these flags.
+    /// Starts a sidecar with the defaults and these flags.
     pub(crate) fn sidecar(&self, flags: &[String]) -> Running {
         sidecar(&self.upstream, &self.auth_server, SigningType::Rsa, flags)
     }
@@ -121,7 +121,7 @@ impl Field {
     }
 }
 
-/// Without where the program stands, and without its home page and authors.
+/// Strips the program's path, home page and authors.
 fn short(version: &str) -> String {
     let words = version
         .split(' ')
@@ -137,7 +137,7 @@ fn short(version: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A sidecar in front of the service, trusting this auth server.
+/// Starts a sidecar in front of the service that trusts this auth server.
 pub(crate) fn sidecar(
     upstream: &Running,
     auth_server: &SocketServer,

@@ -1,5 +1,5 @@
-//! The race: what a request costs in the sidecar and in the proxies that people would take instead, all
-//! on this machine, in this run, in turns. `make bench`.
+//! The race: the cost of a request in the sidecar and in alternative proxies, on the same machine,
+//! in the same run, in turns. `make bench`.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -26,7 +26,7 @@ use tests::programs::repository;
 use crate::field::Field;
 use crate::measurements::measure;
 
-/// The sidecar's, so that bare Pingora differs from it in our code alone.
+/// The sidecar's allocator, so that bare Pingora differs from it in our code alone.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["bare-pingora", listen, upstream] => bare_pingora::serve(listen, address(upstream)),
         ["upstream", listen] => upstream::serve(address(listen)),
-        // cargo itself says `--bench`.
+        // cargo itself passes `--bench`.
         [] | ["--bench"] => return race(),
         _ => panic!("unknown arguments: {words:?}"),
     }

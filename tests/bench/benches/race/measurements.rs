@@ -1,5 +1,5 @@
-//! The measurements, each in rounds in which every contestant has its turn: what disturbs the machine
-//! for a while disturbs all of them.
+//! The measurements, in rounds with a turn of every contestant: a disturbance of the machine
+//! affects all of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ use crate::upstream::BODY;
 const CONNECTIONS: usize = 32;
 /// Requests a second of the open loop.
 const RATE: f64 = 5000.0;
-/// What everybody asks for.
+/// Path of all requests.
 const PATH: &str = "/orders/list";
-/// How many requests a process gets before its turn.
+/// Requests to a process before its turn.
 const WARM_UP: usize = 2000;
-/// Numbers of tokens from here on are in no file.
+/// First number of the tokens that are in no file.
 const OTHER_TOKENS: usize = 10_000_000;
 
 /// Every turn of the closed loop.
@@ -45,7 +45,7 @@ const TURNS: [(Work, Who); 10] = [
     (Work::Fresh, Who::EnvoyJwt),
 ];
 
-/// Everything, one after the other.
+/// Runs all measurements, one after the other.
 pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     let token = field.issuer.token(OTHER_TOKENS);
     let mut results = Results {
@@ -63,7 +63,8 @@ pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     results
 }
 
-/// Everybody lets the good token through and refuses a bad one, or its figures would be worth nothing.
+/// Checks that every contestant accepts a good token and rejects a bad one; its figures would mean
+/// nothing otherwise.
 fn check(field: &Field, token: &str) {
     // The last character of such a signature is one of A, Q, g and w.
     let (body, last) = token.split_at(token.len() - 1);
@@ -83,7 +84,8 @@ fn check(field: &Field, token: &str) {
     }
 }
 
-/// One turn: CPU µs for each request, and what `wrk` saw. All answers are of one kind.
+/// Runs one turn; returns CPU µs for each request, and the result of `wrk`. All responses are of
+/// one kind.
 fn turn(
     running: &Running,
     tokens: Tokens<'_>,
@@ -119,11 +121,11 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
             let Some(running) = field.running.get(&who) else {
                 continue;
             };
-            // A cache that saw the tokens in the round before must not know them in this one.
+            // A new sidecar, because the cache of the previous round holds these tokens.
             let new = (work == Work::Fresh && who == Who::Sidecar).then(|| field.sidecar(&[]));
             let running = new.as_ref().unwrap_or(running);
             let (tokens, request) = match work {
-                // Who looks at no token carries it all the same: a load is compared with itself.
+                // Contestants that ignore the token carry it too, so that all loads are equal.
                 Work::Plain | Work::Repeated => (Tokens::One(token), get_with_token(PATH, token)),
                 Work::Fresh => (
                     Tokens::Each(field.fresh_tokens.path()),
@@ -143,7 +145,8 @@ fn closed_loop(field: &Field, settings: &Settings, token: &str, results: &mut Re
     }
 }
 
-/// In this process: the part of a new token that only a quicker library could make cheaper.
+/// Measures the signature check in this process: the only part of a new token's cost that needs a
+/// faster library.
 fn signature_check(field: &Field, settings: &Settings) -> f64 {
     let check = field.issuer.signature_check();
     let count = settings.amount(5000, 50);
@@ -155,8 +158,8 @@ fn signature_check(field: &Field, settings: &Settings) -> f64 {
     microseconds_each(spent, count as u64)
 }
 
-/// The contestant on one processor, who asks and who answers on the others: with so little to do, chance
-/// would decide who shares one with whom, and the figures with it.
+/// Pins the contestant to one processor, client and service to the others; with so little work, the
+/// scheduler's choice would decide the figures.
 fn apart(field: &Field, processors: usize) -> bool {
     let others = processors.min(1)..processors;
     let mut contestants = field.running.values();
@@ -248,7 +251,8 @@ fn refusals(field: &Field, settings: &Settings, results: &mut Results) {
     }
 }
 
-/// The path stands in the tree of the patterns, matches none of them and so needs a token.
+/// Measures pass lists; the path is in the tree of the patterns, matches no pattern and so needs a
+/// token.
 fn pass_list(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
     let path = "/public/orders/list";
     println!("pass list");
@@ -269,7 +273,7 @@ fn pass_list(field: &Field, settings: &Settings, token: &str, results: &mut Resu
     }
 }
 
-/// Each contestant that verifies, started anew: idle, and after many different tokens.
+/// Measures each verifying contestant after a new start: idle, and after many different tokens.
 fn memory(field: &Field, settings: &Settings, results: &mut Results) {
     println!("memory");
     let tokens = std::fs::read_to_string(field.fresh_tokens.path()).expect("the tokens");
@@ -286,7 +290,7 @@ fn memory(field: &Field, settings: &Settings, results: &mut Results) {
         before.push(idle);
         after.push(fresh.resident_mib());
     }
-    // The others were all through far more by now.
+    // The others have served far more by now.
     for (who, running) in &field.running {
         if *who != Who::Sidecar {
             let (idle, after) = results.memory.entry(*who).or_default();
@@ -296,7 +300,7 @@ fn memory(field: &Field, settings: &Settings, results: &mut Results) {
     }
 }
 
-/// How large the cache may be made, as this sidecar spells it; `None` where it cannot be.
+/// Returns the flags for the largest cache of this sidecar; `None` if it has no such flag.
 fn large_cache() -> Option<[String; 2]> {
     let help = CommandLine::new(Program::Sidecar.path()).arguments(["serve", "--help"]);
     let help = help.run().stdout;
@@ -306,8 +310,8 @@ fn large_cache() -> Option<[String; 2]> {
     Some([flag.to_owned(), "2000000000".to_owned()])
 }
 
-/// Signed with a shared secret: a million RSA signatures would take the whole time there is. What is
-/// looked up is the same.
+/// Measures the cache with a shared secret, because a million RSA signatures would take too long.
+/// The lookup is the same.
 fn cache(field: &Field, settings: &Settings, results: &mut Results) {
     let Some(flags) = large_cache() else {
         println!("SKIP this sidecar has no token cache whose size can be set");
@@ -332,7 +336,7 @@ fn cache(field: &Field, settings: &Settings, results: &mut Results) {
     for _ in 0..settings.rounds {
         for (size, running) in &sidecars {
             let before = running.cpu_time();
-            // A large odd step: no token twice in a row, none near the one before.
+            // A large odd step: no token twice in a row, none near the previous one.
             let pick = |n: usize| &requests[(n * 617_293) % size];
             let statuses = each_once(running.address, CONNECTIONS, count, pick);
             assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [200]);

@@ -10,7 +10,7 @@ use bench::statistics::Summary;
 use crate::results::{Results, Who, Work, cell};
 use crate::targets::{Target, targets};
 
-/// Everything for the document, and for who reads it at a terminal.
+/// Returns the whole report, for the document and the terminal.
 pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settings) -> String {
     let mut text = String::new();
     let _ = writeln!(
@@ -144,7 +144,7 @@ fn memory_table(text: &mut String, results: &Results) {
     text.push('\n');
 }
 
-/// CPU per request of everybody.
+/// Returns the chart of CPU per request for all contestants.
 pub(crate) fn chart(results: &Results) -> Chart {
     let groups = [Work::Plain, Work::Repeated, Work::Fresh].map(|work| {
         let of_work = results.cpu.iter().filter(|((other, _), _)| *other == work);

@@ -1,4 +1,4 @@
-//! What was measured: numbers by contestant and round.
+//! Results: numbers by contestant and round.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bench::statistics::Summary;
 
 use crate::tokens::Bad;
 
-/// Who.
+/// A contestant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Sidecar,
@@ -17,7 +17,7 @@ pub(crate) enum Who {
     Envoy,
     EnvoyJwt,
     EnvoyJwtCached,
-    /// The service itself, without anybody in front.
+    /// The service itself, without a proxy.
     Direct,
 }
 
@@ -37,14 +37,14 @@ impl Who {
     }
 }
 
-/// What a contestant has to do for a request.
+/// Work of a contestant for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     /// Forward it, its token unread.
     Plain,
-    /// Verify the token that it saw a moment ago.
+    /// Verify a token that it has just seen.
     Repeated,
-    /// Verify a token that it never saw.
+    /// Verify a token that it has never seen.
     Fresh,
 }
 
@@ -61,7 +61,7 @@ impl Work {
 /// One value for each round, in the order of the rounds.
 pub(crate) type Rounds = Vec<f64>;
 
-/// Everything.
+/// The results of all measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     /// CPU µs for a request, closed loop, 32 connections.
@@ -76,13 +76,14 @@ pub(crate) struct Results {
     pub(crate) open_loop: BTreeMap<Who, (Rounds, Rounds)>,
     /// MiB after the start, and after 10 000 different tokens.
     pub(crate) memory: BTreeMap<Who, (Rounds, Rounds)>,
-    /// CPU µs for a request with a pass list of so many patterns.
+    /// CPU µs for a request, by number of patterns in the pass list.
     pub(crate) pass_list: BTreeMap<usize, Rounds>,
-    /// CPU µs for a request with so many tokens in the cache; empty where it cannot be set so large.
+    /// CPU µs for a request, by number of tokens in the cache; empty if the cache cannot be that
+    /// large.
     pub(crate) cache: BTreeMap<usize, Rounds>,
-    /// CPU µs for a refusal, by kind of token.
+    /// CPU µs for a rejection, by kind of token.
     pub(crate) refusals: Vec<(Bad, Rounds)>,
-    /// Bytes of a good token.
+    /// Size of a good token in bytes.
     pub(crate) token_bytes: usize,
 }
 
@@ -91,7 +92,7 @@ impl Results {
         self.cpu.get(&(work, who)).map_or(&[], Vec::as_slice)
     }
 
-    /// CPU µs that no code of the sidecar's gets below, round by round.
+    /// Returns the CPU µs that no code of the sidecar can avoid, round by round.
     pub(crate) fn floor(&self, work: Work) -> Rounds {
         let bare = self.cpu_of(Work::Plain, Who::Pingora);
         match work {
@@ -103,7 +104,7 @@ impl Results {
         }
     }
 
-    /// What a contestant adds to the time of a direct call, round by round.
+    /// Returns the time that a contestant adds to a direct call, round by round.
     pub(crate) fn added(&self, who: Who) -> Rounds {
         let of = |who| self.p50.get(&who).map_or(&[][..], Vec::as_slice);
         let rounds = of(who).iter().zip(of(Who::Direct));
@@ -111,7 +112,7 @@ impl Results {
     }
 }
 
-/// For a cell of a table.
+/// Formats a cell of a table.
 pub(crate) fn cell(values: &[f64], digits: usize) -> String {
     Summary::of(values).map_or_else(|| "–".to_owned(), |summary| format!("{summary:.digits$}"))
 }

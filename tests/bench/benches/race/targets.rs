@@ -1,4 +1,4 @@
-//! What the sidecar has to reach, and whether it did.
+//! Targets of the sidecar, and their results.
 
 use bench::statistics::Summary;
 
@@ -9,12 +9,12 @@ use crate::tokens::Bad;
 pub(crate) struct Target {
     pub(crate) work: String,
     pub(crate) against: String,
-    /// At most this.
+    /// Upper limit.
     pub(crate) limit: f64,
     pub(crate) unit: &'static str,
-    /// `None`: not measured in this run.
+    /// Result; `None` if not measured in this run.
     pub(crate) reached: Option<Summary>,
-    /// What Pingora alone comes to, and for a new token one signature check: less is out of reach.
+    /// Lower bound: the cost of Pingora alone, plus one signature check for a new token.
     pub(crate) floor: Option<Summary>,
 }
 
@@ -28,7 +28,7 @@ impl Target {
     }
 }
 
-/// All of them, in the order of the table.
+/// Returns all targets, in the order of the table.
 pub(crate) fn targets(results: &Results) -> Vec<Target> {
     let mut all = closed_loop(results);
     all.extend(latency(results));
@@ -157,8 +157,8 @@ fn refusals(results: &Results) -> Vec<Target> {
         .refusals
         .iter()
         .map(|(kind, rounds)| {
-            // No claim is read, and so no `exp`, before the signature is known to be good: shown, and
-            // held to nothing tighter than a token that is let through.
+            // No claim, and so no `exp`, is read before the signature is verified: the limit is the
+            // same as for an accepted token.
             let limit = if needs_signature(*kind) { 1.0 } else { 0.5 };
             let work = format!("refusal: {}, CPU", kind.description());
             ratio(work, "a fresh good token", limit, rounds, fresh)

@@ -17,19 +17,19 @@ use tests::token_forge::signing_input;
 
 /// `iss` of every token.
 pub(crate) const ISSUER: &str = "auth";
-/// Seconds of clock difference that each contestant grants.
+/// Clock difference in seconds that each contestant allows.
 pub(crate) const LEEWAY: u32 = 30;
 const LIFETIME: i64 = 6 * 3600;
 const KEY_PATH: &[u8] = b"/auth/jwks";
 
-/// Issues the tokens of a run.
+/// Issuer of a run's tokens.
 pub(crate) struct Issuer {
     key: SigningKey,
     kid: String,
     jwk_set: String,
 }
 
-/// Unique tokens that are refused.
+/// Unique tokens that are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bad {
     NotAToken,
@@ -72,17 +72,18 @@ impl Issuer {
         Self { key, kid, jwk_set }
     }
 
-    /// The public half as PEM.
+    /// Returns the public half as PEM.
     pub(crate) fn public_pem(&self) -> String {
         self.key.served()
     }
 
-    /// The public half as a JWK Set.
+    /// Returns the public half as a JWK Set.
     pub(crate) fn jwk_set(&self) -> &str {
         &self.jwk_set
     }
 
-    /// An auth server that serves this key and, unless it is a shared secret, leads to the JWK Set.
+    /// Starts an auth server of this key, with a link to the JWK Set unless the key is a shared
+    /// secret.
     pub(crate) fn auth_server(&self) -> SocketServer {
         let envelope =
             json!({"success": true, "status": 200, "msg": "m", "data": self.key.served()});
@@ -101,13 +102,13 @@ impl Issuer {
         })
     }
 
-    /// A good token; each number makes another one.
+    /// Returns a good token, a different one for each number.
     pub(crate) fn token(&self, number: usize) -> String {
         self.signed(&self.input(number, LIFETIME))
     }
 
-    /// Checks the signature of one token each time it is called, with the library that the sidecar
-    /// uses and a key that is parsed already.
+    /// Returns a function that checks one token's signature, with the sidecar's library and a key
+    /// that is parsed already.
     pub(crate) fn signature_check(&self) -> impl Fn() {
         let (token, public_key) = (self.token(0), self.key.public_der());
         let key = ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key);
@@ -126,7 +127,8 @@ impl Issuer {
         match kind {
             Bad::NotAToken => encode(&noise(number, 450)),
             Bad::NotBase64 => {
-                // The last two letters of the other alphabet: fit for the header field, and no JWT.
+                // The last two letters of the other alphabet: valid in the header field, invalid in
+                // a JWT.
                 let signature = STANDARD_NO_PAD.encode(noise(number, 254));
                 format!("{}.+/{signature}", good())
             }
@@ -142,7 +144,7 @@ impl Issuer {
             }
             Bad::Expired => self.signed(&self.input(number, -3600)),
             Bad::Forged => {
-                // Below the modulus, or no verifier would have to compute anything.
+                // Below the modulus; a verifier would skip the computation otherwise.
                 let mut signature = noise(number, 256);
                 signature[0] = 0;
                 format!("{}.{}", good(), encode(&signature))
@@ -173,12 +175,12 @@ impl Issuer {
         signing_input(header.as_bytes(), claims.to_string().as_bytes())
     }
 
-    /// A file with this many different good tokens, one a line.
+    /// Writes a file with this many different good tokens, one a line.
     pub(crate) fn good_file(&self, count: usize) -> NamedTempFile {
         file(count, |number| self.token(number))
     }
 
-    /// A file with this many different tokens of a bad kind.
+    /// Writes a file with this many different tokens of a bad kind.
     pub(crate) fn bad_file(&self, kind: Bad, count: usize) -> NamedTempFile {
         file(count, |number| self.bad(kind, number))
     }
@@ -196,7 +198,7 @@ fn encode(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Bytes that look random and are the same in every run (xorshift).
+/// Returns bytes that look random and are the same in every run (xorshift).
 fn noise(seed: usize, length: usize) -> Vec<u8> {
     let mut state = (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut byte = || {
@@ -208,7 +210,7 @@ fn noise(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|_| byte()).collect()
 }
 
-/// All processors make a part each.
+/// Writes the lines of a file, a part on each processor.
 fn file(count: usize, line: impl Fn(usize) -> String + Sync) -> NamedTempFile {
     let mut file = NamedTempFile::new().expect("a temporary file");
     for part in in_parallel(count, &line) {
@@ -218,7 +220,7 @@ fn file(count: usize, line: impl Fn(usize) -> String + Sync) -> NamedTempFile {
     file
 }
 
-/// `make(0)` to `make(count - 1)`, in parts.
+/// Returns `make(0)` to `make(count - 1)`, computed in parts.
 pub(crate) fn in_parallel<T: Send>(
     count: usize,
     make: &(impl Fn(usize) -> T + Sync),

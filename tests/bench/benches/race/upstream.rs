@@ -1,4 +1,4 @@
-//! The service behind every contestant: 30 bytes and nothing else. nginx where there is one.
+//! The service behind every contestant: 30 bytes and nothing else. nginx where it is installed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use tests::redis_server::free_address;
 
 use crate::contestants::{Running, nginx};
 
-/// What it answers.
+/// Body of its response.
 pub(crate) const BODY: &str = "thirty bytes of a plain answer";
 
-/// nginx, or the small server below.
+/// Starts nginx, or the small server below.
 pub(crate) fn start() -> Running {
     let address = free_address();
     if let Some(program) = machine::find("nginx") {
@@ -28,7 +28,7 @@ pub(crate) fn start() -> Running {
     Running::new("bundled upstream", address, process.start(), None)
 }
 
-/// A thread for each connection; until it is killed.
+/// Serves until it is killed, with a thread for each connection.
 pub(crate) fn serve(address: SocketAddr) {
     let listener = TcpListener::bind(address).expect("a free address");
     for connection in listener.incoming().flatten() {

@@ -12,19 +12,19 @@ use crate::tokens::{ISSUER, LEEWAY};
 
 const TYPES: &str = "type.googleapis.com/envoy.extensions.filters";
 
-/// A proxy without rules.
+/// Starts a proxy without rules.
 pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
     start(program, upstream, &[])
 }
 
-/// Whether verified tokens are remembered.
+/// Envoy's cache of verified tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
     On,
     Off,
 }
 
-/// The same checks as the sidecar's; the service is told who the user is.
+/// Starts a proxy with the sidecar's checks; the service receives the user.
 pub(crate) fn verifying(
     program: &Path,
     upstream: SocketAddr,

@@ -9,15 +9,15 @@ use tests::redis_server::free_address;
 use super::Running;
 use crate::tokens::{ISSUER, LEEWAY};
 
-/// A proxy without rules.
+/// Starts a proxy without rules.
 pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
     start(program, upstream, "", None)
 }
 
-/// The same checks as the sidecar's: algorithm, signature, `exp`, `iss`; and the service is told who
-/// the user is.
+/// Starts a proxy with the sidecar's checks: algorithm, signature, `exp`, `iss`; the service
+/// receives the user.
 pub(crate) fn verifying(program: &Path, upstream: SocketAddr, public_pem: &str) -> Running {
-    // Without `-m`, HAProxy does not know how to compare a variable.
+    // Without `-m`, HAProxy cannot compare a variable.
     let rules = format!(
         r#"
   http-request set-var(txn.token) http_auth_bearer

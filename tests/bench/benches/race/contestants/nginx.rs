@@ -8,7 +8,7 @@ use tests::redis_server::free_address;
 
 use super::Running;
 
-/// A proxy with its connections to the service kept alive.
+/// Starts a proxy with keep-alive connections to the service.
 pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
     let pool = format!(
         "upstream service {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}"
@@ -18,7 +18,7 @@ pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
     start(program, "nginx", free_address(), &pool, server)
 }
 
-/// One process, one worker; `http` and `server` are what stands in these blocks.
+/// Starts one process with one worker; `http` and `server` are the content of these blocks.
 pub(crate) fn start(
     program: &Path,
     name: &str,
