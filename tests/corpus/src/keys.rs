@@ -1,6 +1,7 @@
-//! Fresh key pairs, one for each algorithm, and every way to sign with them – the wrong ways too.
+//! Fresh key pairs, one for each algorithm, and every way to sign with them, including the wrong
+//! ways.
 //!
-//! Where a signature cannot be made it is empty: the token is then no good one, and its row says so.
+//! Where a key cannot make a signature, the result is empty: the token is then a bad one.
 
 use std::sync::Arc;
 
@@ -33,10 +34,10 @@ pub enum SigningType {
 }
 
 impl SigningType {
-    /// All three.
+    /// All three types.
     pub const ALL: [Self; 3] = [Self::Rsa, Self::Hmac, Self::Ecdsa];
 
-    /// As the programs' flag spells it.
+    /// Returns the value of the programs' flag.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rsa => "rsa",
@@ -45,13 +46,13 @@ impl SigningType {
         }
     }
 
-    /// The one `alg` of the type.
+    /// Returns the one `alg` of the type.
     pub fn algorithm(self) -> &'static str {
         Algorithm::from(self).name()
     }
 }
 
-/// Every algorithm that one of the programs verifies, and two neighbours that none does.
+/// An algorithm: all that the programs verify, and two related ones that they do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256
@@ -74,13 +75,13 @@ pub enum Algorithm {
     EdDSA,
     /// HMAC with SHA-256
     HS256,
-    /// HMAC with SHA-384: no key is for it
+    /// HMAC with SHA-384, for which no key exists
     HS384,
-    /// HMAC with SHA-512: no key is for it
+    /// HMAC with SHA-512, for which no key exists
     HS512,
 }
 
-/// Which kind of key an algorithm signs with.
+/// Kind of key of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -95,7 +96,7 @@ pub enum Family {
 }
 
 impl Algorithm {
-    /// All that one of the programs verifies.
+    /// All algorithms that one of the programs verifies.
     pub const VERIFIED: [Self; 10] = [
         Self::RS256,
         Self::RS384,
@@ -109,13 +110,13 @@ impl Algorithm {
         Self::HS256,
     ];
 
-    /// Those that verifiers can be told to accept from another issuer.
+    /// The algorithms that verifiers can accept from another issuer.
     pub const ASYMMETRIC: [Self; 9] = {
         let [asymmetric @ .., _hs256] = Self::VERIFIED;
         asymmetric
     };
 
-    /// As it stands in a token's header.
+    /// Returns the name in a token's header.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RS256 => "RS256",
@@ -133,7 +134,7 @@ impl Algorithm {
         }
     }
 
-    /// The kind of its keys.
+    /// Returns the kind of its keys.
     pub const fn family(self) -> Family {
         match self {
             Self::RS256 | Self::RS384 | Self::RS512 | Self::PS256 | Self::PS384 | Self::PS512 => {
@@ -179,7 +180,7 @@ enum Pair {
 }
 
 impl SigningKey {
-    /// A fresh key.
+    /// Generates a key.
     ///
     /// # Panics
     /// When the machine has no randomness.
@@ -198,8 +199,8 @@ impl SigningKey {
         made.expect("a key")
     }
 
-    /// A key for `algorithm`: the same one where it is of that family and any of its algorithms would do,
-    /// for RSA keys take long to make; else a fresh one.
+    /// Returns a key for `algorithm`: this key if it fits, because RSA keys take long to generate,
+    /// otherwise a fresh one.
     #[must_use]
     pub fn meant_for(&self, algorithm: Algorithm) -> Self {
         match &self.pair {
@@ -213,12 +214,12 @@ impl SigningKey {
         }
     }
 
-    /// The one algorithm that it is for.
+    /// Returns the key's own algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The string that the contract's key endpoint serves: a PEM, or the shared secret.
+    /// Returns the string that the contract's key endpoint serves: a PEM, or the shared secret.
     pub fn served(&self) -> String {
         match &self.pair {
             Pair::Hmac(secret) => secret.clone(),
@@ -226,12 +227,12 @@ impl SigningKey {
         }
     }
 
-    /// The public half as SubjectPublicKeyInfo; the bytes of the secret for hmac.
+    /// Returns the public half as SubjectPublicKeyInfo; the bytes of the secret for hmac.
     pub fn public_der(&self) -> Vec<u8> {
         self.public_der.clone()
     }
 
-    /// The private half as a PKCS#8 PEM; the secret for hmac.
+    /// Returns the private half as a PKCS#8 PEM; the secret for hmac.
     pub fn private(&self) -> String {
         match &self.pair {
             Pair::Hmac(secret) => secret.clone(),
@@ -239,12 +240,12 @@ impl SigningKey {
         }
     }
 
-    /// The signature that JWS wants of this key.
+    /// Signs with the key's own algorithm.
     pub fn sign(&self, input: &[u8]) -> Vec<u8> {
         self.sign_as(self.algorithm, input)
     }
 
-    /// A signature by any algorithm that the key could be talked into; empty where it is of no use to it.
+    /// Signs with any algorithm that the key's bytes allow; returns an empty signature otherwise.
     pub fn sign_as(&self, algorithm: Algorithm, input: &[u8]) -> Vec<u8> {
         match (&self.pair, algorithm) {
             (Pair::Rsa(key), algorithm) => rsa_encoding(algorithm)
@@ -254,7 +255,7 @@ impl SigningKey {
                 sign_ecdsa(key, input)
             }
             (Pair::Ed25519(key), Algorithm::EdDSA) => key.sign(input).as_ref().to_vec(),
-            // The served string's own bytes are the secret.
+            // The secret is the bytes of the served string.
             (Pair::Hmac(secret), algorithm) => hmac_algorithm(algorithm)
                 .map(|algorithm| mac(algorithm, secret.as_bytes(), input))
                 .unwrap_or_default(),
@@ -262,8 +263,8 @@ impl SigningKey {
         }
     }
 
-    /// The signature of a PSS key with another salt than RFC 7518 §3.5 has it, which is as long as the hash;
-    /// empty for other keys.
+    /// Signs as a PSS key with a salt of another length than the hash (RFC 7518 §3.5); returns an
+    /// empty signature for other keys.
     pub fn sign_with_salt(&self, salt: Salt, input: &[u8]) -> Vec<u8> {
         match (&self.pair, pss_encoding(self.algorithm, salt)) {
             (Pair::Rsa(key), Some(encoding)) => sign_rsa(key, encoding, input),
@@ -271,7 +272,8 @@ impl SigningKey {
         }
     }
 
-    /// An ECDSA signature in ASN.1 DER instead of the fixed form; empty for other keys.
+    /// Signs as an ECDSA key in ASN.1 DER instead of the fixed form; returns an empty signature for
+    /// other keys.
     pub fn sign_in_der(&self, input: &[u8]) -> Vec<u8> {
         match &self.pair {
             Pair::Ecdsa { der, .. } => sign_ecdsa(der, input),
@@ -280,12 +282,12 @@ impl SigningKey {
     }
 }
 
-/// How long the salt of a PSS signature is.
+/// Length of the salt of a PSS signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Salt {
-    /// No byte of it: the signature is always the same.
+    /// No salt: the signature is always the same.
     None,
-    /// As long as the key allows.
+    /// The longest salt that the key allows.
     Longest,
 }
 
@@ -330,7 +332,7 @@ const fn hmac_algorithm(algorithm: Algorithm) -> Option<hmac::Algorithm> {
     }
 }
 
-/// HMAC-SHA256 with any bytes as the secret: what a forger does with a public key.
+/// Computes HMAC-SHA256 with any bytes as the secret, as a forger does with a public key.
 pub fn hmac_sha256(secret: &[u8], input: &[u8]) -> Vec<u8> {
     mac(hmac::HMAC_SHA256, secret, input)
 }
@@ -362,7 +364,8 @@ fn generate_rsa(algorithm: Algorithm) -> Result<SigningKey, Unspecified> {
     })
 }
 
-/// The same pair twice, because the encoding of a signature is a property of the key object.
+/// Generates one pair for two key objects, because the encoding of a signature is a property of the
+/// key object.
 fn generate_ecdsa(algorithm: Algorithm) -> Result<SigningKey, Unspecified> {
     type Kind = &'static EcdsaSigningAlgorithm;
     let (fixed, asn1): (Kind, Kind) = match algorithm {

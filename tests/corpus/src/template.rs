@@ -1,8 +1,8 @@
 //! Placeholders in the data tables: `{{name}}` and `{{name:argument}}`, replaced by bytes.
 
-/// Replaces every placeholder. `named` knows the table's own; the general ones are
-/// `{{repeat:COUNT:TEXT}}` and `{{hex:BYTES}}`. An unknown one stays as it is written, for the table's
-/// reader to find: a typing error must not pass.
+/// Replaces every placeholder: `named` those of the table, and `{{repeat:COUNT:TEXT}}` and
+/// `{{hex:BYTES}}` anywhere. An unknown one stays unchanged, so that the table's reader reports a
+/// typing error.
 pub fn fill(template: &str, named: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut filled = Vec::new();
     let mut rest = template;
@@ -16,18 +16,18 @@ pub fn fill(template: &str, named: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> 
     filled
 }
 
-/// Whether a placeholder was left.
+/// Returns true if a placeholder is left.
 pub fn is_unfilled(filled: &[u8]) -> bool {
     filled.windows(2).any(|pair| pair == b"{{")
 }
 
-/// `{{now}}`, `{{now+60}}`, `{{now-60}}`.
+/// Returns the time of `{{now}}`, `{{now+60}}` or `{{now-60}}`.
 pub fn moment(placeholder: &str, now: i64) -> Option<Vec<u8>> {
     number(placeholder, |name| (name == "now").then_some(now))
         .map(|number| number.to_string().into_bytes())
 }
 
-/// A sum of numbers and names, such as `now-leeway+1`.
+/// Returns the sum of numbers and names, such as `now-leeway+1`.
 pub fn number(sum: &str, named: impl Fn(&str) -> Option<i64>) -> Option<i64> {
     if sum.is_empty() {
         return None;

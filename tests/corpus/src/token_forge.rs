@@ -1,6 +1,6 @@
-//! Makes tokens from text: header and payload as they are written, signed in any way.
+//! Creation of tokens from text: header and payload without changes, signed in any way.
 //!
-//! It holds the key pair that is to be trusted, and a second one that is not.
+//! A forge holds the trusted key pair and a second, untrusted one.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::keys::{Algorithm, Salt, SigningKey, hmac_sha256};
 
-/// How a token's third part is made. Everything but `Good` is somebody's attack.
+/// Third part of a token. All kinds except `Good` are attacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signature {
-    /// By the trusted key, as its algorithm wants it.
+    /// By the trusted key, with its own algorithm.
     #[default]
     Good,
-    /// By a key that nobody trusts.
+    /// By an untrusted key.
     OtherKey,
-    /// None at all.
+    /// Empty.
     Empty,
     /// HMAC with the public key's PEM as the secret (CVE-2015-9235, CVE-2016-5431).
     HmacPublicPem,
@@ -26,23 +26,24 @@ pub enum Signature {
     HmacPublicDer,
     /// HMAC with an empty secret.
     HmacEmptySecret,
-    /// The good one without its last byte.
+    /// The good signature without its last byte.
     Truncated,
-    /// The good one with a byte behind it.
+    /// The good signature with a byte behind it.
     Lengthened,
-    /// The good one with a zero byte before it.
+    /// The good signature with a zero byte before it.
     ZeroPrefixed,
-    /// The good one with one bit changed.
+    /// The good signature with one bit changed.
     BitFlipped,
-    /// As many zero bytes as the good one has (CVE-2022-21449 for ECDSA).
+    /// As many zero bytes as the good signature has (CVE-2022-21449 for ECDSA).
     Zeroes,
     /// ECDSA with r = 0 and the good s.
     ZeroR,
     /// ECDSA with the good r and s = 0.
     ZeroS,
-    /// With r and s both equal to the order of the curve; EdDSA with S equal to that of the base point.
+    /// With r and s both equal to the order of the curve; EdDSA with S equal to the base point's
+    /// order.
     CurveOrder,
-    /// With s + n: the same number modulo the order (for EdDSA, RFC 8032 §5.1.7 refuses that).
+    /// With s + n: the same number modulo the order (for EdDSA, RFC 8032 §5.1.7 rejects it).
     SPlusOrder,
     /// EdDSA with the neutral point for R and S = 0: holds for every message under a small-order key.
     SmallOrderR,
@@ -54,7 +55,7 @@ pub enum Signature {
     NoSalt,
     /// PSS with the longest salt.
     LongestSalt,
-    /// A good one, of another payload.
+    /// The good signature of another payload.
     OfAnotherPayload,
     /// By the trusted key with another algorithm of its family.
     #[serde(untagged)]
@@ -80,7 +81,7 @@ const ED25519_ORDER: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
 ];
 
-/// The trusted key and a stranger's.
+/// A trusted key and an attacker's.
 #[derive(Debug)]
 pub struct Forge {
     trusted: SigningKey,
@@ -88,7 +89,7 @@ pub struct Forge {
 }
 
 impl Forge {
-    /// Two fresh keys.
+    /// Generates two keys.
     pub fn new(algorithm: impl Into<Algorithm>) -> Self {
         let algorithm = algorithm.into();
         Self {
@@ -97,7 +98,7 @@ impl Forge {
         }
     }
 
-    /// One for another algorithm, with the same keys as far as they can sign so.
+    /// Returns a forge for another algorithm, with the same keys where they fit.
     #[must_use]
     pub fn meant_for(&self, algorithm: Algorithm) -> Self {
         Self {
@@ -106,27 +107,27 @@ impl Forge {
         }
     }
 
-    /// The key that is to be trusted.
+    /// Returns the trusted key.
     pub const fn trusted(&self) -> &SigningKey {
         &self.trusted
     }
 
-    /// A key of the same type that is not.
+    /// Returns an untrusted key of the same type.
     pub const fn stranger(&self) -> &SigningKey {
         &self.stranger
     }
 
-    /// A header as other implementations write it: no `kid`.
+    /// Returns a header as other implementations write it: without `kid`.
     pub fn plain_header(&self) -> String {
         json!({"alg": self.trusted.algorithm().name(), "typ": "JWT"}).to_string()
     }
 
-    /// A token that every check accepts, `changes` laid over its claims (null removes one).
+    /// Returns a token that every check accepts, with `changes` to its claims (null removes one).
     pub fn token(&self, now: i64, changes: &Value) -> String {
         self.token_signed_by(&self.trusted, now, changes)
     }
 
-    /// The same claims, signed by a stranger.
+    /// Returns a token with the same claims, signed by an attacker.
     pub fn stranger_token(&self, now: i64, changes: &Value) -> String {
         self.token_signed_by(&self.stranger, now, changes)
     }
@@ -140,7 +141,7 @@ impl Forge {
         format!("{input}.{signature}")
     }
 
-    /// A signature of the wanted kind over `header.payload`.
+    /// Returns a signature of this kind over `header.payload`.
     pub fn sign(&self, kind: Signature, input: &str) -> Vec<u8> {
         let bytes = input.as_bytes();
         match kind {
@@ -160,7 +161,7 @@ impl Forge {
     }
 }
 
-/// The claims of a token that every check accepts.
+/// Returns the claims of a token that every check accepts, with `changes` (null removes one).
 pub fn claims(now: i64, changes: &Value) -> Value {
     let mut claims = json!({
         "iss": "auth", "sub": "10001", "iat": now, "nbf": now, "exp": now + 3600, "jti": "forged-1",
@@ -170,12 +171,12 @@ pub fn claims(now: i64, changes: &Value) -> Value {
     claims
 }
 
-/// Base64url without padding.
+/// Encodes as base64url without padding.
 pub fn encode(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// `header.payload`, both encoded.
+/// Returns `header.payload`, both encoded.
 pub fn signing_input(header: &[u8], payload: &[u8]) -> String {
     format!("{}.{}", encode(header), encode(payload))
 }
@@ -224,7 +225,7 @@ fn deform(kind: Signature, algorithm: Algorithm, mut good: Vec<u8>) -> Vec<u8> {
             add(good[half..].iter_mut().zip(order).rev());
         }
         Signature::Swapped => good.rotate_left(half),
-        // Not made from the good one.
+        // Not derived from the good signature.
         _ => good.clear(),
     }
     good
@@ -237,8 +238,8 @@ const fn order_of_curve(algorithm: Algorithm) -> &'static [u8] {
     }
 }
 
-/// Adds two numbers, the least significant digits first. Where the sum overflows, what is left is another
-/// number: refused as well.
+/// Adds two numbers, the least significant digits first. An overflow leaves another number, which
+/// is rejected as well.
 fn add<'d>(digits: impl Iterator<Item = (&'d mut u8, u8)>) {
     let mut carry = 0;
     for (digit, more) in digits {

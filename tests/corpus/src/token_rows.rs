@@ -1,4 +1,4 @@
-//! `attack_tokens.toml`: how each row's `Authorization` lines are made.
+//! Rows of `attack_tokens.toml`, and their `Authorization` lines.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,16 +16,16 @@ pub struct TokenTable {
 }
 
 impl TokenTable {
-    /// The table.
+    /// Parses the table.
     ///
     /// # Errors
-    /// None in a program whose tests have passed.
+    /// Never in a program whose tests have passed.
     pub fn load() -> Result<Self, toml::de::Error> {
         toml::from_str(include_str!("../data/attack_tokens.toml"))
     }
 }
 
-/// The settings of the verifier that a row is about.
+/// Verifier settings of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -41,10 +41,10 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 4] = [Self::Default, Self::Issuer, Self::Audience, Self::NoExpiry];
 
-    /// The sidecar's flags for it.
+    /// Returns the sidecar's flags for it.
     pub const fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Default => &[],
@@ -55,38 +55,38 @@ impl Policy {
     }
 }
 
-/// How the trusted key is known to the verifier.
+/// Form in which the verifier holds the trusted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeySetShape {
-    /// One key without a name, as the contract's endpoint gives it.
+    /// One key without a name, as in the contract's endpoint.
     #[default]
     Nameless,
-    /// Keys that are selected by `kid`, as a JWKS gives them.
+    /// Keys selected by `kid`, as in a JWKS.
     Named,
 }
 
-/// The verifier as it is set, as far as rows depend on it.
+/// Verifier settings that affect the rows.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// The time of the request, in seconds since the epoch.
     pub now: i64,
-    /// The name of the trusted key.
+    /// The `kid` of the trusted key.
     pub kid: String,
-    /// The issuer that is asked for, or one that nobody asked about.
+    /// The required issuer, or any issuer if none is required.
     pub issuer: String,
-    /// The audience that is asked for, or one that nobody asked about.
+    /// The required audience, or any audience if none is required.
     pub audience: String,
-    /// Seconds by which clocks may differ.
+    /// Allowed clock difference in seconds.
     pub leeway: i64,
-    /// The longest `Authorization` value.
+    /// Max length of the `Authorization` value.
     pub cap: i64,
-    /// Laid over the claims of a good token, for who wants more of one.
+    /// Claims that replace those of a good token.
     pub claims: Value,
 }
 
 impl Setting {
-    /// The defaults of the programs, for issuer and audience the values of [`Policy::flags`].
+    /// Returns the programs' defaults, with issuer and audience of [`Policy::flags`].
     pub fn of_defaults(kid: &str, now: i64) -> Self {
         Self {
             now,
@@ -108,7 +108,7 @@ impl Setting {
         })
     }
 
-    /// What a placeholder stands for that every part of a row may have.
+    /// Replaces the placeholders that are valid in every part of a row.
     fn fill(&self, text: &str, named: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<u8> {
         fill(text, |placeholder| {
             let repeated = || {
@@ -130,13 +130,13 @@ impl Setting {
     }
 }
 
-/// As it stands between the quotes of a JSON string.
+/// Escapes text for the inside of a JSON string.
 fn json_text(text: &str) -> Vec<u8> {
     let quoted = Value::from(text).to_string();
     quoted.as_bytes()[1..quoted.len() - 1].to_vec()
 }
 
-/// Another text even where there is no letter.
+/// Swaps the case; also changes a text without letters.
 fn swapped_case(text: &str) -> String {
     let swap = |c: char| {
         if c.is_ascii_uppercase() {
@@ -153,7 +153,7 @@ fn swapped_case(text: &str) -> String {
     }
 }
 
-/// Algorithms that a row is about.
+/// Algorithms of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 enum Tried {
@@ -161,40 +161,40 @@ enum Tried {
     Algorithm(Algorithm),
 }
 
-/// One row, made.
+/// The finished request of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attack {
-    /// The request's credentials, as header lines.
+    /// Header lines with the request's credentials.
     pub lines: Vec<Vec<u8>>,
-    /// What the token says; `None` where it says nothing that could be read.
+    /// Claims of the token; `None` where they are unreadable.
     pub claims: Option<Value>,
 }
 
-/// One row.
+/// A row.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRow {
-    /// The statement.
+    /// The statement that the row tests.
     pub name: String,
-    /// Where it comes from: a lesson, an RFC, an advisory.
+    /// Source of the attack: a lesson, an RFC, an advisory.
     pub source: String,
-    /// The algorithms it is tried with, by name or by family; all of them where left out.
+    /// The row's algorithms, by name or by family; all of them where left out.
     #[serde(default)]
     signing: Vec<Tried>,
     /// The verifier's settings.
     #[serde(default)]
     pub policy: Policy,
-    /// How the key is known. `named` rows are tried on the contract crate and on the auth server,
-    /// which knows its keys by name; the sidecar of the table is fed by a server without key set.
+    /// Form of the verifier's key. `named` rows run against the contract crate and the auth server,
+    /// which knows its keys by name; the sidecar of the table uses a server without a key set.
     #[serde(default)]
     pub keys: KeySetShape,
     /// The JOSE header as text; `{"alg":"<the key's>","typ":"JWT"}` where left out.
     header: Option<String>,
     /// The payload as text; good claims where left out.
     payload: Option<String>,
-    /// JSON laid over the good claims; a null removes one.
+    /// JSON with changes to the good claims; a null removes one.
     change: Option<String>,
-    /// How it is signed.
+    /// Kind of signature.
     #[serde(default)]
     signature: Signature,
     /// The token's form; `{{header}}.{{payload}}.{{signature}}` where left out.
@@ -205,17 +205,17 @@ pub struct TokenRow {
     pub query: Option<String>,
     /// `accepted`, or status and reason code: `401 token_signature`.
     pub expect: String,
-    /// The verdict where keys have names, if that is another.
+    /// The verdict for named keys, if it differs.
     expect_named: Option<String>,
 }
 
 impl TokenRow {
-    /// The request's credentials under the defaults, as header lines.
+    /// Returns the header lines with the request's credentials under the defaults.
     pub fn header_lines(&self, forge: &Forge, kid: &str, now: i64) -> Vec<Vec<u8>> {
         self.attack(forge, &Setting::of_defaults(kid, now)).lines
     }
 
-    /// The row made under `setting`.
+    /// Returns the request under `setting`.
     pub fn attack(&self, forge: &Forge, setting: &Setting) -> Attack {
         let payload = self.payload(setting);
         let token = self.token(forge, setting, &payload);
@@ -230,7 +230,7 @@ impl TokenRow {
         }
     }
 
-    /// Whether it is tried with tokens that are to be signed so.
+    /// Returns true if the row applies to tokens of this algorithm.
     pub fn is_tried_with(&self, algorithm: impl Into<Algorithm>) -> bool {
         let algorithm = algorithm.into();
         let is_meant = |tried: &Tried| match *tried {
@@ -240,7 +240,8 @@ impl TokenRow {
         self.signing.is_empty() || self.signing.iter().any(is_meant)
     }
 
-    /// Whether it is about header or signature, or a plain good one: what depends on the algorithm.
+    /// Returns true for rows that depend on the algorithm: header, signature, or a plain good
+    /// token.
     pub const fn is_about_the_algorithm(&self) -> bool {
         self.is_about_the_token()
             && self.payload.is_none()
@@ -248,12 +249,13 @@ impl TokenRow {
             && self.token.is_none()
     }
 
-    /// Whether it is a token in the usual place, and nothing else about the request is odd.
+    /// Returns true for rows with a token in the usual place and a request that is otherwise
+    /// normal.
     pub const fn is_about_the_token(&self) -> bool {
         self.lines.is_none()
     }
 
-    /// The shapes in which the key is known that this row is about.
+    /// Returns the key forms that the row applies to.
     pub fn shapes(&self) -> Vec<KeySetShape> {
         match (self.keys, &self.expect_named) {
             (KeySetShape::Nameless, Some(_)) => vec![KeySetShape::Nameless, KeySetShape::Named],
@@ -261,7 +263,7 @@ impl TokenRow {
         }
     }
 
-    /// `accepted`, or status and reason code, where keys are known so.
+    /// Returns `accepted`, or status and reason code, for this key form.
     pub fn expected(&self, shape: KeySetShape) -> &str {
         match (shape, &self.expect_named) {
             (KeySetShape::Named, Some(expected)) => expected,
@@ -269,7 +271,7 @@ impl TokenRow {
         }
     }
 
-    /// `None` when the row must be accepted, else status and reason code.
+    /// Returns status and reason code; `None` when the row must be accepted.
     pub fn refusal(&self) -> Option<(u16, &str)> {
         let (status, reason) = self.expect.split_once(' ')?;
         Some((status.parse().ok()?, reason))
@@ -360,8 +362,8 @@ mod tests {
         }
     }
 
-    /// An empty signature would be refused for a reason of its own, the good one not at all. ECDSA and PSS
-    /// never sign twice alike: there nothing can be compared.
+    /// An empty signature would be rejected for another reason, a good one not at all. ECDSA and
+    /// PSS signatures differ each time, so they cannot be compared.
     #[test]
     fn every_signature_is_one_and_another_than_the_good_one() {
         const SIGNS_ALIKE: [Algorithm; 5] = [
