@@ -1,5 +1,5 @@
-//! The bytes of a connection: where its requests begin and end, however they are cut, and compared with the
-//! parser of Pingora. The first byte says where to cut.
+//! The bytes of a connection: the borders of its requests, however the bytes are split, compared
+//! with Pingora's parser. The first byte selects the split.
 
 #![no_main]
 
@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 
 const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
 
-/// Checks with a more lenient parser that the bytes are whole requests, bodies included; `None` where that
-/// parser accepts none, and within a head.
+/// Checks with a more lenient parser that the bytes are whole requests, bodies included; returns
+/// `None` where that parser accepts none, and within a head.
 fn is_whole(mut bytes: &[u8]) -> Option<bool> {
     while !bytes.is_empty() {
         let mut fields = [httparse::EMPTY_HEADER; 64];
@@ -39,7 +39,7 @@ fn is_whole(mut bytes: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-/// How long a body in chunks is; `Some(None)` where its end did not come.
+/// Returns the length of a body in chunks; `Some(None)` where its end is missing.
 fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
     let mut at = 0usize;
     loop {
@@ -86,7 +86,7 @@ fuzz_target!(|data: &[u8]| {
     let (mut requests, whole) = followed(bytes, bytes.len().max(1));
     match (whole, followed(bytes, usize::from(size).max(1)).1) {
         (Ok(()), Ok(())) => {}
-        // Part of the head may have been let through before.
+        // Part of the head may have been accepted before.
         (Err((_, Part::Head)), Err((_, Part::Head))) => {}
         (Err(whole), Err(pieces)) => assert_eq!(whole, pieces, "{}", bytes.escape_ascii()),
         (whole, pieces) => panic!("{whole:?}, {pieces:?}: {}", bytes.escape_ascii()),

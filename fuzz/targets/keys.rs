@@ -1,7 +1,7 @@
-//! Key strings and JWK Sets, on any bytes: what a key server could send.
+//! Key strings and JWK Sets, on any bytes that a key server could send.
 //!
-//! The first byte says how the rest is read. What parses is a public key, or in hmac mode a secret of
-//! full length, and verifies nothing that was not signed.
+//! The first byte selects the format. A parsed key is a public key, or in hmac mode a secret of
+//! full length, and verifies no unsigned token.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ const ALLOWED: [Algorithm; 4] = [
     Algorithm::EdDSA,
 ];
 
-/// `{"alg":"RS256"}`, claims without an expiry, 64 bytes of nothing.
+/// `{"alg":"RS256"}`, claims without an expiry, 64 zero bytes.
 const UNSIGNED: &str = concat!(
     "Bearer eyJhbGciOiJSUzI1NiJ9.eyJ1c2VybmFtZSI6ImEiLCJ1c2VySWQiOiIxIn0.",
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

@@ -1,6 +1,6 @@
 //! Paths and pass lists, on any bytes: the path up to the first NUL, then a pattern.
 //!
-//! What passes has to be under the one tree that is listed, however it is decoded.
+//! An accepted path has to be in the one listed tree, however it is decoded.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use contract::interceptor::{AuthRequirement, Interceptor};
 use http::{HeaderMap, Method};
 use libfuzzer_sys::fuzz_target;
 
-/// As a careless service reads a path: every escape, and what the escapes escape.
+/// Decodes a path as a careless service does: every escape, and the escapes within escapes.
 fn decoded(path: &[u8]) -> Vec<u8> {
     let mut path = path.to_vec();
     loop {
@@ -38,7 +38,7 @@ fn decoded(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// As it resolves dot segments, backslashes and parameters.
+/// Resolves dot segments, backslashes and parameters as a careless service does.
 fn resolved(path: &[u8]) -> Vec<Vec<u8>> {
     let mut segments: Vec<Vec<u8>> = Vec::new();
     for segment in path.split(|byte| matches!(byte, b'/' | b'\\')) {

@@ -1,8 +1,8 @@
 //! `Authorization` → token → claims → user, on any bytes.
 //!
-//! The first byte says how the rest is read: as the value of the header field, as it is; or as header
-//! and payload of a token (separated by NUL), which is then signed with the right key, so that what
-//! lies behind the signature is reached too.
+//! The first byte selects the format: the value of the header field, or header and payload of a
+//! token (separated by NUL). The latter is signed with the right key, so that the code behind the
+//! signature check runs too.
 
 #![no_main]
 
