@@ -21,7 +21,7 @@ use tests::{skip, wait};
 /// Characters that headers and JSON parsers can damage.
 const NICK_NAME: &str = "Žofie 小明 🦊 \"q\" \\ \u{7f}\n</script>";
 
-/// A service that folds names as CGI does takes each of these for the user.
+/// Header lines that a service with names folded as in CGI takes for the user.
 const LOOK_ALIKES: [&str; 4] = [
     "X-Current-User: {\"account\":\"root\"}",
     "X_Current_User: {\"account\":\"root\"}",
