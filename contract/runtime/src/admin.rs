@@ -45,8 +45,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub const MAX_CONNECTIONS: usize = MAX_OF_OTHERS + MAX_OF_LOOPBACK;
 /// A probe or a scrape is over within milliseconds.
 const MAX_OF_OTHERS: usize = 24;
-/// Reserved for the operator at the machine and for `healthcheck`. Loopback is mostly one address, so
-/// a flood and a probe share it: with eight, one probe in ten was lost to 10,000 connections a second.
+/// Reserved for the operator at the machine and for `healthcheck`. Loopback is mostly one address,
+/// so a flood and a probe share it: with eight, one probe in ten was lost to 10,000 connections a
+/// second.
 const MAX_OF_LOOPBACK: usize = 24;
 
 /// Serves the admin port until `shutdown` resolves. `extra` adds routes for loopback peers.
@@ -83,8 +84,8 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves one request of a connection in a task. A request that has arrived already has its response
-/// when this returns, so that the connections accepted next cannot evict it.
+/// Serves one request of a connection in a task. A request that has arrived already has its
+/// response when this returns, so that the connections accepted next cannot evict it.
 async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
@@ -191,8 +192,8 @@ fn is_named_by_address(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
-/// Returns true for a request that a web page makes: any page can have a browser on this machine post
-/// here, and no page of ours does.
+/// Returns true for a request that a web page makes: any page can have a browser on this machine
+/// post here, and no page of ours does.
 fn is_of_a_web_page(headers: &HeaderMap) -> bool {
     headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
 }

@@ -1,9 +1,9 @@
 //! One set of settings from four sources: flag > `POSTERN_*` variable > TOML file > default.
 //!
-//! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its long
-//! name is its key in the file. A setting with `hide_env_values` is a secret and is rejected there.
-//! `--config FILE` itself is added here. clap ranks and validates: settings of the file become
-//! further flags, unless the command line or the environment has them.
+//! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its
+//! long name is its key in the file. A setting with `hide_env_values` is a secret and is rejected
+//! there. `--config FILE` itself is added here. clap ranks and validates: settings of the file
+//! become further flags, unless the command line or the environment has them.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -81,8 +81,8 @@ pub struct FailureDedup {
 }
 
 impl FailureDedup {
-    /// Reports a failure once two polls in a row had it: files that belong together are replaced one
-    /// after the other.
+    /// Reports a failure once two polls in a row had it: files that belong together are replaced
+    /// one after the other.
     #[must_use]
     pub fn after_two_polls() -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! The process side of both programs: command line and configuration file, files and their changes,
-//! TLS certificates, logs, health, admin port, listeners, signals, supervised tasks, output and exit
-//! codes, client addresses, limits of the process.
+//! TLS certificates, logs, health, admin port, listeners, signals, supervised tasks, output and
+//! exit codes, client addresses, limits of the process.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
 

@@ -31,7 +31,8 @@ pub enum PrivateFileError {
 /// Reads the text of the file at `path`, of at most `max_bytes`; `None` if it is missing.
 ///
 /// # Errors
-/// [`PrivateFileError`] unless it is a regular file of ours alone, with a text that is not too long.
+/// [`PrivateFileError`] unless it is a regular file of ours alone, with a text that is not too
+/// long.
 pub fn read(path: &Path, max_bytes: u64) -> Result<Option<Zeroizing<String>>, PrivateFileError> {
     let file = match open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -66,15 +67,15 @@ pub fn replace(path: &Path, content: &str) -> io::Result<()> {
     replace_prepared(path, content, |_| Ok(()))
 }
 
-/// Replaces a file as [`replace`] does, and calls `prepare` on the new one before: for another owner
-/// or mode.
+/// Replaces a file as [`replace`] does, and calls `prepare` on the new one before: for another
+/// owner or mode.
 ///
 /// The content is first written to `<path>.new`. Its name never varies, so that the next call, or
 /// [`remove_unfinished`], finds what a crash left.
 ///
 /// # Errors
-/// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process replaces the
-/// same file. The old file stays.
+/// Those of the operating system, and [`ErrorKind::ResourceBusy`] while another process replaces
+/// the same file. The old file stays.
 pub fn replace_prepared(
     path: &Path,
     content: &str,

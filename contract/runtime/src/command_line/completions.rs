@@ -27,8 +27,8 @@ pub fn print_completions<C: Parser>(args: &CompletionsArgs) -> Result<(), Failur
     print(&with_one_name(&String::from_utf8_lossy(&script), &name))
 }
 
-/// Spells a program's name with a hyphen in one way: bash scripts of `clap_complete` 4.6 have two and
-/// complete no flag of a subcommand (<https://github.com/clap-rs/clap/issues/6421>).
+/// Spells a program's name with a hyphen in one way: bash scripts of `clap_complete` 4.6 have two
+/// and complete no flag of a subcommand (<https://github.com/clap-rs/clap/issues/6421>).
 fn with_one_name(script: &str, name: &str) -> String {
     script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
 }

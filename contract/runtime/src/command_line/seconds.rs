@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 /// Units, the largest first, as they are printed.
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
 
-/// A whole number of seconds, written as `90`, `90s`, `10m`, `2h` or `30d`, printed in the largest unit
-/// that needs no fraction.
+/// A whole number of seconds, written as `90`, `90s`, `10m`, `2h` or `30d`, printed in the largest
+/// unit that needs no fraction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seconds(u32);
 

@@ -341,8 +341,8 @@ fn a_variable_of_ours_that_no_flag_declares_is_noticed() {
     assert_eq!(unknown, BTreeSet::from(["POSTERN_NMAE".to_owned()]));
 }
 
-/// Returns `text` with its sources, for the command line `arguments`, a set variable of `--from-env`
-/// alone, and the text `file` of the file, whose path is left out.
+/// Returns `text` with its sources, for the command line `arguments`, a set variable of
+/// `--from-env` alone, and the text `file` of the file, whose path is left out.
 fn told(text: &str, arguments: &[&str], file: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("prog.toml");

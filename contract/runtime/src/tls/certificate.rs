@@ -17,8 +17,8 @@ use zeroize::Zeroizing;
 use crate::bounded_read;
 use crate::secret_file::{self, SecretFileError};
 
-/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong path
-/// must not fill the memory.
+/// A company's bundle has a handful of certificates, the Internet's about 150 (200 KiB). A wrong
+/// path must not fill the memory.
 const MAX_CERTIFICATE_BYTES: u64 = 1024 * 1024;
 
 /// Error of two files that are not a certificate to serve with. Each text names its file and none
@@ -100,8 +100,8 @@ impl ServerCertificate {
     /// `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// [`CertificateError`] for files that are not a chain and its key, and for a new certificate that
-    /// has expired. The previous one stays.
+    /// [`CertificateError`] for files that are not a chain and its key, and for a new certificate
+    /// that has expired. The previous one stays.
     pub fn reload(&self, now: i64) -> Result<bool, CertificateError> {
         let read = Shown::read(&self.cert, &self.key)?;
         // The key belongs to the chain: a new key means a new chain.
@@ -199,8 +199,9 @@ fn mismatch(error: &rustls::Error, cert: &Path) -> String {
     }
 }
 
-/// Returns the warning about a certificate that has expired by `now`; both times are in seconds since
-/// 1970. It is not a failure, which would keep down a program that is about to get a fresh one.
+/// Returns the warning about a certificate that has expired by `now`; both times are in seconds
+/// since 1970. It is not a failure, which would keep down a program that is about to get a fresh
+/// one.
 #[must_use]
 pub fn expired(flag: &str, cert: &Path, not_after: i64, now: i64) -> Option<String> {
     (not_after < now).then(|| {

@@ -25,8 +25,8 @@ struct ReloadLabels {
 }
 
 impl CertificateMetrics {
-    /// Adds them to `registry`, only where there is a certificate: a gauge of 0 would report a broken
-    /// one.
+    /// Adds them to `registry`, only where there is a certificate: a gauge of 0 would report a
+    /// broken one.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "tls_certificate_not_after_seconds",
@@ -49,8 +49,8 @@ impl CertificateMetrics {
         );
     }
 
-    /// Records a `transition` – `None` at the start – and the time when the certificate presented from
-    /// then on ends, in seconds since the epoch.
+    /// Records a `transition` – `None` at the start – and the time when the certificate presented
+    /// from then on ends, in seconds since the epoch.
     pub fn report(&self, not_after: i64, transition: Option<&Transition>) {
         self.not_after.set(not_after);
         let outcome = match transition {
