@@ -1,7 +1,7 @@
 //! The connection to the registry. The only file that knows `nacos-sdk` and its properties:
 //!
-//! - It connects again and repeats registrations and subscriptions by itself, after pauses that grow
-//!   to 64 seconds. It does not check its state with the registry: callers do.
+//! - It connects again and repeats registrations and subscriptions by itself, after pauses that
+//!   grow to 64 seconds. It does not check its state with the registry: callers do.
 //! - Nothing in it ends before the process does. So a process has one client, made even if the
 //!   registry is away (`load_cache_at_start` avoids a failure then).
 //! - A request waits for the connection without limit: here each one has a deadline.

@@ -33,7 +33,8 @@ pub enum RegistryError {
 }
 
 impl RegistrySettings {
-    /// Describes the auth server under its usual name, in the public namespace and the default group.
+    /// Describes the auth server under its usual name, in the public namespace and the default
+    /// group.
     #[must_use]
     pub fn new(address: RegistryAddress) -> Self {
         Self {
