@@ -1,8 +1,8 @@
 //! The common request without `pingora-proxy`: HTTP/1.1 on both sides, no upgrade.
 //!
-//! The decision, the rules, the limits and the responses of the sidecar are those of the proxy. Whatever is not
-//! plain – HTTP/2, an upgrade, a head that can be read in two ways – goes to Pingora's proxy with its
-//! bytes, before any went to the service, and the connection stays there.
+//! Decision, rules, limits and responses are the same as the proxy's. HTTP/2, upgrades and
+//! ambiguous heads go to Pingora's proxy with all their bytes, before any byte goes to the service,
+//! and the connection stays there.
 
 mod chunks;
 mod connection;
@@ -42,25 +42,25 @@ use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
 
-/// Why a connection goes to Pingora's proxy.
+/// The reason why a connection goes to Pingora's proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// It speaks HTTP/2.
+    /// HTTP/2.
     Http2,
-    /// Its next head is none that can be read beyond doubt.
+    /// A next head that is not unambiguously parseable.
     Malformed,
     /// CONNECT or TRACE.
     Method,
-    /// The target or several `Host` fields say who is asked.
+    /// An authority in the target, or several `Host` fields.
     Authority,
-    /// The length of the body does not stand in one plain field.
+    /// A body length that is not in one plain field.
     Framing,
-    /// An upgrade, or other fields for the next hop than `Connection: close` and `keep-alive`.
+    /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
     HopByHop,
 }
 
 impl Departure {
-    /// All of them.
+    /// All reasons.
     pub(crate) const ALL: [Self; 6] = [
         Self::Http2,
         Self::Malformed,
@@ -70,7 +70,7 @@ impl Departure {
         Self::HopByHop,
     ];
 
-    /// The label in metrics.
+    /// Returns the label in metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http2 => "http2",
@@ -83,15 +83,15 @@ impl Departure {
     }
 }
 
-/// How the fast path left a connection.
+/// The end of the fast path on a connection.
 pub(crate) enum Left {
-    /// Nothing more comes over it.
+    /// The connection is over.
     Closed,
-    /// Pingora goes on with these bytes, which were read and not used.
+    /// Pingora continues with these bytes, which were read and not used.
     ToPingora(Departure, Bytes),
 }
 
-/// Serves connections of HTTP/1.1 to a service that speaks it too.
+/// Server of HTTP/1.1 connections in front of an HTTP/1.1 service.
 pub(crate) struct FastPath {
     proxy: AuthProxy,
     connector: TransportConnector,
@@ -103,15 +103,16 @@ pub(crate) struct FastPath {
 struct Connected {
     stream: Stream,
     pool_key: u64,
-    /// It has carried another request before.
+    /// True if the connection has carried a previous request.
     is_reused: bool,
 }
 
 impl FastPath {
-    /// `idle_timeout` is how long a connection to the service may wait for its next request.
+    /// Creates the fast path; a connection to the service may wait `idle_timeout` for its next
+    /// request.
     pub(crate) fn new(proxy: AuthProxy, idle_timeout: Duration) -> Self {
         for departure in Departure::ALL {
-            // There from the start: a rate needs a first value.
+            // Registers the metric at the start: a rate needs a first value.
             proxy.metrics.fast_path_left(departure.as_str(), 0);
         }
         Self {
@@ -141,7 +142,7 @@ impl FastPath {
         left
     }
 
-    /// Decides about a request; one whose token names an unknown key waits for a fetch.
+    /// Decides about a request; waits for a fetch if the token names an unknown key.
     async fn decide(&self, request: &Request) -> Result<Decision, Rejection> {
         let decision = self.decide_now(request);
         if decision != Err(Rejection::TokenKeyUnknown) {
@@ -164,7 +165,8 @@ impl FastPath {
         request.rules.auth_policy.authorize(head, keys, unix_now())
     }
 
-    /// Takes an idle connection to the service, or opens one; a service that is being restarted has a second.
+    /// Takes an idle connection to the service, or opens one; retries for a second while the
+    /// service restarts.
     async fn connect(
         &self,
         kind: RequestKind,
@@ -213,7 +215,7 @@ impl FastPath {
         })
     }
 
-    /// Returns how long each side may be silent until the response begins.
+    /// Returns the timeouts of each side until the response begins.
     fn limits(&self, admitted: &Admitted) -> Limits {
         Limits {
             body: self.proxy.request_body_timeout,
@@ -225,7 +227,8 @@ impl FastPath {
         }
     }
 
-    /// Sets the limits of the rest: an event stream may be silent, and ends with its token.
+    /// Sets the limits for the rest of the response: an event stream may be silent, and ends with
+    /// its token.
     fn response_began(&self, admitted: &Admitted, head: &ResponseHead, limits: &mut Limits) {
         self.proxy
             .metrics
@@ -236,7 +239,7 @@ impl FastPath {
             limits.token = self.end_of_token(admitted);
             limits.response = limits.response.filter(|_| !may_be_silent);
         } else if may_be_silent {
-            // The client may take its time with the part that came, too.
+            // Leaves a slow client its send timeout for the received part, too.
             let both = limits.response.zip(self.proxy.send_timeout);
             limits.response = both.map(|(read, send)| read.saturating_add(send));
         }
@@ -251,7 +254,7 @@ impl FastPath {
         tokio::time::Instant::now().checked_add(Duration::from_secs(left))
     }
 
-    /// Keeps the service's connection for another request, if nothing speaks against it.
+    /// Keeps the service's connection for another request, if it is reusable.
     fn keep(&self, connected: Connected, request: &Request, upload: &Upload, download: &Download) {
         if upload.is_sent() && !request.closes_service() && download.leaves_connection_usable() {
             self.pool
@@ -259,7 +262,7 @@ impl FastPath {
         }
     }
 
-    /// Counts the request, logs it, and remembers a rejection.
+    /// Counts and logs the request, and records a rejection.
     fn record(&self, request: &Request, client: Client, progress: &Progress) {
         let outcome = progress.outcome;
         let logger = &self.proxy.request_logger;

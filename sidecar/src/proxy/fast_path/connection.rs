@@ -33,7 +33,7 @@ pub(super) struct Connection<'a> {
     path: &'a FastPath,
     stream: &'a mut ClientStream,
     client: Client,
-    /// Bytes that came and were not used yet.
+    /// Received bytes that were not used yet.
     received: BytesMut,
     timer: Timer,
 }
@@ -65,7 +65,7 @@ impl<'a> Connection<'a> {
         Left::Closed
     }
 
-    /// Waits for the head of a request; `None` once there will be no other.
+    /// Waits for the head of a request; returns `None` if no other follows.
     async fn next_head(&mut self) -> Option<Result<RequestBlock, Departure>> {
         loop {
             if !self.received.is_empty()
@@ -79,7 +79,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads what has come. A connection that waits for its next request keeps no buffer for it.
+    /// Reads available bytes. A connection that waits for its next request keeps no buffer.
     async fn read(&mut self) -> io::Result<usize> {
         let Self {
             path,
@@ -110,7 +110,7 @@ impl<'a> Connection<'a> {
         .await
     }
 
-    /// Serves a request to its end; false where the connection ends with it.
+    /// Serves a request to its end; returns false where the connection ends with it.
     async fn serve_request(&mut self, mut request: Request) -> bool {
         let proxy = &self.path.proxy;
         let _counted = proxy.metrics.request_began();
@@ -170,8 +170,8 @@ impl<'a> Connection<'a> {
         keep_alive && is_read
     }
 
-    /// Reads the rest of a body that nobody wants: a client that is still sending reads the response only
-    /// when it is done.
+    /// Reads and drops the rest of a body: a client that is still sending reads the response only
+    /// after it.
     async fn read_rest(&mut self, body: &mut BodyReader) -> io::Result<()> {
         while !body.is_done() {
             let piece = body.next_piece(&self.received).map_err(io::Error::other)?;
@@ -186,7 +186,8 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Carries a request to the service and the response back; false where the connection ends with it.
+    /// Carries a request to the service and the response back; returns false where the connection
+    /// ends with it.
     async fn carry(
         &mut self,
         request: &mut Request,
@@ -218,7 +219,7 @@ impl<'a> Connection<'a> {
         is_received && head.is_some_and(|head| head.keep_client)
     }
 
-    /// Returns once the client has been sent the response.
+    /// Runs the exchange until the whole response is sent to the client.
     async fn exchange(
         &mut self,
         request: &Request,
@@ -261,7 +262,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Responds to a request that failed, where its response has not begun. `rest` of its body was not read.
+    /// Responds to a failed request, unless its response has begun. `rest` of its body was not
+    /// read.
     async fn fail(
         &mut self,
         request: &Request,

@@ -21,18 +21,18 @@ use crate::downstream::stream::ClientStream;
 
 const BODY_READ: usize = 16 * 1024;
 
-/// How long each side may be silent, and when the exchange has to be over.
+/// Timeouts of each side, and the deadline of the exchange.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits {
-    /// Between two parts of the request's body.
+    /// Timeout between two parts of the request's body.
     pub(super) body: Option<Duration>,
-    /// Between two parts of the response.
+    /// Timeout between two parts of the response.
     pub(super) response: Option<Duration>,
-    /// The end of the token that opened a stream.
+    /// Expiry of the token that opened a stream.
     pub(super) token: Option<Instant>,
 }
 
-/// Why an exchange was not completed.
+/// The reason why an exchange was not completed.
 pub(super) enum Failure {
     Error(Box<Error>),
     /// The token of the stream has expired.
@@ -45,10 +45,10 @@ impl From<Box<Error>> for Failure {
     }
 }
 
-/// Carries a request to the service and its response to the client.
+/// An exchange of one request and its response.
 pub(super) struct Exchange<'a> {
     pub(super) client: &'a mut ClientStream,
-    /// Bytes that came from the client and belong to no part that was read.
+    /// Received bytes of the client that no part includes yet.
     pub(super) received: &'a mut BytesMut,
     pub(super) service: &'a mut Stream,
     pub(super) upload: &'a mut Upload,
@@ -60,7 +60,7 @@ pub(super) struct Exchange<'a> {
     pub(super) waits: Waits,
 }
 
-/// The ends of the time-outs that run.
+/// Ends of the running timeouts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Waits {
     body: Option<Instant>,
@@ -68,8 +68,8 @@ pub(super) struct Waits {
 }
 
 impl Exchange<'_> {
-    /// Returns once the client has been sent the last byte. `on_head` sees the final head, and may change
-    /// the limits for the rest.
+    /// Runs until the last byte is sent to the client. `on_head` gets the final head, and may
+    /// change the limits for the rest.
     pub(super) async fn run(
         mut self,
         mut on_head: impl FnMut(&ResponseHead, &mut Limits),
@@ -99,7 +99,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends what waits for the service; true where there is room for more of the body now.
+    /// Sends the waiting bytes to the service; returns true if there is room for more of the body.
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
         match self.upload.poll_send(self.service, cx) {
             Ok(moved) => {
@@ -108,7 +108,7 @@ impl Exchange<'_> {
                 }
                 Ok(moved && !self.upload.is_received())
             }
-            // It may have answered before it stopped reading.
+            // The service may have sent a response before it stopped reading.
             Err(error) => {
                 self.upload.give_up(error);
                 Ok(true)
@@ -116,7 +116,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Reads the body; after its end, notices that the client leaves.
+    /// Reads the body; after its end, detects that the client disconnects.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> pingora::Result<bool> {
         if self.upload.is_received() {
             self.waits.body = None;
@@ -176,7 +176,7 @@ impl Exchange<'_> {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return Err(self.upload.failure().unwrap_or(error).into()),
             Poll::Pending => {
-                // It cannot answer what has not come.
+                // The service cannot respond to a request that has not arrived.
                 if had_head || !self.upload.waits_for_client() {
                     start(&mut self.waits.response, self.limits.response);
                 }
@@ -190,7 +190,7 @@ impl Exchange<'_> {
         Ok(true)
     }
 
-    /// Ready with the first time-out that has passed.
+    /// Returns the first timeout that has passed.
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let token = self.limits.token;
         let first = [self.waits.body, self.waits.response, token];
@@ -207,7 +207,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Starts a time-out that does not run yet.
+/// Starts a timeout unless it is running.
 fn start(wait: &mut Option<Instant>, limit: Option<Duration>) {
     if wait.is_none() {
         *wait = limit.and_then(|limit| Instant::now().checked_add(limit));

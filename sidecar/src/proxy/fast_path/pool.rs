@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// As many as the pool of Pingora keeps.
+/// Same as the size of Pingora's pool.
 const MAX_IDLE: usize = 128;
 
-/// Keeps connections whose last response was read to its exact end. The latest is used first, so that
-/// those that are not needed grow old.
+/// Connections whose last response was read to its exact end. The latest is used first, so that
+/// surplus ones expire.
 #[derive(Clone)]
 pub(super) struct Pool {
     idle: Arc<Mutex<VecDeque<Idle>>>,
@@ -23,7 +23,7 @@ pub(super) struct Pool {
 
 struct Idle {
     stream: Stream,
-    /// The requests that may use it: same address, same TLS settings.
+    /// Address and TLS settings of the requests that may use it.
     key: u64,
     since: Instant,
 }
@@ -69,7 +69,7 @@ impl Pool {
         }
     }
 
-    /// Closes connections that nobody uses any more, until there are none.
+    /// Closes expired connections, until the pool is empty.
     async fn close_expired(self) {
         loop {
             tokio::time::sleep(self.idle_timeout).await;
@@ -83,7 +83,7 @@ impl Pool {
     }
 }
 
-/// Returns false once the service has closed the connection, or sent what nobody asked for.
+/// Returns false once the service has closed the connection, or sent unsolicited bytes.
 fn is_silent(stream: &mut Stream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);

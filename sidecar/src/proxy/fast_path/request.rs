@@ -1,4 +1,4 @@
-//! One request: what it asks for, what it was admitted to, and how far it has come.
+//! One request: its head, its authorization and its progress.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,10 +23,10 @@ use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::upstream::{Sent, Tries};
 
-/// Most heads for the service fit.
+/// Enough for most heads to the service.
 const HEAD_ROOM: usize = 1024;
 
-/// One request, as it came until the service gets another head.
+/// A request as received, until its head is rewritten for the service.
 pub(super) struct Request {
     pub(super) head: Box<RequestHeader>,
     pub(super) raw: Bytes,
@@ -39,17 +39,17 @@ pub(super) struct Request {
     pub(super) began: Instant,
 }
 
-/// A request that goes to the service.
+/// An authorized request, for the service.
 pub(super) struct Admitted {
     pub(super) forward: Forward,
     pub(super) decided: Instant,
     pub(super) _permit: InFlightPermit,
 }
 
-/// How far a request has come.
+/// Progress of a request.
 pub(super) struct Progress {
     pub(super) tries: Tries,
-    /// The address that was tried last.
+    /// The last address tried.
     pub(super) service: Option<ServiceAddress>,
     pub(super) download: Download,
     pub(super) outcome: Outcome,
@@ -69,7 +69,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether the service may be sent the request again.
+    /// Returns true if the request may be sent to the service again.
     pub(super) fn may_retry(
         &mut self,
         error: &pingora::Error,
@@ -106,7 +106,7 @@ impl Request {
         }
     }
 
-    /// Turns the head into the one that the service gets.
+    /// Turns the head into the service's.
     pub(super) fn upload(&mut self, client: Client, forward: &Forward) -> pingora::Result<Upload> {
         self.head.set_version(Version::HTTP_11);
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
@@ -123,17 +123,17 @@ impl Request {
         Ok(Upload::new(bytes, self.body))
     }
 
-    /// Returns true where the service is asked to close its connection after the response.
+    /// Returns true if the connection to the service closes after the response.
     pub(super) fn closes_service(&self) -> bool {
         self.head.headers.contains_key(header::CONNECTION)
     }
 
-    /// Such a client may leave the body out once it has a response.
+    /// Returns true if the client may omit the body after a response.
     pub(super) fn expects_continue(&self) -> bool {
         self.head.headers.contains_key(header::EXPECT)
     }
 
-    /// Returns what every response of the sidecar says beside its content.
+    /// Returns the headers of every response of the sidecar.
     pub(super) fn common_response_headers(
         &self,
         received: &HeaderMap,

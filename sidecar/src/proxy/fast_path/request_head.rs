@@ -1,4 +1,4 @@
-//! The head of a request: read from the client, and which heads the fast path leaves to Pingora.
+//! The head of a request: parser, and selection of the heads for Pingora.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ use crate::downstream::head_limits::MAX_HEAD_LINES;
 /// Room for the fields that are added on the way to the service.
 const ADDED_FIELDS: usize = 4;
 
-/// A head and its bytes as they came.
+/// A head and its received bytes.
 pub(super) struct RequestBlock {
     pub(super) head: Box<RequestHeader>,
     pub(super) raw: Bytes,
@@ -21,10 +21,10 @@ pub(super) struct RequestBlock {
     pub(super) keep_alive: bool,
 }
 
-/// Takes a head from the front of `received`; `None` until it is whole.
+/// Takes a head from the front of `received`; returns `None` while it is incomplete.
 ///
 /// # Errors
-/// The reason why Pingora has to read it; `received` is as it was.
+/// The reason why Pingora has to read it; `received` is unchanged.
 pub(super) fn take(received: &mut BytesMut) -> Result<Option<RequestBlock>, Departure> {
     let Some((head, length)) = parse(received).ok_or(Departure::Malformed)? else {
         return Ok(None);
@@ -39,12 +39,12 @@ pub(super) fn take(received: &mut BytesMut) -> Result<Option<RequestBlock>, Depa
     }))
 }
 
-/// Reads a head that was taken before.
+/// Parses a head that was taken before.
 pub(super) fn read_again(raw: &[u8]) -> Option<Box<RequestHeader>> {
     parse(raw)?.map(|(head, _)| head)
 }
 
-/// Reads a head and its length; `Some(None)` for the beginning of one.
+/// Parses a head and its length; returns `Some(None)` for an incomplete one.
 fn parse(received: &[u8]) -> Option<Option<(Box<RequestHeader>, usize)>> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
@@ -76,12 +76,12 @@ fn parse(received: &[u8]) -> Option<Option<(Box<RequestHeader>, usize)>> {
     Some(Some((Box::new(head), length)))
 }
 
-/// Returns whether the client's connection stays open after the response.
+/// Returns true if the client's connection stays open after the response.
 fn check(head: &RequestHeader) -> Result<bool, Departure> {
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
         return Err(Departure::Method);
     }
-    // Who is asked stands in `Host` alone, and once.
+    // An authority is accepted in a single `Host` field only.
     let hosts = head.headers.get_all(header::HOST).iter().count();
     if head.raw_path().first() != Some(&b'/') || hosts > 1 {
         return Err(Departure::Authority);
@@ -95,7 +95,7 @@ fn check(head: &RequestHeader) -> Result<bool, Departure> {
     keep_alive(&head.headers, head.version).ok_or(Departure::HopByHop)
 }
 
-/// Returns how the body is delimited; `None` where that takes more than one plain field.
+/// Returns the framing of the body; `None` if it takes more than one plain field.
 fn body(head: &RequestHeader) -> Option<Body> {
     let lengths = head.headers.get_all(header::CONTENT_LENGTH).into_iter();
     let codings = head.headers.get_all(header::TRANSFER_ENCODING).into_iter();
@@ -118,7 +118,7 @@ fn body(head: &RequestHeader) -> Option<Body> {
     }
 }
 
-/// Fields for the next hop that have a meaning of their own to Pingora.
+/// Hop-by-hop fields with a special meaning to Pingora.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
     header::TE,
@@ -130,7 +130,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Reads `Connection`; `None` where it says more than one word.
+/// Parses `Connection`; returns `None` for more than one word.
 fn keep_alive(headers: &HeaderMap, version: Version) -> Option<bool> {
     let mut values = headers.get_all(header::CONNECTION).into_iter();
     let Some(value) = values.next() else {

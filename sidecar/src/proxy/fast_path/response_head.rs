@@ -1,4 +1,4 @@
-//! The head of a response: read from the service, written for the client.
+//! The head of a response: parsed from the service, written for the client.
 
 use std::mem::MaybeUninit;
 
@@ -16,39 +16,40 @@ use crate::request::kind::is_event_stream_type;
 const MAX_FIELDS: usize = 256;
 const MAX_HEAD_BYTES: usize = 1024 * 1024;
 
-/// The request that a response belongs to, as far as its head depends on it.
+/// Properties of the request that affect the head of its response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseTo<'a> {
     pub(super) is_http_1_0: bool,
     pub(super) is_head: bool,
-    /// The client's connection may carry another request.
+    /// True if the client's connection may carry another request.
     pub(super) keep_alive: bool,
-    /// A field that the response repeats.
+    /// A field that the response echoes.
     pub(super) echo: Option<&'a (HeaderName, HeaderValue)>,
 }
 
-/// A head that came whole.
+/// A complete head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseHead {
-    /// Bytes of it.
+    /// Length of the head in bytes.
     pub(super) length: usize,
     pub(super) status: u16,
     pub(super) is_event_stream: bool,
     pub(super) body: BodyReader,
-    /// The client gets the body in chunks.
+    /// True if the client gets the body in chunks.
     pub(super) sends_chunks: bool,
     pub(super) keep_client: bool,
     pub(super) keep_upstream: bool,
 }
 
 impl ResponseHead {
-    /// Returns true of a 1xx: another head follows.
+    /// Returns true for a 1xx: another head follows.
     pub(super) const fn is_interim(&self) -> bool {
         self.status < 200
     }
 }
 
-/// Reads a head from `received` and appends to `out` the head for the client. `None` until it is whole.
+/// Parses a head from `received` and appends the client's head to `out`; returns `None` while it is
+/// incomplete.
 ///
 /// # Errors
 /// [`ErrorType::InvalidHTTPHeader`] for a head that two recipients could read differently.
@@ -77,7 +78,7 @@ pub(super) fn relay(
         fields: parsed.headers,
     };
     let head = parsed.head(length, request)?;
-    // HTTP/1.0 knows no interim responses (RFC 9110 §15.2).
+    // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     if !(head.is_interim() && request.is_http_1_0) {
         parsed.write(&head, request, out);
     }
@@ -98,7 +99,7 @@ struct Parsed<'h> {
 impl<'h> Parsed<'h> {
     fn head(&self, length: usize, request: ResponseTo<'_>) -> pingora::Result<ResponseHead> {
         if self.status < 100 || self.status == 101 {
-            // No tunnel that nobody asked for.
+            // A tunnel without a request for one is rejected.
             return Err(malformed());
         }
         let has_no_body = self.status < 200 || request.is_head || matches!(self.status, 204 | 304);
@@ -163,7 +164,7 @@ impl<'h> Parsed<'h> {
         out.put_slice(b"\r\n");
     }
 
-    /// Writes the fields that are for the client; returns whether `Date` is among them.
+    /// Writes the client's fields; returns true if `Date` is among them.
     fn write_fields(
         &self,
         head: &ResponseHead,
@@ -176,14 +177,14 @@ impl<'h> Parsed<'h> {
         for field in self.fields {
             let name = field.name;
             if is_named(name, "content-length") {
-                // Beside a coding it means nothing (RFC 9112 §6.3); `2, 2` and two of them are one.
+                // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
                 if !has_coding && !std::mem::replace(&mut has_length, true) {
                     write_field(out, name, first_member(field.value));
                 }
                 continue;
             }
             let is_dropped = if is_named(name, "transfer-encoding") {
-                // A response without a body may say how a body would come, to who knows of codings.
+                // A response without a body may announce a coding, except to HTTP/1.0 clients.
                 head.sends_chunks || !head.body.is_done() || request.is_http_1_0
             } else {
                 is_named(name, "connection")
