@@ -82,7 +82,7 @@ impl Borrow<str> for AppId {
 pub(crate) struct Applications {
     #[serde(flatten)]
     records: BTreeMap<AppId, SecretHashes>,
-    /// Records that this version cannot read, verbatim: they authorize nobody and are kept.
+    /// Records that this version cannot read, kept verbatim: they authorize no client.
     #[serde(flatten)]
     unreadable: BTreeMap<String, Value>,
     /// Records that the key-encryption key does not authenticate, in force or not.
@@ -105,7 +105,7 @@ impl From<BTreeMap<String, Value>> for Applications {
 }
 
 impl Applications {
-    /// Returns true while anybody may fetch the key: no record is registered or unreadable.
+    /// Returns true while any client may fetch the key: no record is registered or unreadable.
     pub(crate) fn is_empty(&self) -> bool {
         self.registered().next().is_none() && self.unreadable.is_empty()
     }

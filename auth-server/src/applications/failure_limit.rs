@@ -16,8 +16,8 @@ const RATE: Rate = Rate {
     burst: 30,
     every: Duration::from_secs(2),
 };
-/// Shared by invented ids, assigned under a random key of this process, so that nobody can aim at
-/// another application's bucket.
+/// Shared by invented ids, assigned under a random key of this process, so that no client can aim
+/// at another application's bucket.
 const BUCKETS: usize = 1024;
 
 /// Failures by id. Registered and unknown ids are treated alike, so that the limit does not

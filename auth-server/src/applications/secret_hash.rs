@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(ada, first.with_new("second"));
         assert_ne!(ada, first);
         assert_eq!(first.changed_by(), None);
-        // An older record is mended: the later change counts.
+        // An older record is corrected: the later change counts.
         let dropped = bob.newest().with_change(&note("eve@desk", 3));
         assert_eq!(ada.merged(&dropped).changed_by(), Some(note("eve@desk", 3)));
         let later = ada.clone().with_change(&note("ada@desk", 4));

@@ -17,7 +17,7 @@ impl LiveKeys {
         keys.as_ref().map(|keys| Arc::clone(keys.ring().current()))
     }
 
-    /// Returns all keys, in the form that is handed out.
+    /// Returns all keys, in their published form.
     pub(crate) fn published(&self) -> Option<Arc<PublishedKeys>> {
         self.0.load_full()
     }

@@ -96,7 +96,7 @@ impl SigningKeyPair {
         &self.stored
     }
 
-    /// Returns the string that the key endpoint hands out.
+    /// Returns the string that the key endpoint serves.
     pub(crate) fn public_key_string(&self) -> &str {
         &self.stored.public
     }

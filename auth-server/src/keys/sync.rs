@@ -204,8 +204,8 @@ impl KeySync {
         Ok(())
     }
 
-    /// Takes due steps in memory while the store is unavailable: the store holds the next key
-    /// already, and everybody expects it to sign when its time comes.
+    /// Takes due steps in memory while the store is unavailable: the store already holds the next
+    /// key, and sidecars expect it to sign when its time comes.
     fn advance_offline(&self, now: i64) -> Result<(), StoreError> {
         let Some(keys) = self.shared.live_keys.published() else {
             return Ok(());

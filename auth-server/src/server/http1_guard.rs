@@ -28,7 +28,7 @@ const NO_CHUNK: &[u8] = b"\r\r";
 pub(super) struct Http1Guard<S, R> {
     stream: S,
     report: R,
-    /// Response in place of hyper's own, as far as it is not written yet.
+    /// The unwritten part of a response that replaces hyper's own.
     replacement: Option<Replacement>,
     requests: Requests,
     /// Memory of an incomplete head.

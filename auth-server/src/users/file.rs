@@ -60,7 +60,7 @@ impl FileUsers {
         Ok(Some(changes(&former.users, &loaded.users)))
     }
 
-    /// Removes the temporary file of a killed command, as far as this server is allowed to.
+    /// Removes the temporary file of a killed command, if this server has the permission.
     pub(crate) fn remove_unfinished(&self) {
         if let Ok(path) = self.path.canonicalize() {
             let _ = owner_only_file::remove_unfinished(&path);

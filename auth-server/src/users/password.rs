@@ -101,7 +101,7 @@ impl HashedPassword {
         &self.params
     }
 
-    /// Returns the cost of a check; equal costs cannot be told apart by time.
+    /// Returns the cost of a check; checks of equal cost take the same time.
     pub(crate) fn cost(&self) -> (u32, u32, u32) {
         (
             self.params.m_cost(),

@@ -120,7 +120,7 @@ enum Access {
     /// The path needs no token.
     Public,
     User(Box<CurrentUser>),
-    /// A CORS preflight, answered at once on any path.
+    /// A CORS preflight, with an immediate response on any path.
     Preflight(Endpoint),
 }
 

@@ -1,4 +1,4 @@
-//! Bounds of a ring, whoever wrote it.
+//! Bounds of a ring, from any writer.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Changes stored keys: read, decide, compare and swap. The loser of a race decides again on the
-//! winner's keys, so that of many servers with the same change one makes it.
+//! Changes to stored keys: read, decide, compare and swap. The loser of a race decides again on the
+//! winner's keys; if many servers make the same change, only one succeeds.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Two queues, for clients that have logged in before and for all others, served in turn. Within a
-//! queue the networks take turns, so that nobody waits for more than one check of each other
+//! queue the networks take turns, so that each client waits for at most one check of each other
 //! network.
 
 use std::collections::{HashMap, VecDeque};

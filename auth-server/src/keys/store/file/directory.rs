@@ -184,7 +184,7 @@ impl PrivateDirectory {
     }
 }
 
-/// Checks access rights; `/proc` grants root rights that it then denies to everybody.
+/// Checks access rights; `/proc` grants root rights that it then denies to every process.
 fn allows_new_entries(directory: &Path) -> Result<(), StoreError> {
     let of_directory = |error: Errno| refused(directory, &error.into());
     access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(of_directory)?;
