@@ -87,7 +87,7 @@ impl AuthServerPlan {
     /// Starts the server and waits for its two addresses.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When it does not start.
     pub fn start(self) -> AuthServer {
         let home = tempfile::tempdir().expect("a temporary directory");
         let mut process = self.command_line(home.path()).start();

@@ -297,7 +297,7 @@ impl FrameClient {
     /// Connects, sends the preface and empty settings.
     ///
     /// # Panics
-    /// When nothing listens there.
+    /// When the address accepts no connection.
     pub fn connect(address: SocketAddr) -> Self {
         Self::on(TcpStream::connect(address).expect("a connection"))
     }
@@ -305,7 +305,7 @@ impl FrameClient {
     /// Sends the preface and empty settings on a connection.
     ///
     /// # Panics
-    /// When it takes no deadlines.
+    /// When it accepts no timeouts.
     pub fn on(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(PATIENCE)).expect("a deadline");
         socket

@@ -129,7 +129,7 @@ impl SidecarPlan {
     /// Starts the sidecar and waits for its two addresses; it may have no key yet.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When it does not start.
     pub fn start(self) -> Sidecar {
         let mut process = self.command_line().start();
         let address = announced_address(&mut process, "listening on ");
