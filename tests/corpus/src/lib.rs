@@ -1,8 +1,7 @@
-//! The table of attack tokens, and the forge that makes them.
+//! The table of attack tokens, and the forge that creates them, for end-to-end tests and unit
+//! tests.
 //!
-//! One table for two readers: the end-to-end tests send its rows to the programs, `sidecar check` puts them
-//! before the rules of a configuration. Nothing here knows the code that is attacked, and every key is
-//! made on the spot: no token of the forge is worth anything elsewhere.
+//! Nothing here uses the attacked code, and every key is fresh: the tokens are worthless elsewhere.
 
 pub mod keys;
 pub mod template;

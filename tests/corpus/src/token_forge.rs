@@ -45,7 +45,8 @@ pub enum Signature {
     CurveOrder,
     /// With s + n: the same number modulo the order (for EdDSA, RFC 8032 §5.1.7 rejects it).
     SPlusOrder,
-    /// EdDSA with the neutral point for R and S = 0: holds for every message under a small-order key.
+    /// EdDSA with the neutral point for R and S = 0: valid for every message under a small-order
+    /// key.
     SmallOrderR,
     /// ECDSA in ASN.1 DER.
     Der,
