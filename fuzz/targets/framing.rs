@@ -66,7 +66,7 @@ fn after_chunks(bytes: &[u8]) -> Option<Option<usize>> {
     }
 }
 
-/// Parses the bytes in pieces of one size, up to the end of those that may be read on.
+/// Parses the bytes in pieces of one size; an error has the number of bytes before it.
 fn followed(bytes: &[u8], size: usize) -> (Requests, Result<(), (usize, Part)>) {
     let mut requests = Requests::default();
     let mut before = 0;
