@@ -2,10 +2,10 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// The end of a body; trailers are not passed on.
+/// The end of a body; trailers are dropped.
 pub(super) const LAST: &[u8] = b"0\r\n\r\n";
 
-/// Appends `data` as one chunk, or as it is.
+/// Appends `data`, as one chunk or unchanged.
 pub(super) fn put(out: &mut BytesMut, data: &[u8], in_chunks: bool) {
     if !in_chunks {
         out.put_slice(data);

@@ -14,9 +14,9 @@ use super::chunks;
 use super::response_head::{self, ResponseHead, ResponseTo};
 use crate::downstream::stream::ClientStream;
 
-/// Bytes that wait for the client before more is read from the service.
+/// Max bytes that wait for the client before the next read from the service.
 const MAX_WAITING: usize = 32 * 1024;
-/// Most responses fit.
+/// Enough for most responses.
 const FIRST_READ: usize = 4 * 1024;
 const LATER_READ: usize = 16 * 1024;
 
@@ -26,41 +26,41 @@ pub(super) struct Download {
     received: BytesMut,
     waiting: BytesMut,
     head: Option<ResponseHead>,
-    /// The last byte came from the service.
+    /// True after the last byte from the service.
     is_whole: bool,
     needs_flush: bool,
-    /// The service has closed its side.
+    /// True after the service has closed its side.
     is_closed: bool,
 }
 
 impl Download {
-    /// Returns the final head, once it came.
+    /// Returns the final head, once received.
     pub(super) const fn head(&self) -> Option<&ResponseHead> {
         self.head.as_ref()
     }
 
-    /// Returns true once the client has been sent all of it.
+    /// Returns true once the whole response is sent to the client.
     pub(super) fn is_sent(&self) -> bool {
         self.is_whole && self.waiting.is_empty() && !self.needs_flush
     }
 
-    /// Returns true where more is to be read from the service.
+    /// Returns true if more should be read from the service.
     pub(super) fn has_room(&self) -> bool {
         !self.is_whole && self.waiting.len() < MAX_WAITING
     }
 
-    /// Returns true where the service's connection can carry another request: the response was read to its
-    /// exact end.
+    /// Returns true if the service's connection is reusable: the response was read to its exact
+    /// end.
     pub(super) fn leaves_connection_usable(&self) -> bool {
         let keep = self.head.is_some_and(|head| head.keep_upstream);
         keep && self.is_whole && self.received.is_empty() && !self.is_closed
     }
 
-    /// Reads what has come from the service, and turns it into what the client gets.
+    /// Reads available bytes from the service, and turns them into the client's.
     ///
     /// # Errors
-    /// [`ErrorType::ReadError`], [`ErrorType::ConnectionClosed`] or [`ErrorType::InvalidHTTPHeader`] of the
-    /// service.
+    /// [`ErrorType::ReadError`], [`ErrorType::ConnectionClosed`] or
+    /// [`ErrorType::InvalidHTTPHeader`] of the service.
     pub(super) fn poll_receive(
         &mut self,
         service: &mut Stream,
@@ -68,7 +68,7 @@ impl Download {
         cx: &mut Context<'_>,
     ) -> Poll<pingora::Result<()>> {
         let size = match self.head {
-            // A head is read from its beginning each time: a long one in ever larger parts.
+            // A head is parsed from its beginning each time: a long one in ever larger parts.
             None => FIRST_READ.max(self.received.len()),
             Some(_) => LATER_READ,
         };
@@ -114,7 +114,7 @@ impl Download {
         Ok(())
     }
 
-    /// Takes the end of the service's connection, which may be the end of the body.
+    /// Handles the close of the service's connection, which may be the end of the body.
     fn end(&mut self) -> pingora::Result<()> {
         self.is_closed = true;
         if !self
@@ -134,7 +134,7 @@ impl Download {
         }
     }
 
-    /// Writes what waits; true where that moved anything.
+    /// Writes the waiting bytes; returns true if any were written.
     pub(super) fn poll_send(
         &mut self,
         client: &mut ClientStream,

@@ -1,17 +1,17 @@
-//! The one timer of a connection.
+//! The single timer of a connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Wakes its task at a deadline that may move with every read. An armed timer is left alone as long as it
-/// fires early enough: arming costs more than one vain wake-up a minute.
+/// Timer with a deadline that may move with every read. An armed timer that fires early enough is
+/// kept: arming costs more than one unneeded wake-up a minute.
 #[derive(Default)]
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
-    /// Ready once `deadline` has passed.
+    /// Completes once `deadline` has passed.
     pub(super) fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self
             .0

@@ -13,26 +13,26 @@ use tokio::io::AsyncWrite;
 
 use super::chunks;
 
-/// Bytes that wait for the service before more is read from the client.
+/// Max bytes that wait for the service before the next read from the client.
 const MAX_WAITING: usize = 32 * 1024;
-/// A request up to this length can be sent again; Pingora keeps as much.
+/// Max length of a request that can be sent again; same as Pingora's.
 const MAX_REPEATABLE: usize = 64 * 1024;
 
-/// The head and body of one request. Short ones are kept, to be sent again.
+/// The head and body of one request. Short ones are kept for a retry.
 pub(super) struct Upload {
     body: BodyReader,
     in_chunks: bool,
     bytes: BytesMut,
-    /// Bytes of `bytes` that were written.
+    /// Number of written bytes of `bytes`.
     written: usize,
-    /// `bytes` begins with the head.
+    /// True if `bytes` begins with the head.
     is_repeatable: bool,
-    /// Why the service takes no more.
+    /// The error after which the service takes no more bytes.
     failure: Option<io::Error>,
 }
 
 impl Upload {
-    /// Begins with `head` as the service gets it.
+    /// Creates an upload that begins with the service's `head`.
     pub(super) fn new(head: BytesMut, body: Body) -> Self {
         Self {
             body: BodyReader::new(body),
@@ -44,7 +44,7 @@ impl Upload {
         }
     }
 
-    /// Goes back to the first byte, for another connection.
+    /// Returns to the first byte, for another connection.
     pub(super) fn rewind(&mut self) {
         self.written = 0;
         self.failure = None;
@@ -64,7 +64,7 @@ impl Upload {
         self.is_received() && self.waiting().is_empty() && self.failure.is_none()
     }
 
-    /// Returns the reader of what the client has not sent yet.
+    /// Returns the reader for the unreceived rest of the body.
     pub(super) fn into_rest(self) -> BodyReader {
         self.body
     }
@@ -95,7 +95,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Writes what waits; true where that moved anything.
+    /// Writes the waiting bytes; returns true if any were written.
     pub(super) fn poll_send(
         &mut self,
         service: &mut Stream,
@@ -115,7 +115,7 @@ impl Upload {
             }
         }
         if moved {
-            // Only TLS has anything left to flush, and it goes on with the next write or read.
+            // Only TLS has bytes left to flush, and the next write or read continues it.
             let _ = Pin::new(service).poll_flush(cx)?;
         }
         if !self.is_repeatable {
@@ -125,18 +125,18 @@ impl Upload {
         Ok(moved)
     }
 
-    /// Sends nothing more, because of `error`.
+    /// Stops sending, because of `error`.
     pub(super) fn give_up(&mut self, error: io::Error) {
         self.failure = Some(error);
     }
 
-    /// Takes the error that ended it, if there was one.
+    /// Takes the error that stopped the upload, if any.
     pub(super) fn failure(&mut self) -> Option<Box<Error>> {
         let error = self.failure.take()?;
         Some(Error::because(ErrorType::WriteError, "request", error).into_up())
     }
 
-    /// Returns true where the service has all that the client has sent, and waits for more.
+    /// Returns true if the service has everything that the client has sent, and waits for more.
     pub(super) fn waits_for_client(&self) -> bool {
         !self.is_received() && self.waiting().is_empty() && self.failure.is_none()
     }
