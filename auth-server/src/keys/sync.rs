@@ -351,7 +351,8 @@ impl KeySync {
     }
 }
 
-/// Returns the error while [`ApplicationRegistry::are_missing`], during which no key is made or loaded.
+/// Returns the error of [`ApplicationRegistry::are_missing`], a state in which no key is made or
+/// loaded.
 pub(super) fn missing_applications(signing_type: SigningType, store: &dyn KeyStore) -> StoreError {
     StoreError::Unusable(format!(
         "--signing-type {signing_type} hands the signing secret to whoever may fetch the key, and no application is \

@@ -58,8 +58,8 @@ impl PrivateDirectory {
         self.inspect()
     }
 
-    /// RequestLogger the errors of [`create`](Self::create) and of opening the lock files `locks`, and
-    /// changes nothing.
+    /// Returns the error that [`create`](Self::create) or opening the lock files `locks` would
+    /// have, and changes nothing.
     pub(super) fn preview(&self, locks: &[&str]) -> Result<(), StoreError> {
         for place in self.0.ancestors() {
             let place = if place.as_os_str().is_empty() {
@@ -81,7 +81,7 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// RequestLogger the error of creating a file, without creating one.
+    /// Returns the error that creating a file would have, without creating one.
     pub(super) fn allows_new_files(&self) -> Result<(), StoreError> {
         allows_new_entries(&self.0)
     }
