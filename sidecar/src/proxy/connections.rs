@@ -109,7 +109,7 @@ impl ServerApp for ClientConnections {
                 Left::Closed => return None,
                 Left::ToPingora(departure, unused) => {
                     let metrics = &self.requests.request_logger.metrics;
-                    metrics.fast_path_left(departure.as_str(), 1);
+                    metrics.fast_path_left(departure);
                     stream.replay(unused);
                 }
             }

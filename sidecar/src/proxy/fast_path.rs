@@ -41,47 +41,7 @@ use crate::headers::forwarded::Client;
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
-
-/// The reason why a connection goes to Pingora's proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Departure {
-    /// HTTP/2.
-    Http2,
-    /// A next head that is not unambiguously parseable.
-    Malformed,
-    /// CONNECT or TRACE.
-    Method,
-    /// An authority in the target, or several `Host` fields.
-    Authority,
-    /// A body length that is not in one plain field.
-    Framing,
-    /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
-    HopByHop,
-}
-
-impl Departure {
-    /// All reasons.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Http2,
-        Self::Malformed,
-        Self::Method,
-        Self::Authority,
-        Self::Framing,
-        Self::HopByHop,
-    ];
-
-    /// Returns the label in metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http2 => "http2",
-            Self::Malformed => "malformed",
-            Self::Method => "method",
-            Self::Authority => "authority",
-            Self::Framing => "framing",
-            Self::HopByHop => "hop_by_hop",
-        }
-    }
-}
+use crate::telemetry::metrics::Departure;
 
 /// The end of the fast path on a connection.
 pub(crate) enum Left {
@@ -111,10 +71,6 @@ impl FastPath {
     /// Creates the fast path; a connection to the service may wait `idle_timeout` for its next
     /// request.
     pub(crate) fn new(proxy: AuthProxy, idle_timeout: Duration) -> Self {
-        for departure in Departure::ALL {
-            // Registers the metric at the start: a rate needs a first value.
-            proxy.metrics.fast_path_left(departure.as_str(), 0);
-        }
         Self {
             proxy,
             connector: TransportConnector::new(None),

@@ -33,6 +33,45 @@ struct UpstreamErrorLabels {
     reason: &'static str,
 }
 
+/// The reason why a connection goes to Pingora's proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// HTTP/2.
+    Http2,
+    /// A next head that is not unambiguously parseable.
+    Malformed,
+    /// CONNECT or TRACE.
+    Method,
+    /// An authority in the target, or several `Host` fields.
+    Authority,
+    /// A body length that is not in one plain field.
+    Framing,
+    /// An upgrade, or hop-by-hop fields other than `Connection: close` and `keep-alive`.
+    HopByHop,
+}
+
+impl Departure {
+    const ALL: [Self; 6] = [
+        Self::Http2,
+        Self::Malformed,
+        Self::Method,
+        Self::Authority,
+        Self::Framing,
+        Self::HopByHop,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http2 => "http2",
+            Self::Malformed => "malformed",
+            Self::Method => "method",
+            Self::Authority => "authority",
+            Self::Framing => "framing",
+            Self::HopByHop => "hop_by_hop",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DepartureLabels {
     reason: &'static str,
@@ -168,6 +207,11 @@ impl Metrics {
             "Requests that were forwarded without Pingora's proxy (--fast-path)",
             self.fast_path.clone(),
         );
+        for departure in Departure::ALL {
+            let reason = departure.as_str();
+            let labels = DepartureLabels { reason };
+            drop(self.fast_path_departures.get_or_create(&labels));
+        }
         registry.register(
             "fast_path_departures",
             "Connections of clients that went on to Pingora's proxy, by reason",
@@ -269,11 +313,12 @@ impl Metrics {
         self.fast_path.inc();
     }
 
-    /// Counts connections that the fast path leaves to Pingora's proxy, for `reason`.
-    pub(crate) fn fast_path_left(&self, reason: &'static str, connections: u64) {
-        let labels = DepartureLabels { reason };
-        let departures = self.fast_path_departures.get_or_create(&labels);
-        departures.inc_by(connections);
+    /// Counts a connection that the fast path leaves to Pingora's proxy.
+    pub(crate) fn fast_path_left(&self, departure: Departure) {
+        let labels = DepartureLabels {
+            reason: departure.as_str(),
+        };
+        self.fast_path_departures.get_or_create(&labels).inc();
     }
 
     /// Returns the number of requests since the start.

@@ -17,11 +17,12 @@ use super::request::{Admitted, Progress, Request};
 use super::request_head::{self, RequestBlock};
 use super::timer::Timer;
 use super::upload::Upload;
-use super::{Departure, FastPath, Left};
+use super::{FastPath, Left};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::proxy::phases::Action;
 use crate::proxy::response::{DRAIN_TIMEOUT, LocalResponse};
+use crate::telemetry::metrics::Departure;
 use crate::telemetry::outcome::Outcome;
 use crate::upstream::errors;
 

@@ -7,8 +7,8 @@ use contract::http::framing::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::http::{IntoCaseHeaderName, RequestHeader};
 
-use super::Departure;
 use crate::downstream::head_limits::MAX_HEAD_LINES;
+use crate::telemetry::metrics::Departure;
 
 /// Room for the fields that are added on the way to the service.
 const ADDED_FIELDS: usize = 4;
