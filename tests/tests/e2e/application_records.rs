@@ -403,8 +403,10 @@ fn a_directory_of_applications_is_followed_and_a_bad_file_stops_only_itself() {
     wait::until("the end of all complaints", || {
         (unusable().as_deref() == Some("0")).then_some(())
     });
-    let output = server.process().output();
-    assert_eq!(output.matches("event=application_removed").count(), 2);
+    wait::until("both removals to be logged", || {
+        let output = server.process().output();
+        (output.matches("event=application_removed").count() == 2).then_some(())
+    });
 }
 
 fn metric(server: &AuthServer, name: &str) -> Option<String> {

@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
+use memchr::memmem;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite;
 use tokio_util::io::poll_read_buf;
 
 use super::chunks;
-use super::response_head::{self, ResponseHead, ResponseTo};
+use super::response_head::{self, MAX_HEAD_BYTES, ResponseHead, ResponseTo};
 use crate::downstream::stream::ClientStream;
 
 /// Max bytes that wait for the client before the next read from the service.
@@ -25,6 +26,8 @@ const LATER_READ: usize = 16 * 1024;
 pub(super) struct Download {
     received: BytesMut,
     waiting: BytesMut,
+    /// Bytes of a head that hold no end of it.
+    searched: usize,
     head: Option<ResponseHead>,
     /// True after the last byte from the service.
     is_whole: bool,
@@ -83,14 +86,32 @@ impl Download {
 
     fn convert(&mut self, request: ResponseTo<'_>) -> pingora::Result<()> {
         while self.head.is_none() {
+            if !self.may_be_whole_head() {
+                return Ok(());
+            }
             let relayed = response_head::relay(&self.received, request, &mut self.waiting)?;
             let Some(head) = relayed else {
                 return Ok(());
             };
+            self.searched = 0;
             self.received.advance(head.length);
             self.head = (!head.is_interim()).then_some(head);
         }
         self.convert_body()
+    }
+
+    /// Returns false for a long head without its end: reading it from its beginning with each part would take
+    /// ever longer.
+    fn may_be_whole_head(&mut self) -> bool {
+        let length = self.received.len();
+        if length < 2 * LATER_READ || length > MAX_HEAD_BYTES {
+            return true;
+        }
+        let from = self.searched.saturating_sub(2);
+        self.searched = length;
+        let added = self.received.get(from..).unwrap_or_default();
+        // An empty line, which some write without a carriage return.
+        memmem::find(added, b"\n\r\n").is_some() || memmem::find(added, b"\n\n").is_some()
     }
 
     fn convert_body(&mut self) -> pingora::Result<()> {

@@ -14,7 +14,7 @@ use crate::request::kind::is_event_stream_type;
 
 /// Pingora's own limits for the head of a response.
 const MAX_FIELDS: usize = 256;
-const MAX_HEAD_BYTES: usize = 1024 * 1024;
+pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
 
 /// Properties of the request that affect the head of its response.
 #[derive(Debug, Clone, Copy)]
