@@ -104,7 +104,7 @@ impl Download {
     /// ever longer.
     fn may_be_whole_head(&mut self) -> bool {
         let length = self.received.len();
-        if length < 2 * LATER_READ || length > MAX_HEAD_BYTES {
+        if !(2 * LATER_READ..=MAX_HEAD_BYTES).contains(&length) {
             return true;
         }
         let from = self.searched.saturating_sub(2);
