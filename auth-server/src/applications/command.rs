@@ -76,7 +76,7 @@ impl Change<'_> {
     /// removals each needs the other.
     ///
     /// # Errors
-    /// [`Rejected::Last`] if one is needed and there is none.
+    /// [`Rejected::Last`] if a needed one is missing.
     pub(crate) fn relies_on<'t>(
         self,
         id: &AppId,

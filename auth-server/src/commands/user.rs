@@ -49,7 +49,7 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
 
 fn add(args: &UserAddArgs) -> Result<(), Failure> {
     let path = path(&args.file)?;
-    // Before the operator types a password in vain.
+    // Fails before the operator types a password.
     let there = users(&path)?;
     if there.knows(&args.account) {
         return Err(refused(&path, &EditError::Taken(args.account.clone())));

@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    async fn told(ends: &FirstFailure) -> String {
+    async fn reported(ends: &FirstFailure) -> String {
         let first = tokio::time::timeout(Duration::from_secs(30), ends.first()).await;
         first.map_or_else(|_| String::new(), |failure| failure.to_string())
     }
@@ -99,22 +99,25 @@ mod tests {
     async fn work_that_panics_or_stops_by_itself_is_told_with_its_name() {
         let (background, ends) = supervisor();
         background.spawn_critical("the upkeep", async { panic!("oh") });
-        let line = told(&ends).await;
+        let line = reported(&ends).await;
         let is_named = line.starts_with("the upkeep has ended: ");
         assert!(is_named && line.contains("oh"), "{line}");
 
         let (background, ends) = supervisor();
         background.spawn_critical("the follower", async {});
         let line = "the follower has ended: it stopped by itself";
-        assert_eq!(told(&ends).await, line);
+        assert_eq!(reported(&ends).await, line);
 
         let (background, ends) = supervisor();
         background.spawn_critical_until_shutdown("the port", async { Err("no socket".to_owned()) });
-        assert_eq!(told(&ends).await, "the port has ended: no socket");
+        assert_eq!(reported(&ends).await, "the port has ended: no socket");
         // Later callers get the same failure.
         let later = background.spawn_critical("the follower", async {});
         assert!(later.await.is_ok());
-        assert_eq!(told(&ends.clone()).await, "the port has ended: no socket");
+        assert_eq!(
+            reported(&ends.clone()).await,
+            "the port has ended: no socket"
+        );
     }
 
     #[tokio::test]
@@ -123,7 +126,7 @@ mod tests {
         let working = background.spawn_critical_until_shutdown("the port", async { Ok(()) });
         assert!(working.await.is_ok());
         background.spawn_critical("the last", async {});
-        let line = told(&ends).await;
+        let line = reported(&ends).await;
         assert!(line.starts_with("the last "), "{line}");
     }
 }

@@ -24,7 +24,6 @@ use pingora::connectors::TransportConnector;
 use pingora::protocols::{Shutdown, Stream};
 use pingora::upstreams::peer::Peer;
 use pingora::{Error, ErrorType};
-use runtime::clock::unix_now;
 use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
@@ -109,16 +108,16 @@ impl FastPath {
     }
 
     fn decide_now(&self, request: &Request) -> Result<Decision, Rejection> {
-        let keys = self.proxy.keys.load();
-        let keys = self.proxy.keys.usable(keys.as_deref(), Instant::now());
-        let head = RequestHead {
-            method: &request.head.method,
-            version: request.head.version,
-            headers: &request.head.headers,
-            wire: RawHead::Http1(&request.raw),
-            target_to_send: request.head.raw_path(),
-        };
-        request.rules.auth_policy.authorize(head, keys, unix_now())
+        self.proxy.authorize(
+            &request.rules.auth_policy,
+            RequestHead {
+                method: &request.head.method,
+                version: request.head.version,
+                headers: &request.head.headers,
+                wire: RawHead::Http1(&request.raw),
+                target_to_send: request.head.raw_path(),
+            },
+        )
     }
 
     /// Takes an idle connection to the service, or opens one; retries for a second while the
@@ -195,19 +194,13 @@ impl FastPath {
             limits.token = self.end_of_token(admitted);
             limits.response = limits.response.filter(|_| !may_be_silent);
         } else if may_be_silent {
-            // Leaves a slow client its send timeout for the received part, too.
-            let both = limits.response.zip(self.proxy.send_timeout);
-            limits.response = both.map(|(read, send)| read.saturating_add(send));
+            limits.response = self.proxy.part_timeout();
         }
     }
 
     fn end_of_token(&self, admitted: &Admitted) -> Option<tokio::time::Instant> {
-        let ends_at = admitted
-            .forward
-            .ends_at
-            .filter(|_| self.proxy.end_streams)?;
-        let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        tokio::time::Instant::now().checked_add(Duration::from_secs(left))
+        let left = self.proxy.token_time_left(&admitted.forward)?;
+        tokio::time::Instant::now().checked_add(left)
     }
 
     /// Keeps the service's connection for another request, if it is reusable.
@@ -228,9 +221,8 @@ impl FastPath {
             let head = head.as_deref();
             RequestRecord {
                 request: head.map(|head| (&head.method, head.raw_path())),
-                client: client.address.map(|peer| match head {
-                    Some(head) => logger.trusted_proxies.client(peer, &head.headers),
-                    None => peer,
+                client: head.map_or(client.address, |head| {
+                    self.proxy.client_ip(client, &head.headers)
                 }),
                 status: progress
                     .status

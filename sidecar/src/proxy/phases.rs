@@ -32,7 +32,7 @@ use crate::headers::forwarded::Client;
 use crate::keys::current::CurrentKeys;
 use crate::proxy::response::LocalResponse;
 use crate::proxy::stream_deadline;
-use crate::request::head;
+use crate::request::head::{self, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::{Counted, Metrics};
@@ -113,12 +113,23 @@ impl AuthProxy {
         Action::Respond(outcome, response)
     }
 
-    fn authorize(&self, session: &Session, rules: &AuthPolicy) -> Result<Decision, Rejection> {
+    /// Decides about a request by the present keys.
+    pub(super) fn authorize(
+        &self,
+        rules: &AuthPolicy,
+        head: RequestHead<'_>,
+    ) -> Result<Decision, Rejection> {
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
-        head::with_request_head(session.as_downstream(), |head| {
-            rules.authorize(head, keys, unix_now())
-        })
+        rules.authorize(head, keys, unix_now())
+    }
+
+    fn authorize_session(
+        &self,
+        session: &Session,
+        rules: &AuthPolicy,
+    ) -> Result<Decision, Rejection> {
+        head::with_request_head(session.as_downstream(), |head| self.authorize(rules, head))
     }
 
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
@@ -134,10 +145,9 @@ impl AuthProxy {
     }
 
     /// Returns the client's IP, through trusted proxies.
-    fn client_ip(&self, session: &Session) -> Option<IpAddr> {
-        let peer = client_of(session).address?;
+    pub(super) fn client_ip(&self, client: Client, received: &HeaderMap) -> Option<IpAddr> {
         let proxies = &self.request_logger.trusted_proxies;
-        Some(proxies.client(peer, &session.req_header().headers))
+        Some(proxies.client(client.address?, received))
     }
 
     /// Returns the headers of all our own responses: CORS and the request id.
@@ -283,12 +293,12 @@ impl ProxyHttp for AuthProxy {
         }
         self.limit_connection(session);
         ctx.ids = self.correlation.ids(&session.req_header().headers);
-        let mut decision = self.authorize(session, &ctx.rules.auth_policy);
+        let mut decision = self.authorize_session(session, &ctx.rules.auth_policy);
         if decision == Err(Rejection::TokenKeyUnknown) {
             // The auth server may have a newer key.
             let fetch = self.keys.early_fetch().wait(Instant::now());
             decision = match self.while_waiting(session.is_http2(), fetch).await {
-                Some(()) => self.authorize(session, &ctx.rules.auth_policy),
+                Some(()) => self.authorize_session(session, &ctx.rules.auth_policy),
                 None => Err(Rejection::ServerBusy),
             };
         }
@@ -510,7 +520,7 @@ impl ProxyHttp for AuthProxy {
         let request = session.req_header();
         let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
-            client: self.client_ip(session),
+            client: self.client_ip(client_of(session), &session.req_header().headers),
             status: session.response_written().map(|head| head.status.as_u16()),
             upstream: self.failed_upstream_addr(ctx.outcome, ctx.failed_at.as_ref()),
             cause: error.map(errors::log_cause),

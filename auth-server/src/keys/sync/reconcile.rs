@@ -86,7 +86,7 @@ impl Reconciliation<'_> {
         metadata
     }
 
-    /// Returns the pair to use; `None` if there is none yet.
+    /// Returns the pair to use; `None` before the first one.
     fn current(
         &self,
         stored: &StoredKeys,

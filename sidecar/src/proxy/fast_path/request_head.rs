@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use contract::http::framing::Body;
+use contract::http::framing::{Body, check_fields};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use pingora::http::{IntoCaseHeaderName, RequestHeader};
 
@@ -30,7 +30,7 @@ pub(super) fn take(received: &mut BytesMut) -> Result<Option<RequestBlock>, Depa
         return Ok(None);
     };
     let keep_alive = check(&head)?;
-    let body = body(&head).ok_or(Departure::Framing)?;
+    let body = body(&head)?;
     Ok(Some(RequestBlock {
         head,
         raw: received.split_to(length).freeze(),
@@ -95,26 +95,15 @@ fn check(head: &RequestHeader) -> Result<bool, Departure> {
     keep_alive(&head.headers, head.version).ok_or(Departure::HopByHop)
 }
 
-/// Returns the framing of the body; `None` if it takes more than one plain field.
-fn body(head: &RequestHeader) -> Option<Body> {
-    let lengths = head.headers.get_all(header::CONTENT_LENGTH).into_iter();
-    let codings = head.headers.get_all(header::TRANSFER_ENCODING).into_iter();
-    let mut fields = lengths
-        .map(|length| (length, true))
-        .chain(codings.map(|coding| (coding, false)));
-    match (fields.next(), fields.next()) {
-        (None, _) => Some(Body::Length(0)),
-        (Some((length, true)), None) => {
-            let digits = length.to_str().ok()?;
-            let is_plain = digits.bytes().all(|digit| digit.is_ascii_digit());
-            is_plain.then(|| digits.parse().ok().map(Body::Length))?
-        }
-        (Some((coding, false)), None) => {
-            let is_plain = head.version == Version::HTTP_11
-                && coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-            is_plain.then_some(Body::Chunked)
-        }
-        _ => None,
+/// Returns the framing of the body, which at most one plain field announces.
+fn body(head: &RequestHeader) -> Result<Body, Departure> {
+    let fields = head.headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    match check_fields(fields) {
+        // HTTP/1.0 has no transfer codings.
+        Ok(Some(Body::Chunked)) if head.version != Version::HTTP_11 => Err(Departure::Framing),
+        Ok(framed) => Ok(framed.unwrap_or(Body::Length(0))),
+        Err(_) => Err(Departure::Framing),
     }
 }
 

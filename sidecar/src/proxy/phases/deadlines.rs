@@ -24,13 +24,16 @@ impl AuthProxy {
 
     /// Ends a stream when its token expires.
     fn end_with_token(&self, session: &Session, forward: &Forward, ids: &RequestIds) {
-        let Some(ends_at) = forward.ends_at.filter(|_| self.end_streams) else {
-            return;
-        };
+        if let Some(left) = self.token_time_left(forward) {
+            stream_deadline::expire_stream_after(left, || self.request_record(session, ids));
+        }
+    }
+
+    /// Returns the time after which a stream has to end; `None` if no token ends it.
+    pub(in crate::proxy) fn token_time_left(&self, forward: &Forward) -> Option<Duration> {
+        let ends_at = forward.ends_at.filter(|_| self.end_streams)?;
         let left = u64::try_from(ends_at.saturating_sub(unix_now())).unwrap_or_default();
-        stream_deadline::expire_stream_after(Duration::from_secs(left), || {
-            self.request_record(session, ids)
-        });
+        Some(Duration::from_secs(left))
     }
 
     /// Sets the timeouts of an authorized request.
@@ -94,11 +97,14 @@ impl AuthProxy {
     /// Extends the deadline of a response that could have been a stream: Pingora's timeout for its
     /// parts is off. The client has its write timeout for each part too.
     pub(super) fn extend_response_deadline(&self, is_end: bool) {
-        let within = self.upstream.read_timeout().zip(self.send_timeout);
-        let within = within.filter(|_| !is_end);
-        stream_deadline::extend_response_deadline(
-            within.map(|(read, send)| read.saturating_add(send)),
-        );
+        let within = self.part_timeout().filter(|_| !is_end);
+        stream_deadline::extend_response_deadline(within);
+    }
+
+    /// Returns the time for one part of such a response.
+    pub(in crate::proxy) fn part_timeout(&self) -> Option<Duration> {
+        let both = self.upstream.read_timeout().zip(self.send_timeout);
+        both.map(|(read, send)| read.saturating_add(send))
     }
 
     /// Copies the request for the record of an expired deadline.
@@ -111,7 +117,7 @@ impl AuthProxy {
         stream_deadline::Request {
             method: request.method.clone(),
             target: request.raw_path().to_vec(),
-            client: self.client_ip(session),
+            client: self.client_ip(super::client_of(session), &session.req_header().headers),
             request_id: ids.request_id().cloned(),
             trace_id: ids.trace_id(&request.headers),
         }

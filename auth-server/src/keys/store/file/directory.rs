@@ -111,7 +111,7 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// Reads a file; `None` if there is none.
+    /// Reads a file; returns `None` if it does not exist.
     pub(super) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
         let path = self.0.join(name);
         owner_only_file::read(&path, MAX_FILE_BYTES).map_err(|error| match error {
