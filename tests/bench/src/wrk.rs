@@ -21,6 +21,36 @@ function request()
 end
 "#;
 
+/// Script that sends the same request with a body of as many bytes as its argument says.
+const UPLOAD: &str = r#"
+function init(arguments)
+   wrk.method = "POST"
+   wrk.body = string.rep("x", tonumber(arguments[1]))
+end
+"#;
+
+/// Number of fields that every request has: `Host` and `Authorization`.
+pub const USUAL_FIELDS: usize = 2;
+
+/// Requests of a closed loop.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    /// Whether the contestant serves TLS.
+    pub tls: bool,
+    /// Path of every request.
+    pub path: &'a str,
+    /// Connections that are open at once.
+    pub connections: usize,
+    /// Duration of the load.
+    pub length: Duration,
+    /// Tokens of the requests.
+    pub tokens: Tokens<'a>,
+    /// Size of the body; without one the requests are GETs. Only with [`Tokens::One`].
+    pub body: Option<usize>,
+    /// Number of header fields. Only with [`Tokens::One`].
+    pub fields: usize,
+}
+
 /// Tokens of the requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Tokens<'a> {
@@ -43,48 +73,57 @@ pub struct Seen {
     pub p50: f64,
 }
 
-/// Sends GETs for `path` in a closed loop.
+/// Sends requests in a closed loop.
 ///
 /// # Panics
 /// When `wrk` fails, or a connection does.
-pub fn run(
-    address: SocketAddr,
-    path: &str,
-    connections: usize,
-    length: Duration,
-    tokens: Tokens<'_>,
-) -> Seen {
+pub fn run(address: SocketAddr, load: &Load<'_>) -> Seen {
     let script = tempfile::Builder::new()
         .suffix(".lua")
         .tempfile()
         .expect("a temporary file");
-    let seconds = length.as_secs().max(1);
-    let mut command = CommandLine::new("wrk").arguments([
-        "--threads=1".to_owned(),
-        format!("--connections={connections}"),
-        format!("--duration={seconds}s"),
-        "--latency".to_owned(),
-    ]);
-    let url = format!("http://{address}{path}");
-    command = match tokens {
-        Tokens::One(token) => {
-            let field = format!("--header=Authorization: Bearer {token}");
-            command.arguments([field, url])
-        }
-        Tokens::Each(file) => {
-            std::fs::write(script.path(), SCRIPT).expect("the script is written");
-            command
-                .arguments(["--script".into(), script.path().to_path_buf()])
-                .arguments([url, "--".to_owned()])
-                .arguments([file])
-        }
-    };
-    let finished = command.run();
+    let finished = command(address, load, script.path()).run();
     let seen = parse(&finished.stdout);
     let trouble = finished.stdout.contains("Socket errors");
     match seen {
         Some(seen) if finished.code == Some(0) && !trouble => seen,
         _ => panic!("wrk: {}{}", finished.stdout, finished.stderr),
+    }
+}
+
+/// Returns the command line; writes the script that it names.
+fn command(address: SocketAddr, load: &Load<'_>, script: &Path) -> CommandLine {
+    let seconds = load.length.as_secs().max(1);
+    let command = CommandLine::new("wrk").arguments([
+        "--threads=1".to_owned(),
+        format!("--connections={}", load.connections),
+        format!("--duration={seconds}s"),
+        "--latency".to_owned(),
+    ]);
+    let scheme = if load.tls { "https" } else { "http" };
+    let url = format!("{scheme}://{address}{}", load.path);
+    let with_script = |command: CommandLine, text: &str, argument: String| {
+        std::fs::write(script, text).expect("the script is written");
+        let script = script.display().to_string();
+        command.arguments([
+            "--script".to_owned(),
+            script,
+            url.clone(),
+            "--".to_owned(),
+            argument,
+        ])
+    };
+    let token = match load.tokens {
+        Tokens::One(token) => token,
+        Tokens::Each(file) => return with_script(command, SCRIPT, file.display().to_string()),
+    };
+    let more = (USUAL_FIELDS..load.fields).map(|n| format!("--header=X-Field-{n}: a plain value"));
+    let command = command
+        .arguments([format!("--header=Authorization: Bearer {token}")])
+        .arguments(more);
+    match load.body {
+        Some(size) => with_script(command, UPLOAD, size.to_string()),
+        None => command.arguments([url]),
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bench::cpu;
 use tempfile::TempDir;
+use tests::certificates::Certificate;
 use tests::process::{CommandLine, Process};
 use tests::redis_server::free_address;
 use tests::wait;
@@ -54,6 +55,22 @@ impl Running {
     pub(crate) fn resident_mib(&self) -> f64 {
         resident_mib(&self.process)
     }
+}
+
+/// How a contestant is set up, apart from its rules.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    pub(crate) threads: usize,
+    /// The certificate to serve TLS with.
+    pub(crate) tls: Option<&'a Certificate>,
+}
+
+impl Setup<'_> {
+    /// One worker thread, no TLS.
+    pub(crate) const PLAIN: Self = Self {
+        threads: 1,
+        tls: None,
+    };
 }
 
 pub(crate) fn resident_mib(process: &Process) -> f64 {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bench::machine;
 use bench::settings::Settings;
 use tempfile::NamedTempFile;
+use tests::certificates::Certificate;
 use tests::keys::SigningType;
 use tests::programs::Program;
 use tests::sidecar::SidecarPlan;
@@ -13,13 +14,15 @@ use tests::socket_server::SocketServer;
 use tests::stack::signing_flags;
 
 use crate::contestants::envoy::Cache;
-use crate::contestants::{Running, bare_pingora, envoy, haproxy, nginx};
+use crate::contestants::{Running, Setup, bare_pingora, envoy, haproxy, nginx};
 use crate::results::Who;
 use crate::tokens::{ISSUER, Issuer};
 use crate::upstream;
 
 /// A turn of the quickest contestant needs no more; with fewer tokens it would end early.
 const FRESH_TOKENS: usize = 30_000;
+
+const FAST_PATH_OFF: [&str; 2] = ["--fast-path", "off"];
 
 /// The contestants and their shared parts.
 pub(crate) struct Field {
@@ -81,18 +84,24 @@ impl Field {
         let (service, jwk_set) = (self.upstream.address, self.issuer.jwk_set());
         let mut running = BTreeMap::from([
             (Who::Sidecar, self.sidecar(&[])),
+            (
+                Who::SidecarSlow,
+                self.sidecar(&FAST_PATH_OFF.map(String::from)),
+            ),
             (Who::Pingora, bare_pingora(service)),
         ]);
         if let Some(program) = &self.programs.haproxy {
             let pem = self.issuer.public_pem();
             running.insert(Who::Haproxy, haproxy::plain(program, service));
-            running.insert(Who::HaproxyJwt, haproxy::verifying(program, service, &pem));
+            let verifying = haproxy::verifying(program, service, &pem, Setup::PLAIN);
+            running.insert(Who::HaproxyJwt, verifying);
         }
         if let Some(program) = &self.programs.nginx {
             running.insert(Who::Nginx, nginx::plain(program, service));
         }
         if let Some(program) = &self.programs.envoy {
-            let verifying = |cache| envoy::verifying(program, service, jwk_set, cache);
+            let verifying =
+                |cache| envoy::verifying(program, service, jwk_set, cache, Setup::PLAIN);
             running.insert(Who::Envoy, envoy::plain(program, service));
             running.insert(Who::EnvoyJwt, verifying(Cache::Off));
             running.insert(Who::EnvoyJwtCached, verifying(Cache::On));
@@ -100,6 +109,35 @@ impl Field {
         let idle = running.iter().map(|(who, one)| (*who, one.resident_mib()));
         self.idle_mib = idle.collect();
         self.running = running;
+    }
+
+    /// Starts every contestant that verifies tokens, set up in another way.
+    pub(crate) fn verifying(&self, setup: Setup<'_>) -> BTreeMap<Who, Running> {
+        let service = self.upstream.address;
+        let flags = |more: &[&str]| -> Vec<String> {
+            let tls = setup.tls.map(Certificate::flags);
+            let threads = ["--threads".to_owned(), setup.threads.to_string()];
+            let more = more.iter().map(|flag| (*flag).to_owned());
+            tls.into_iter()
+                .flatten()
+                .chain(threads)
+                .chain(more)
+                .collect()
+        };
+        let mut running = BTreeMap::from([
+            (Who::Sidecar, self.sidecar(&flags(&[]))),
+            (Who::SidecarSlow, self.sidecar(&flags(&FAST_PATH_OFF))),
+        ]);
+        if let Some(program) = &self.programs.haproxy {
+            let verifying = haproxy::verifying(program, service, &self.issuer.public_pem(), setup);
+            running.insert(Who::HaproxyJwt, verifying);
+        }
+        if let Some(program) = &self.programs.envoy {
+            let jwk_set = self.issuer.jwk_set();
+            let verifying = envoy::verifying(program, service, jwk_set, Cache::On, setup);
+            running.insert(Who::EnvoyJwtCached, verifying);
+        }
+        running
     }
 
     /// Starts a sidecar with the defaults and these flags.
@@ -145,10 +183,13 @@ pub(crate) fn sidecar(
     flags: &[String],
 ) -> Running {
     let auth_server = format!("http://{}/auth", auth_server.address());
+    let says_threads = flags.iter().any(|flag| flag == "--threads");
+    let one_thread = (!says_threads).then_some(["--threads", "1"]);
     let sidecar = SidecarPlan::to(&format!("http://{}", upstream.address), &auth_server)
         .app_name("")
         .flags(signing_flags(signing_type).iter().copied())
-        .flags(["--issuer", ISSUER, "--threads", "1"])
+        .flags(["--issuer", ISSUER])
+        .flags(one_thread.into_iter().flatten())
         .flags(flags.iter().map(String::as_str))
         .start()
         .ready();

@@ -13,6 +13,7 @@ mod field;
 mod measurements;
 mod report;
 mod results;
+mod shapes;
 mod targets;
 mod tokens;
 mod upstream;

@@ -9,7 +9,7 @@ use bench::cpu::{self, microseconds_each};
 use bench::keep_alive::{KeepAlive, get_with_token};
 use bench::load::{OpenLoop, each_once};
 use bench::settings::Settings;
-use bench::wrk::{self, Tokens};
+use bench::wrk::{self, Load, Tokens};
 use tests::keys::SigningType;
 use tests::process::CommandLine;
 use tests::programs::Program;
@@ -17,27 +17,29 @@ use tests::programs::Program;
 use crate::contestants::Running;
 use crate::field::{Field, sidecar};
 use crate::results::{Results, Rounds, Who, Work};
+use crate::shapes;
 use crate::tokens::{Bad, Issuer, in_parallel};
 use crate::upstream::BODY;
 
 /// Connections of the closed loops.
-const CONNECTIONS: usize = 32;
+pub(crate) const CONNECTIONS: usize = 32;
 /// Requests a second of the open loop.
 const RATE: f64 = 5000.0;
 /// Path of all requests.
-const PATH: &str = "/orders/list";
+pub(crate) const PATH: &str = "/orders/list";
 /// Requests to a process before its turn.
 const WARM_UP: usize = 2000;
 /// First number of the tokens that are in no file.
 const OTHER_TOKENS: usize = 10_000_000;
 
 /// Every turn of the closed loop.
-const TURNS: [(Work, Who); 10] = [
+const TURNS: [(Work, Who); 11] = [
     (Work::Plain, Who::Pingora),
     (Work::Plain, Who::Haproxy),
     (Work::Plain, Who::Nginx),
     (Work::Plain, Who::Envoy),
     (Work::Repeated, Who::Sidecar),
+    (Work::Repeated, Who::SidecarSlow),
     (Work::Repeated, Who::HaproxyJwt),
     (Work::Repeated, Who::EnvoyJwtCached),
     (Work::Fresh, Who::Sidecar),
@@ -56,6 +58,7 @@ pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     closed_loop(field, settings, &token, &mut results);
     one_connection(field, settings, &token, &mut results);
     open_loop(field, settings, &token, &mut results);
+    shapes::measure(field, settings, &token, &mut results);
     refusals(field, settings, &mut results);
     pass_list(field, settings, &token, &mut results);
     memory(field, settings, &mut results);
@@ -77,10 +80,27 @@ fn check(field: &Field, token: &str) {
         let mut connection = KeepAlive::connect(running.address).expect("a connection");
         let status = connection.exchange(&get_with_token(PATH, &forged));
         let expected = match who {
-            Who::Sidecar | Who::HaproxyJwt | Who::EnvoyJwt | Who::EnvoyJwtCached => 401,
+            Who::Sidecar
+            | Who::SidecarSlow
+            | Who::HaproxyJwt
+            | Who::EnvoyJwt
+            | Who::EnvoyJwtCached => 401,
             Who::Pingora | Who::Haproxy | Who::Nginx | Who::Envoy | Who::Direct => 200,
         };
         assert_eq!(status.expect("an answer"), expected, "{who:?}, forged");
+    }
+}
+
+/// Returns the load of most measurements: GETs without TLS for a second.
+pub(crate) const fn load<'a>(path: &'a str, connections: usize, tokens: Tokens<'a>) -> Load<'a> {
+    Load {
+        tls: false,
+        path,
+        connections,
+        length: Duration::from_secs(1),
+        tokens,
+        body: None,
+        fields: wrk::USUAL_FIELDS,
     }
 }
 
@@ -93,7 +113,13 @@ fn turn(
     settings: &Settings,
 ) -> (f64, wrk::Seen) {
     let before = running.cpu_time();
-    let seen = wrk::run(running.address, path, CONNECTIONS, settings.turn, tokens);
+    let seen = wrk::run(
+        running.address,
+        &Load {
+            length: settings.turn,
+            ..load(path, CONNECTIONS, tokens)
+        },
+    );
     let spent = running.cpu_time() - before;
     (microseconds_each(spent, seen.requests), seen)
 }
@@ -187,6 +213,7 @@ fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut
         Who::Haproxy,
         Who::Pingora,
         Who::Sidecar,
+        Who::SidecarSlow,
         Who::HaproxyJwt,
         Who::EnvoyJwtCached,
     ];
@@ -195,8 +222,7 @@ fn one_connection(field: &Field, settings: &Settings, token: &str, results: &mut
             .iter()
             .filter_map(|who| Some((*who, field.running.get(who)?)));
         for (who, running) in [(Who::Direct, &field.upstream)].into_iter().chain(others) {
-            let length = Duration::from_secs(1);
-            let seen = wrk::run(running.address, PATH, 1, length, Tokens::One(token));
+            let seen = wrk::run(running.address, &load(PATH, 1, Tokens::One(token)));
             results.p50.entry(who).or_default().push(seen.p50);
         }
     }
@@ -213,6 +239,7 @@ fn open_loop(field: &Field, settings: &Settings, token: &str, results: &mut Resu
     let request = get_with_token(PATH, token);
     let contestants = [
         Who::Sidecar,
+        Who::SidecarSlow,
         Who::HaproxyJwt,
         Who::EnvoyJwtCached,
         Who::Haproxy,

@@ -8,6 +8,7 @@ use bench::settings::Settings;
 use bench::statistics::Summary;
 
 use crate::results::{Results, Who, Work, cell};
+use crate::shapes;
 use crate::targets::{Target, targets};
 
 /// Returns the whole report, for the document and the terminal.
@@ -31,6 +32,7 @@ pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settin
         "Each figure is the median of the rounds, the lowest and the highest behind it.\n\n",
     );
     cpu_table(&mut text, results);
+    shape_table(&mut text, results);
     latency_table(&mut text, results);
     memory_table(&mut text, results);
     target_table(&mut text, &targets(results), settings);
@@ -112,6 +114,24 @@ fn cpu_table(text: &mut String, results: &Results) {
     text.push('\n');
 }
 
+fn shape_table(text: &mut String, results: &Results) {
+    let contestants = shapes::CONTESTANTS;
+    text.push_str("| Repeated token, CPU µs per request |");
+    for who in contestants {
+        let _ = write!(text, " {} |", who.name());
+    }
+    let _ = writeln!(text, "\n|---{}|", "|---".repeat(contestants.len()));
+    for (shape, of) in &results.shapes {
+        let _ = write!(text, "| {shape} |");
+        for who in contestants {
+            let values = of.get(&who).map_or(&[][..], Vec::as_slice);
+            let _ = write!(text, " {} |", cell(values, 1));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
 fn latency_table(text: &mut String, results: &Results) {
     text.push_str(
         "| Latency in µs, repeated token | p50, one connection | p50 at 5 000/s | p99 at 5 000/s |\n|---|---|---|---|\n",
@@ -153,7 +173,7 @@ pub(crate) fn chart(results: &Results) -> Chart {
                 Some(Bar {
                     label: who.name().replace('`', ""),
                     value: Summary::of(rounds)?,
-                    ours: *who == Who::Sidecar,
+                    ours: matches!(who, Who::Sidecar | Who::SidecarSlow),
                 })
             })
             .collect();

@@ -10,6 +10,8 @@ use crate::tokens::Bad;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Sidecar,
+    /// The sidecar with `--fast-path off`.
+    SidecarSlow,
     Pingora,
     Haproxy,
     HaproxyJwt,
@@ -25,6 +27,7 @@ impl Who {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sidecar => "Postern sidecar",
+            Self::SidecarSlow => "Postern sidecar, `--fast-path off`",
             Self::Pingora => "bare Pingora, no auth",
             Self::Haproxy => "HAProxy, no auth",
             Self::HaproxyJwt => "HAProxy `jwt_verify`",
@@ -81,6 +84,8 @@ pub(crate) struct Results {
     /// CPU µs for a request, by number of tokens in the cache; empty if the cache cannot be that
     /// large.
     pub(crate) cache: BTreeMap<usize, Rounds>,
+    /// CPU µs for a request of each shape, in the order of the shapes.
+    pub(crate) shapes: Vec<(String, BTreeMap<Who, Rounds>)>,
     /// CPU µs for a rejection, by kind of token.
     pub(crate) refusals: Vec<(Bad, Rounds)>,
     /// Size of a good token in bytes.

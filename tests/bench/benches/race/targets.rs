@@ -57,11 +57,11 @@ fn ratio(
 
 fn closed_loop(results: &Results) -> Vec<Target> {
     [
-        (Work::Repeated, Work::Plain, Who::Pingora, 1.03),
-        (Work::Repeated, Work::Repeated, Who::EnvoyJwtCached, 0.33),
+        (Work::Repeated, Work::Plain, Who::Pingora, 0.75),
+        (Work::Repeated, Work::Repeated, Who::EnvoyJwtCached, 0.36),
         (Work::Repeated, Work::Repeated, Who::HaproxyJwt, 0.42),
-        (Work::Repeated, Work::Plain, Who::Haproxy, 1.25),
-        (Work::Fresh, Work::Fresh, Who::HaproxyJwt, 0.80),
+        (Work::Repeated, Work::Plain, Who::Haproxy, 1.20),
+        (Work::Fresh, Work::Fresh, Who::HaproxyJwt, 0.90),
         (Work::Fresh, Work::Fresh, Who::EnvoyJwt, 0.40),
     ]
     .map(|(work, other_work, other, limit)| {

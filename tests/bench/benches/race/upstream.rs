@@ -12,12 +12,23 @@ use crate::contestants::{Running, nginx};
 /// Body of its response.
 pub(crate) const BODY: &str = "thirty bytes of a plain answer";
 
+/// Files that nginx serves, and their sizes. The small server below has none.
+pub(crate) const FILES: [(&str, usize); 3] = [
+    ("/files/16-kib", 16 * 1024),
+    ("/files/1-mib", 1024 * 1024),
+    // Server-side includes make the response chunked, though the file has none.
+    ("/chunked/16-kib", 16 * 1024),
+];
+
 /// Starts nginx, or the small server below.
 pub(crate) fn start() -> Running {
     let address = free_address();
     if let Some(program) = machine::find("nginx") {
-        let server = format!("location / {{ return 200 '{BODY}'; }}");
-        return nginx::start(&program, "upstream", address, "", &server);
+        let server = format!(
+            "location / {{ return 200 '{BODY}'; }} location /files/ {{ }}
+             location /chunked/ {{ ssi on; ssi_types *; }}"
+        );
+        return nginx::start(&program, "upstream", address, "", &server, &FILES);
     }
     println!(
         "nginx is missing: the service behind is a bundled server; install nginx for figures to compare"

@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tests::certificates::Certificate;
 use tests::process::CommandLine;
 use tests::redis_server::free_address;
 
-use super::Running;
+use super::{Running, Setup};
 use crate::tokens::{ISSUER, LEEWAY};
 
 const TYPES: &str = "type.googleapis.com/envoy.extensions.filters";
 
 /// Starts a proxy without rules.
 pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
-    start(program, upstream, &[])
+    start(program, upstream, &[], Setup::PLAIN)
 }
 
 /// Envoy's cache of verified tokens.
@@ -30,6 +31,7 @@ pub(crate) fn verifying(
     upstream: SocketAddr,
     jwk_set: &str,
     cache: Cache,
+    setup: Setup<'_>,
 ) -> Running {
     let mut provider = json!({
         "issuer": ISSUER,
@@ -49,19 +51,24 @@ pub(crate) fn verifying(
             "rules": [{"match": {"prefix": "/"}, "requires": {"provider_name": "bench"}}],
         },
     });
-    start(program, upstream, &[filter])
+    start(program, upstream, &[filter], setup)
 }
 
-fn start(program: &Path, upstream: SocketAddr, filters: &[Value]) -> Running {
+fn start(program: &Path, upstream: SocketAddr, filters: &[Value], setup: Setup<'_>) -> Running {
     let (address, directory) = (
         free_address(),
         tempfile::tempdir().expect("a temporary directory"),
     );
     let file = directory.path().join("envoy.json");
-    let configuration = configuration(address, upstream, filters).to_string();
-    std::fs::write(&file, configuration).expect("the configuration is written");
+    let mut configuration = configuration(address, upstream, filters);
+    if let Some(certificate) = setup.tls {
+        let chain = &mut configuration["static_resources"]["listeners"][0]["filter_chains"][0];
+        chain["transport_socket"] = serving_tls(certificate);
+    }
+    std::fs::write(&file, configuration.to_string()).expect("the configuration is written");
     let process = CommandLine::new(program)
-        .arguments(["--concurrency", "1", "--disable-hot-restart"])
+        .arguments(["--concurrency".to_owned(), setup.threads.to_string()])
+        .arguments(["--disable-hot-restart"])
         .arguments(["--log-level", "error", "-c"])
         .arguments([file])
         .start();
@@ -100,6 +107,20 @@ fn configuration(address: SocketAddr, upstream: SocketAddr, filters: &[Value]) -
             },
         }],
     }})
+}
+
+fn serving_tls(certificate: &Certificate) -> Value {
+    let (chain, key) = certificate.paths();
+    json!({
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+            "common_tls_context": {"tls_certificates": [{
+                "certificate_chain": {"filename": chain},
+                "private_key": {"filename": key},
+            }]},
+        },
+    })
 }
 
 fn socket_address(address: SocketAddr) -> Value {

@@ -6,17 +6,22 @@ use std::path::Path;
 use tests::process::CommandLine;
 use tests::redis_server::free_address;
 
-use super::Running;
+use super::{Running, Setup};
 use crate::tokens::{ISSUER, LEEWAY};
 
 /// Starts a proxy without rules.
 pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
-    start(program, upstream, "", None)
+    start(program, upstream, "", None, Setup::PLAIN)
 }
 
 /// Starts a proxy with the sidecar's checks: algorithm, signature, `exp`, `iss`; the service
 /// receives the user.
-pub(crate) fn verifying(program: &Path, upstream: SocketAddr, public_pem: &str) -> Running {
+pub(crate) fn verifying(
+    program: &Path,
+    upstream: SocketAddr,
+    public_pem: &str,
+    setup: Setup<'_>,
+) -> Running {
     // Without `-m`, HAProxy cannot compare a variable.
     let rules = format!(
         r#"
@@ -31,10 +36,16 @@ pub(crate) fn verifying(program: &Path, upstream: SocketAddr, public_pem: &str) 
   http-request set-header X-Current-User %[var(txn.token),jwt_payload_query('$.username')]
 "#
     );
-    start(program, upstream, &rules, Some(public_pem))
+    start(program, upstream, &rules, Some(public_pem), setup)
 }
 
-fn start(program: &Path, upstream: SocketAddr, rules: &str, public_pem: Option<&str>) -> Running {
+fn start(
+    program: &Path,
+    upstream: SocketAddr,
+    rules: &str,
+    public_pem: Option<&str>,
+    setup: Setup<'_>,
+) -> Running {
     let (address, directory) = (
         free_address(),
         tempfile::tempdir().expect("a temporary directory"),
@@ -42,9 +53,20 @@ fn start(program: &Path, upstream: SocketAddr, rules: &str, public_pem: Option<&
     let key = directory.path().join("key.pem");
     std::fs::write(&key, public_pem.unwrap_or_default()).expect("the key is written");
     let rules = rules.replace("KEY", &key.display().to_string());
+    let tls = setup.tls.map_or_else(String::new, |certificate| {
+        let file = directory.path().join("tls.pem");
+        let parts = [&certificate.cert, &certificate.key].map(std::fs::read_to_string);
+        let pem: String = parts
+            .into_iter()
+            .map(|part| part.expect("a file"))
+            .collect();
+        std::fs::write(&file, pem).expect("the certificate is written");
+        format!("ssl crt {}", file.display())
+    });
+    let threads = setup.threads;
     let configuration = format!(
         "global
-  nbthread 1
+  nbthread {threads}
   maxconn 4096
 defaults
   mode http
@@ -52,7 +74,7 @@ defaults
   timeout client 600s
   timeout server 600s
 frontend front
-  bind {address}
+  bind {address} {tls}
 {rules}
   default_backend service
 backend service

@@ -15,18 +15,28 @@ pub(crate) fn plain(program: &Path, upstream: SocketAddr) -> Running {
     );
     let server = "location / { proxy_pass http://service; proxy_http_version 1.1; \
                   proxy_set_header Connection ''; }";
-    start(program, "nginx", free_address(), &pool, server)
+    start(program, "nginx", free_address(), &pool, server, &[])
 }
 
-/// Starts one process with one worker; `http` and `server` are the content of these blocks.
+/// Starts one process with one worker; `http` and `server` are the content of these blocks, `files`
+/// the paths and sizes of the files that it serves.
 pub(crate) fn start(
     program: &Path,
     name: &str,
     address: SocketAddr,
     http: &str,
     server: &str,
+    files: &[(&str, usize)],
 ) -> Running {
     let directory = tempfile::tempdir().expect("a temporary directory");
+    for (path, size) in files {
+        let file = directory
+            .path()
+            .join("html")
+            .join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+        std::fs::write(file, vec![b'x'; *size]).expect("a written file");
+    }
     let home = directory.path().display();
     let configuration = format!(
         "daemon off; master_process off; pid {home}/pid; error_log stderr crit;

@@ -1,0 +1,147 @@
+//! Other requests than small GETs over plain HTTP: larger bodies, TLS, more header fields, fewer and
+//! more connections, a second worker thread. Every contestant verifies the same repeated token.
+
+use std::collections::BTreeMap;
+
+use bench::cpu::microseconds_each;
+use bench::settings::Settings;
+use bench::wrk::{self, Load, Tokens};
+use tests::certificates::Authority;
+
+use crate::contestants::{Running, Setup};
+use crate::field::Field;
+use crate::measurements::{CONNECTIONS, PATH, load};
+use crate::results::{Results, Who};
+use crate::upstream::FILES;
+
+/// The contestants, in the order of the table.
+pub(crate) const CONTESTANTS: [Who; 4] = [
+    Who::Sidecar,
+    Who::SidecarSlow,
+    Who::HaproxyJwt,
+    Who::EnvoyJwtCached,
+];
+
+struct Shape {
+    name: &'static str,
+    path: &'static str,
+    connections: usize,
+    body: Option<usize>,
+    fields: usize,
+}
+
+impl Shape {
+    const fn new(name: &'static str, path: &'static str) -> Self {
+        Self {
+            name,
+            path,
+            connections: CONNECTIONS,
+            body: None,
+            fields: wrk::USUAL_FIELDS,
+        }
+    }
+}
+
+/// Shapes over plain HTTP, with one worker thread.
+fn plain_shapes() -> [Shape; 10] {
+    let [(short, _), (long, _), (chunked, _)] = FILES;
+    let small = |name| Shape::new(name, PATH);
+    [
+        Shape::new("response of 16 KiB", short),
+        Shape::new("response of 1 MiB", long),
+        Shape::new("chunked response of 16 KiB", chunked),
+        Shape {
+            body: Some(16 * 1024),
+            ..small("request body of 16 KiB")
+        },
+        Shape {
+            fields: 5,
+            ..small("5 header fields")
+        },
+        Shape {
+            fields: 20,
+            ..small("20 header fields")
+        },
+        Shape {
+            fields: 60,
+            ..small("60 header fields")
+        },
+        Shape {
+            connections: 1,
+            ..small("1 connection")
+        },
+        Shape {
+            connections: 100,
+            ..small("100 connections")
+        },
+        Shape {
+            connections: 1000,
+            ..small("1 000 connections")
+        },
+    ]
+}
+
+/// Measures every shape.
+pub(crate) fn measure(field: &Field, settings: &Settings, token: &str, results: &mut Results) {
+    let mut measure = |name: String, running: &BTreeMap<Who, Running>, load: Load<'_>| {
+        println!("{name}");
+        let load = Load {
+            length: settings.turn,
+            ..load
+        };
+        results
+            .shapes
+            .push((name, rounds(running, settings, &load)));
+    };
+    for shape in plain_shapes() {
+        let load = Load {
+            body: shape.body,
+            fields: shape.fields,
+            ..load(shape.path, shape.connections, Tokens::One(token))
+        };
+        measure(shape.name.to_owned(), &field.running, load);
+    }
+    let authority = Authority::new();
+    let certificate = authority.issue("race");
+    let with_tls = field.verifying(Setup {
+        tls: Some(&certificate),
+        ..Setup::PLAIN
+    });
+    let [.., (chunked, _)] = FILES;
+    for (name, path) in [("TLS", PATH), ("TLS, chunked response of 16 KiB", chunked)] {
+        let load = Load {
+            tls: true,
+            ..load(path, CONNECTIONS, Tokens::One(token))
+        };
+        measure(name.to_owned(), &with_tls, load);
+    }
+    let with_two = field.verifying(Setup {
+        threads: 2,
+        ..Setup::PLAIN
+    });
+    let load = load(PATH, CONNECTIONS, Tokens::One(token));
+    measure("two worker threads".to_owned(), &with_two, load);
+}
+
+/// Returns the CPU µs for a request, by contestant and round.
+fn rounds(
+    running: &BTreeMap<Who, Running>,
+    settings: &Settings,
+    load: &Load<'_>,
+) -> BTreeMap<Who, Vec<f64>> {
+    let mut rounds = BTreeMap::<_, Vec<_>>::new();
+    for _ in 0..settings.rounds.min(3) {
+        for who in CONTESTANTS {
+            let Some(running) = running.get(&who) else {
+                continue;
+            };
+            let before = running.cpu_time();
+            let seen = wrk::run(running.address, load);
+            let spent = running.cpu_time() - before;
+            assert_eq!(seen.refused, 0, "good requests were refused");
+            let each = microseconds_each(spent, seen.requests);
+            rounds.entry(who).or_default().push(each);
+        }
+    }
+    rounds
+}
