@@ -20,6 +20,8 @@ const MAX_WAITING: usize = 32 * 1024;
 /// Enough for most responses.
 const FIRST_READ: usize = 4 * 1024;
 const LATER_READ: usize = 16 * 1024;
+/// For a response that fills [`LATER_READ`].
+const LARGE_READ: usize = 64 * 1024;
 
 /// One response, with the interim ones before it.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(super) struct Download {
     /// Bytes of a head that hold no end of it.
     searched: usize,
     head: Option<ResponseHead>,
+    /// True after a read that filled its buffer.
+    is_large: bool,
     /// True after the last byte from the service.
     is_whole: bool,
     needs_flush: bool,
@@ -73,13 +77,17 @@ impl Download {
         let size = match self.head {
             // A head is parsed from its beginning each time: a long one in ever larger parts.
             None => FIRST_READ.max(self.received.len()),
+            Some(_) if self.is_large => LARGE_READ,
             Some(_) => LATER_READ,
         };
         self.received.reserve(size);
         let read = std::task::ready!(poll_read_buf(Pin::new(service), cx, &mut self.received));
         Poll::Ready(match read {
             Ok(0) => self.end(),
-            Ok(_) => self.convert(request),
+            Ok(count) => {
+                self.is_large |= count >= LATER_READ;
+                self.convert(request)
+            }
             Err(error) => Err(Error::because(ErrorType::ReadError, "response", error).into_up()),
         })
     }

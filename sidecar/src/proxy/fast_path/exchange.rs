@@ -83,8 +83,10 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         loop {
-            let uploaded = self.poll_upload(cx)?;
+            // First what the client has sent: head and body leave in one write, and a service that
+            // responds to the head alone has the body by then.
             let received = self.poll_client(cx)?;
+            let uploaded = self.poll_upload(cx)?;
             let answered = self.poll_service(on_head, cx)?;
             let sent = self
                 .download
