@@ -119,7 +119,7 @@ measure = cargo build $(LOCKED) $(if $(SMOKE),,--release) -p sidecar -p auth-ser
     cargo bench $(LOCKED) $(if $(SMOKE),--profile dev) -p bench --bench
 
 .PHONY: bench
-bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, 9 minutes (WRITE=1: into docs/performance.md)
+bench: cmake ## Race the sidecar against HAProxy, Envoy and nginx, 18 minutes (WRITE=1: into docs/performance.md)
 	$(measure) race
 
 .PHONY: bench-rotation

@@ -114,10 +114,10 @@ fn memory(results: &Results) -> [Target; 2] {
         floor: None,
     };
     [
-        target("RSS idle", 12.0, of.map(|(idle, _)| idle)),
+        target("RSS idle", 14.0, of.map(|(idle, _)| idle)),
         target(
             "RSS with 10 000 cached tokens",
-            16.0,
+            20.0,
             of.map(|(_, after)| after),
         ),
     ]
