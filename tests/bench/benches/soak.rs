@@ -247,11 +247,11 @@ fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> bool {
     )]
     let warm = (f64::from(SAMPLES) * WARM_UP) as usize;
     let steady = memory.get(warm..).unwrap_or_default();
-    let resident = spread(steady.iter().map(|sample| sample.resident));
-    let anonymous = spread(steady.iter().map(|sample| sample.anonymous));
+    let resident = rise(steady.iter().map(|sample| sample.resident));
+    let anonymous = rise(steady.iter().map(|sample| sample.anonymous));
     let wrong = traffic.wrong.load(Ordering::Relaxed);
     println!(
-        "after the first {:.0} s memory moved by {resident:.1} MiB (anonymous: {anonymous:.1}), at most {:.1}: {}",
+        "after the first {:.0} s memory rose by {resident:.1} MiB (anonymous: {anonymous:.1}), at most {:.1}: {}",
         settings.turn.as_secs_f64() * WARM_UP,
         2.0 * TOLERANCE,
         settings.verdict(resident <= 2.0 * TOLERANCE),
@@ -264,10 +264,14 @@ fn report(memory: &[Sample], traffic: &Traffic, settings: &Settings) -> bool {
     flat && wrong == 0
 }
 
-/// Returns the difference between the largest and the smallest value.
-fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = values.clone().fold(f64::MIN, f64::max);
-    most - values.fold(f64::MAX, f64::min)
+/// Returns the largest rise from a value to a later one: a leak rises, and a machine with other work
+/// to do may let memory fall.
+fn rise(values: impl Iterator<Item = f64>) -> f64 {
+    let lowest_and_rise = values.fold((f64::INFINITY, 0.0_f64), |(lowest, rise), value| {
+        let lowest = lowest.min(value);
+        (lowest, rise.max(value - lowest))
+    });
+    lowest_and_rise.1
 }
 
 /// A request, its expected status, and a flag that its connection ends.
