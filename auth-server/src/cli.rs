@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use contract::keys::KeyId;
 use contract::keys::signing_type::SigningType;
+use runtime::command_line::FromTables;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::displayed;
@@ -34,6 +35,8 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+impl FromTables for Cli {}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

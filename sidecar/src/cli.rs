@@ -12,6 +12,7 @@ pub(crate) mod service_args;
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
+use runtime::command_line::FromTables;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, at_least_one};
 use runtime::listener::ip_address_and_port;
@@ -26,6 +27,8 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+impl FromTables for Cli {}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -3,7 +3,8 @@
 //! A program declares its flags with clap and nothing else. A flag with `env` is a setting: its
 //! long name is its key in the file. A setting with `hide_env_values` is a secret and is rejected
 //! there. `--config FILE` itself is added here. clap ranks and validates: settings of the file
-//! become further flags, unless the command line or the environment has them.
+//! become further flags, unless the command line or the environment has them. Arrays of tables stand
+//! in the file alone ([`FromTables`]).
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Parser, value_parser};
 
+pub use self::array_tables::{ArrayTables, FromTables};
 use self::clap_errors::refusal;
 use self::config_file::ConfigFile;
 pub use self::exposed::exposed_secrets;
@@ -21,6 +23,7 @@ pub use self::provenance::with_provenance;
 use self::switch::with_switches;
 use crate::exit::Failure;
 
+mod array_tables;
 mod clap_errors;
 pub mod completions;
 mod config_file;
@@ -38,7 +41,7 @@ const VARIABLE_PREFIX: &str = "POSTERN_";
 ///
 /// # Errors
 /// [`Failure::Usage`] for a wrong flag or variable, [`Failure::Config`] for the file.
-pub fn parse<C: Parser>() -> Result<C, Failure> {
+pub fn parse<C: FromTables>() -> Result<C, Failure> {
     match parse_from(std::env::args_os().collect()) {
         Ok(settings) => Ok(settings),
         Err(ParseOutcome::Help(answer)) => answer.exit(),
@@ -68,7 +71,7 @@ pub fn warn(warnings: &[String]) {
 ///
 /// # Errors
 /// Those of [`parse`].
-pub fn reread<C: Parser>() -> Result<C, Failure> {
+pub fn reread<C: FromTables>() -> Result<C, Failure> {
     parse_from(std::env::args_os().collect()).map_err(|stop| match stop {
         ParseOutcome::Failure(failure) => failure,
         ParseOutcome::Help(_) => Failure::Software("help was requested".to_owned()),
@@ -150,15 +153,17 @@ impl From<Failure> for ParseOutcome {
     }
 }
 
-fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
+fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome> {
     let given = lenient_matches::<C>(&arguments)?;
     let mut command = command::<C>();
     // Built, so that the global flags stand in every subcommand.
     command.build();
-    let from_file = match file_of(&given) {
-        Some(path) => FromFile::resolve(&command, &given, ConfigFile::read(path)?)?,
-        None => FromFile::default(),
-    };
+    let (mut from_file, mut tables) = (FromFile::default(), ArrayTables::default());
+    if let Some(path) = file_of(&given) {
+        let mut file = ConfigFile::read(path)?;
+        tables = file.take_tables(C::NAMES, |name| is_setting(&command, name))?;
+        from_file = FromFile::resolve(&command, &given, file)?;
+    }
     let end = before_operands(&arguments).len();
     arguments.splice(end..end, from_file.arguments.iter().cloned());
 
@@ -169,7 +174,9 @@ fn parse_from<C: Parser>(mut arguments: Vec<OsString>) -> Result<C, ParseOutcome
     let mut matches = with_values_hidden(command.clone())
         .try_get_matches_from(&arguments)
         .map_err(refused)?;
-    C::from_arg_matches_mut(&mut matches).map_err(refused)
+    let mut settings = C::from_arg_matches_mut(&mut matches).map_err(refused)?;
+    settings.take(&tables)?;
+    Ok(settings)
 }
 
 /// Returns the program's command with `--config`.
@@ -242,6 +249,11 @@ fn all_settings(command: &Command) -> Vec<&Arg> {
     settings(command)
         .chain(command.get_subcommands().flat_map(all_settings))
         .collect()
+}
+
+fn is_setting(command: &Command, name: &str) -> bool {
+    let mut names = all_settings(command).into_iter().filter_map(Arg::get_long);
+    names.any(|known| known == name)
 }
 
 /// Returns our variables that no flag declares: a misspelt one would have no effect. Not fatal,

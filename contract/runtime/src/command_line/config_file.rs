@@ -1,12 +1,15 @@
-//! The TOML file of settings: flat, one key per flag. It parses values and does not know the keys.
+//! The TOML file of settings: one key per flag, and arrays of tables. It parses values and does not
+//! know the keys.
 
 use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction};
 use toml::{Table, Value};
 
+use super::array_tables::ArrayTables;
 use super::switch::{self, is_off_by_default, is_switch};
 use crate::bounded_read;
 use crate::exit::Failure;
@@ -58,6 +61,30 @@ impl ConfigFile {
         self.path
     }
 
+    /// Removes the arrays of tables with these names. What is no such array stays if it
+    /// `is_setting`.
+    pub(super) fn take_tables(
+        &mut self,
+        names: &[&str],
+        is_setting: impl Fn(&str) -> bool,
+    ) -> Result<ArrayTables, Failure> {
+        let mut arrays = BTreeMap::new();
+        for &name in names {
+            match (self.values.get(name).map(tables_of), is_setting(name)) {
+                (Some(Some(tables)), setting) if !(setting && tables.is_empty()) => {
+                    self.values.remove(name);
+                    arrays.insert(name.to_owned(), tables);
+                }
+                (Some(None), false) => {
+                    let why = format!("must be an array of tables: [[{name}]]");
+                    return Err(self.refuse(name, &why));
+                }
+                _ => {}
+            }
+        }
+        Ok(ArrayTables::new(&self.path, arrays))
+    }
+
     pub(super) fn refuse(&self, key: &str, why: &str) -> Failure {
         Failure::Config(format!("{}: `{key}` {why}", self.path.display()))
     }
@@ -93,6 +120,12 @@ impl ConfigFile {
         };
         Ok(OsString::from(format!("--{key}={text}")))
     }
+}
+
+/// Returns the members of an array that has only tables.
+fn tables_of(value: &Value) -> Option<Vec<Table>> {
+    let members = value.as_array()?.iter();
+    members.map(|member| member.as_table().cloned()).collect()
 }
 
 fn is_off(value: &Value) -> bool {

@@ -43,6 +43,31 @@ struct Serve {
     secret_file: Option<PathBuf>,
     #[arg(long)]
     not_a_setting: bool,
+    #[arg(skip)]
+    rule: Vec<Row>,
+    /// An array of tables with the name of a setting.
+    #[arg(skip)]
+    upstreams: Vec<Row>,
+}
+
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    paths: Vec<String>,
+    #[serde(default)]
+    claims: std::collections::BTreeMap<String, Vec<u32>>,
+}
+
+impl FromTables for Program {
+    const NAMES: &'static [&'static str] = &["rule", "upstream"];
+
+    fn take(&mut self, tables: &ArrayTables) -> Result<(), Failure> {
+        if let Self::Serve(serve) = self {
+            serve.rule = tables.read("rule")?;
+            serve.upstreams = tables.read("upstream")?;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, clap::Subcommand, PartialEq)]
@@ -218,6 +243,76 @@ fn a_bad_file_is_fatal_with_one_line_naming_file_and_key() {
             "{file}: {said}"
         );
         assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn arrays_of_tables_become_types_of_the_program_in_their_order() {
+    let row = |path: &str| Row {
+        paths: vec![path.to_owned()],
+        claims: std::collections::BTreeMap::new(),
+    };
+    let file = "no-upstream = true\n[[rule]]\npaths = ['/a']\n[[rule]]\npaths = ['/b']\nclaims = {x = [1]}";
+    let read = serve(&[], file);
+    let claims = [("x".to_owned(), vec![1])].into();
+    let second = Row {
+        claims,
+        ..row("/b")
+    };
+    assert_eq!(read.rule, [row("/a"), second]);
+    // A setting has the name too.
+    let read = serve(&[], "no-upstream = true\n[[upstream]]\npaths = ['/a']");
+    assert_eq!((read.upstream, read.upstreams), (None, vec![row("/a")]));
+    let read = serve(&[], "upstream = 'u'\nrule = []");
+    assert_eq!((read.upstream.as_deref(), read.rule), (Some("u"), vec![]));
+    // A command without them leaves them unread.
+    let other = run(&["keys", "revoke", "kid"], "store = 's'\n[[rule]]\nx = 1");
+    assert!(matches!(other, Ok(Program::Keys { .. })), "{other:?}");
+}
+
+#[test]
+fn an_unusable_table_is_named_by_file_place_and_member() {
+    for (file, line) in [
+        (
+            "[[rule]]\npaths = ['/a']\n[[rule]]\npahts = ['/b']",
+            "prog.toml: [[rule]] 2: unknown field `pahts`, expected `paths` or `claims`",
+        ),
+        ("[[rule]]", "prog.toml: [[rule]] 1: missing field `paths`"),
+        (
+            "[[rule]]\npaths = 'a'",
+            "[[rule]] 1: invalid type: string \"a\", expected a sequence in `paths`",
+        ),
+        (
+            "[[rule]]\npaths = []\nclaims = {x = [-1]}",
+            "expected u32 in `claims.x`",
+        ),
+        (
+            "[rule]\npaths = []",
+            "`rule` must be an array of tables: [[rule]]",
+        ),
+        ("rule = 'a'", "`rule` must be an array of tables: [[rule]]"),
+        (
+            "rule = [{}, 1]",
+            "`rule` must be an array of tables: [[rule]]",
+        ),
+        (
+            "[[rules]]\npaths = []",
+            "`rules` is no setting of this program",
+        ),
+        ("[[name]]\npaths = []", "`name` must be a string, not array"),
+        (
+            "[upstream]\npaths = []",
+            "`upstream` must be a string, not table",
+        ),
+        ("upstream = []", "`upstream` must be a string, not array"),
+    ] {
+        let failure = failure(&["serve", "--no-upstream"], file);
+        let said = failure.to_string();
+        assert_eq!(failure.code(), 78, "{said}");
+        assert!(
+            said.contains(line) && !said.contains('\n'),
+            "{file}: {said}"
+        );
     }
 }
 
