@@ -6,15 +6,17 @@ mod limit_args;
 mod listen_args;
 mod log_args;
 pub(crate) mod policy_args;
+pub(crate) mod rule_args;
 mod serve_args;
 pub(crate) mod service_args;
 
 use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
-use runtime::command_line::FromTables;
 use runtime::command_line::completions::CompletionsArgs;
 use runtime::command_line::seconds::{Seconds, at_least_one};
+use runtime::command_line::{ArrayTables, FromTables};
+use runtime::exit::Failure;
 use runtime::listener::ip_address_and_port;
 
 use explain_args::ExplainArgs;
@@ -28,7 +30,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-impl FromTables for Cli {}
+impl FromTables for Cli {
+    const NAMES: &'static [&'static str] = &["rule"];
+
+    fn take(&mut self, tables: &ArrayTables) -> Result<(), Failure> {
+        let rules = match &mut self.command {
+            Command::Serve(args) => &mut args.rules,
+            Command::Check(args) => &mut args.settings.rules,
+            Command::Explain(args) => &mut args.rules,
+            _ => return Ok(()),
+        };
+        rules.rule = tables.read("rule")?;
+        Ok(())
+    }
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -21,6 +21,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
+mod access_rules;
 pub(crate) mod effective;
 mod flag_value;
 mod key_source;
@@ -34,7 +35,7 @@ use self::flag_value::flag_error;
 use self::policy::mapping;
 use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
-pub(crate) use path_warnings::example;
+pub(crate) use path_warnings::{example, path_of};
 pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
 pub(crate) use upstream::upstream_address;
 
@@ -95,12 +96,14 @@ impl Config {
         require_pod_ip(args)?;
         let (tls, upstream_tls) = (client_tls(args)?, upstream_tls(args, &upstream)?);
         let mut of_settings = path_warnings::warnings(&args.rules)?;
+        of_settings.extend(access_rules::warnings(&args.rules)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
+        let auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream)?;
         let rules = Rules {
-            auth_policy: auth_policy(&args.rules, mapping(args)?, &upstream)?,
+            protected: effective_config(args, &key_source, &auth_policy),
             upstream_request: upstream_request(&args.rules.upstream_request),
-            protected: effective_config(args, &key_source),
+            auth_policy,
         };
         Ok(Self {
             listen: args.listening.listen,

@@ -61,6 +61,7 @@ mod e2e {
     mod reload;
     mod rooms;
     mod rotation;
+    mod rules;
     mod secret_key;
     mod secrets;
     mod settings;

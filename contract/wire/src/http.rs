@@ -4,6 +4,8 @@ pub mod cors;
 pub mod framing;
 pub mod header_alias;
 pub mod host;
+pub mod loose_path;
+pub mod methods;
 pub mod path_patterns;
 pub mod request_path;
 pub mod trace;

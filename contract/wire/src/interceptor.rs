@@ -8,7 +8,8 @@ use http::{HeaderMap, Method};
 
 use crate::explain::observer::{Fact, Observer, Unobserved};
 use crate::http::cors::AllowedOrigins;
-use crate::http::path_patterns::{ContextPath, PassList};
+use crate::http::methods::certain_method;
+use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
 use crate::http::request_path::RequestPath;
 use crate::rejection::Rejection;
 use crate::token::bearer::{self, Bearer};
@@ -76,6 +77,11 @@ impl Interceptor {
     pub fn with_allowed_origins(mut self, origins: AllowedOrigins) -> Self {
         self.allowed_origins = origins;
         self
+    }
+
+    /// Returns the context path.
+    pub const fn context(&self) -> &ContextPath {
+        &self.context
     }
 
     /// Returns the allowed origins.
@@ -174,7 +180,7 @@ impl Interceptor {
         }
         let pattern = relative
             .filter(|_| !is_user_details)
-            .and_then(|path| self.pass_list.find(path));
+            .and_then(|path| pattern_of(&self.pass_list, method, headers, path));
         if let Some(pattern) = pattern {
             observer.learned(Fact::PassPattern(pattern));
             return Ok(AuthRequirement::Pass);
@@ -183,7 +189,7 @@ impl Interceptor {
         if token == Ok(None)
             && let Some(pattern) = relative
                 .filter(|_| !is_user_details)
-                .and_then(|path| self.optional.find(path))
+                .and_then(|path| pattern_of(&self.optional, method, headers, path))
         {
             observer.learned(Fact::OptionalPattern(pattern));
             return Ok(AuthRequirement::Pass);
@@ -196,6 +202,20 @@ impl Interceptor {
             AuthRequirement::NeedsToken(token)
         })
     }
+}
+
+/// Returns the pattern that opens a path to a request.
+fn pattern_of<'l>(
+    list: &'l PassList,
+    method: &Method,
+    headers: &HeaderMap,
+    path: &str,
+) -> Option<&'l PathPattern> {
+    let method = match list.depends_on_method() {
+        true => certain_method(method, headers),
+        false => Some(method),
+    };
+    list.find_for(method, path)
 }
 
 /// Rejects TRACE, which would echo the token, and CONNECT, whose target is not a path.
@@ -289,6 +309,28 @@ mod tests {
                 expected,
                 "{method} {path}"
             );
+        }
+    }
+
+    #[test]
+    fn a_pattern_with_methods_opens_its_path_to_no_other() {
+        let pass_list = PassList::with_methods(["GET /a", "/b"]).unwrap();
+        let feed = PassList::with_methods(["GET /feed"]).unwrap();
+        let interceptor =
+            Interceptor::new("/orders".parse().unwrap(), pass_list, 100).with_optional(feed);
+        let overridden = [(HeaderName::from_static("x-http-method-override"), "DELETE")];
+        for (method, path, fields, passes) in [
+            (Method::GET, "/orders/a", &[][..], true),
+            (Method::HEAD, "/orders/a", &[], false),
+            (Method::POST, "/orders/a", &[], false),
+            (Method::GET, "/orders/a", &overridden, false),
+            (Method::POST, "/orders/b", &overridden, true),
+            (Method::GET, "/orders/feed", &[], true),
+            (Method::POST, "/orders/feed", &[], false),
+        ] {
+            let headers = headers(fields);
+            let class = interceptor.classify(&method, path.as_bytes(), &headers);
+            assert_eq!(class == AuthRequirement::Pass, passes, "{method} {path}");
         }
     }
 

@@ -9,6 +9,7 @@ pub mod http;
 pub mod interceptor;
 pub mod keys;
 pub mod rejection;
+pub mod rules;
 pub mod token;
 
 mod strict_json;

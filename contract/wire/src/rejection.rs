@@ -124,6 +124,12 @@ rejections! {
     TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token;
     /// `aud` is absent or lacks the configured audience.
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token;
+    /// None of the scopes of a rule is in the token (RFC 6750 §3.1).
+    InsufficientScope: FORBIDDEN, "insufficient_scope", "the access token lacks a required scope", insufficient_scope;
+    /// A claim of the token has none of the values that a rule asks for.
+    ClaimNotAllowed: FORBIDDEN, "claim_not_allowed", "a claim of the access token does not allow this", none;
+    /// No rule is for the request, and the default is to deny.
+    NoRule: FORBIDDEN, "no_rule", "no rule allows this request", none;
 
     // The verification keys.
     /// No verification key has been fetched yet.

@@ -108,7 +108,7 @@ impl Explainer {
         }
         explanation.keys = Some(key_facts(state.as_deref()));
         match decision {
-            Err(rejection) => Verdict::refused(rejection),
+            Err(refusal) => Verdict::refused(refusal.rejection),
             Ok(Decision::Respond(_) | Decision::Preflight) => Verdict::good("answered"),
             Ok(Decision::Forward(forward)) => match self.sent(request, &forward, &rules) {
                 Ok(lines) => {

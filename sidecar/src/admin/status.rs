@@ -231,6 +231,8 @@ mod tests {
 
     use super::*;
     use crate::auth::authorize::AuthPolicy;
+    use crate::cli::rule_args::DefaultRule;
+    use crate::config::effective::RuleSummary;
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::{Encoding, UserHeader};
     use crate::telemetry::access_log::RequestRecord;
@@ -285,6 +287,13 @@ mod tests {
                 context_path: "/orders".into(),
                 open_paths: vec!["/static/<b>/**".into()],
                 optional_paths: vec!["/feed/**".into()],
+                rules: vec![RuleSummary {
+                    name: "admin".into(),
+                    methods: vec!["GET".into()],
+                    paths: vec!["/admin/<a>".into()],
+                    needs: "scope <em>".into(),
+                }],
+                default_rule: DefaultRule::Deny,
                 token_cookie: Some("ticket".into()),
                 cookie_origins: vec!["https://<s>".into()],
                 websocket_token: true,
@@ -319,7 +328,9 @@ mod tests {
         );
         for unsafe_text in [
             "<script",
+            "<a>",
             "<b>",
+            "<em>",
             "<i>",
             "<u>",
             "<s>",

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use contract::api::envelope::{Envelope, MSG_OPERATION_SUCCEEDED};
 use contract::api::user_details::CurrentUserDetails;
-use contract::explain::observer::{Observer, Unobserved};
+use contract::explain::observer::{Fact, Observer, Unobserved};
+use contract::explain::unverified::DecodedToken;
 use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::rejection::Rejection;
+use contract::rules::{AccessRules, Broken, RuleRequest};
 use contract::token::bearer::Bearer;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Uri, header};
@@ -62,12 +64,36 @@ impl Forward {
     }
 }
 
+/// A rejected request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) rejection: Rejection,
+    /// The place of the rule that does not hold.
+    pub(crate) rule: Option<usize>,
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self {
+            rejection,
+            rule: None,
+        }
+    }
+}
+
+impl From<Broken> for Refusal {
+    fn from(Broken { rejection, rule }: Broken) -> Self {
+        Self { rejection, rule }
+    }
+}
+
 /// Rules by which every request is authorized.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthPolicy {
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) user_header: UserHeader,
+    pub(crate) access_rules: AccessRules,
     /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
     /// Counts the changes that make cached tokens obsolete.
@@ -85,14 +111,31 @@ impl AuthPolicy {
             interceptor,
             policy,
             user_header,
+            access_rules: AccessRules::default(),
             carries_websockets: true,
             generation: 0,
         }
     }
 
+    /// Sets the rules that a verified token has to satisfy.
+    pub(crate) fn with_access_rules(mut self, rules: AccessRules) -> Self {
+        self.policy.extra_claims = self.user_header.extra_claims();
+        self.policy.extra_claims.extend_from_slice(rules.claims());
+        self.access_rules = rules;
+        self
+    }
+
+    /// Returns the names of the rules, in order.
+    pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
+        let rules = self.access_rules.rules().iter();
+        rules.map(|rule| rule.name.as_str())
+    }
+
     /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
     pub(crate) fn next_generation(&mut self, former: &Self) {
-        let same = self.policy == former.policy && self.user_header == former.user_header;
+        let same = self.policy == former.policy
+            && self.user_header == former.user_header
+            && self.access_rules == former.access_rules;
         self.generation = former.generation + u64::from(!same);
     }
 
@@ -107,7 +150,7 @@ impl AuthPolicy {
         request: RequestHead<'_>,
         keys: Result<&InstalledKeys, Rejection>,
         now: i64,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, Refusal> {
         self.authorize_observed(request, keys, now, &mut Unobserved)
     }
 
@@ -122,7 +165,7 @@ impl AuthPolicy {
         keys: Result<&InstalledKeys, Rejection>,
         now: i64,
         observer: &mut impl Observer,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, Refusal> {
         let RequestHead {
             method,
             version,
@@ -140,23 +183,29 @@ impl AuthPolicy {
             observer,
         );
         let verified = match requirement {
-            AuthRequirement::Reject(rejection) => return Err(rejection),
+            AuthRequirement::Reject(rejection) => return Err(rejection.into()),
             AuthRequirement::UserDetails(token) => {
                 let body = self.user_details(keys, token, now, observer)?;
                 return Ok(Decision::Respond(body));
             }
             // Nothing authenticates the bytes of a tunnel that was opened without a token.
             AuthRequirement::Pass if is_websocket => {
-                return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
+                return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
             }
             AuthRequirement::Pass => None,
             AuthRequirement::NeedsToken(_) if self.is_forged(&request, is_websocket) => {
-                return observer.check("cross_site", Err(Rejection::CrossSite));
+                return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
             AuthRequirement::NeedsToken(token) => {
                 let verified = self.verified(keys, token, now, observer)?;
+                let asked = RuleRequest {
+                    method,
+                    headers,
+                    path: target.path(),
+                };
+                self.check_rules(asked, token, &verified, observer)?;
                 if is_websocket && !self.carries_websockets {
-                    return observer.check("upgrade", Err(Rejection::UpgradeNotAllowed));
+                    return Ok(observer.check("upgrade", Err(Rejection::UpgradeNotAllowed))?);
                 }
                 Some(verified)
             }
@@ -177,6 +226,30 @@ impl AuthPolicy {
             ends_at: ends_at
                 .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
         }))
+    }
+
+    /// Compares a request that has a verified token with the rules for its method and path.
+    fn check_rules<O: Observer>(
+        &self,
+        request: RuleRequest<'_>,
+        token: Bearer<'_>,
+        verified: &VerifiedToken,
+        observer: &mut O,
+    ) -> Result<(), Refusal> {
+        let (rules, context) = (&self.access_rules, self.interceptor.context());
+        let outcome = rules.check(request, context, &verified.rule_verdicts);
+        if O::WATCHES && !rules.rules().is_empty() {
+            let token = DecodedToken::of(token.as_str());
+            let payload = token.and_then(|token| token.claims.as_object().cloned());
+            let payload = payload.unwrap_or_default();
+            for rule in rules.matching(request, context) {
+                if let Some(facts) = rules.describe(rule, &payload) {
+                    observer.learned(Fact::Rule(&facts));
+                }
+            }
+            observer.checked("rules", outcome.map_err(|broken| broken.rejection));
+        }
+        Ok(outcome?)
     }
 
     fn is_forged(&self, request: &RequestHead<'_>, is_websocket: bool) -> bool {
@@ -252,12 +325,14 @@ impl AuthPolicy {
             .policy
             .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
-        let extra = std::mem::take(&mut claims.extra);
+        let mut extra = std::mem::take(&mut claims.extra);
+        let of_rules = extra.split_off(self.user_header.claim_count());
         let details = claims.into_user_details();
         let identity = self.user_header.identity(&details, &extra);
         let verified = identity.map(|identity| VerifiedToken {
             identity,
             validity,
+            rule_verdicts: self.access_rules.verdicts(&of_rules),
             rules: self.generation,
         });
         Ok((details, verified.map(Arc::new)))

@@ -7,6 +7,7 @@ use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 
+use super::rule_args::{DefaultRule, RuleTable, serialize_whole, whole_patterns};
 use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
 
@@ -31,13 +32,14 @@ pub(crate) struct RulesArgs {
     pub(crate) app_name: String,
 
     /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
-    /// hold several separated by commas
+    /// hold several separated by commas. Methods in front limit it, as in 'GET,HEAD /products/**'
     #[arg(
         long,
         env = "POSTERN_PASS",
         value_delimiter = ',',
         value_name = "PATTERN"
     )]
+    #[serde(serialize_with = "serialize_whole")]
     pub(crate) pass: Vec<String>,
 
     /// Ant pattern, relative to the context path, of paths where the token is optional: without one
@@ -49,7 +51,24 @@ pub(crate) struct RulesArgs {
         value_delimiter = ',',
         value_name = "PATTERN"
     )]
+    #[serde(serialize_with = "serialize_whole")]
     pub(crate) optional: Vec<String>,
+
+    /// Fate of a request with a valid token that no [[rule]] of the file is for: the token is
+    /// enough, or it is rejected
+    #[arg(
+        long,
+        env = "POSTERN_DEFAULT_RULE",
+        value_enum,
+        default_value_t,
+        value_name = "FATE"
+    )]
+    pub(crate) default_rule: DefaultRule,
+
+    /// `[[rule]]` of the file.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rule: Vec<RuleTable>,
 
     /// Origin whose pages may call the service from a browser, as in https://app.example; may be
     /// repeated, or hold several separated by commas. Its preflights pass without a token, and the
@@ -74,6 +93,18 @@ pub(crate) struct RulesArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) upstream_request: UpstreamRequestArgs,
+}
+
+impl RulesArgs {
+    /// Returns the patterns of `--pass`, each with its methods.
+    pub(crate) fn pass_patterns(&self) -> Vec<String> {
+        whole_patterns(&self.pass)
+    }
+
+    /// Returns the patterns of `--optional`, each with its methods.
+    pub(crate) fn optional_patterns(&self) -> Vec<String> {
+        whole_patterns(&self.optional)
+    }
 }
 
 /// Locations of the token in a request, and its required claims.

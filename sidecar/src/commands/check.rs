@@ -16,6 +16,7 @@ use crate::keys::source::KeySource;
 mod attacks;
 mod online;
 mod paths;
+mod rules;
 mod tokens;
 
 /// Runs the command.
@@ -38,7 +39,8 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
         .chain(source.warning())
         .chain(found.warnings.iter().cloned())
         .collect();
-    output::print(&format!("{}{report}{found}", as_toml(settings, &warnings)?))?;
+    let (toml, notes) = (as_toml(settings, &warnings)?, notes(settings));
+    output::print(&format!("{toml}{notes}{report}{found}"))?;
     report.verdict()?;
     found.verdict()?;
     match args.strict {
@@ -68,11 +70,26 @@ fn as_toml(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
     ))
 }
 
+/// Names the patterns of open paths that have no methods in front.
+fn notes(args: &ServeArgs) -> String {
+    let mut patterns = args.rules.pass_patterns();
+    patterns.retain(|pattern| pattern.starts_with('/'));
+    match patterns.as_slice() {
+        [] => String::new(),
+        patterns => format!("# open to every method: {}\n", patterns.join(", ")),
+    }
+}
+
 fn attack(args: &ServeArgs, config: &Config) -> Result<Report, Failure> {
     let attacks = Attacks::load()?;
     let tokens = tokens::attack(args, config, &attacks)?;
     let paths = paths::attack(&args.rules, &config.rules.auth_policy, &attacks.path)?;
-    Ok(Report { tokens, paths })
+    let rules = rules::attack(&args.rules, &config.rules.auth_policy, &attacks)?;
+    Ok(Report {
+        tokens,
+        paths,
+        rules,
+    })
 }
 
 /// The results of one kind of attack.
@@ -98,11 +115,13 @@ impl Outcome {
 struct Report {
     tokens: Outcome,
     paths: Outcome,
+    rules: Outcome,
 }
 
 impl Report {
     fn surprises(&self) -> impl Iterator<Item = &String> {
-        self.tokens.surprises.iter().chain(&self.paths.surprises)
+        let each = [&self.tokens, &self.paths, &self.rules].into_iter();
+        each.flat_map(|outcome| &outcome.surprises)
     }
 
     fn verdict(&self) -> Result<(), Failure> {
@@ -129,7 +148,14 @@ impl std::fmt::Display for Report {
             f,
             "# attacks: {} tokens and {} paths rejected as expected; {} good tokens accepted",
             self.tokens.refused, self.paths.refused, self.tokens.accepted
-        )
+        )?;
+        match self.rules.refused {
+            0 => Ok(()),
+            refused => writeln!(
+                f,
+                "# rules: {refused} requests with a token that lacks their claims rejected as expected"
+            ),
+        }
     }
 }
 

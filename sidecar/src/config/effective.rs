@@ -1,8 +1,11 @@
 //! The settings in effect for requests, as the status page presents them.
 
+use contract::rules::Rule;
 use serde::Serialize;
 
+use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
+use crate::cli::rule_args::DefaultRule;
 use crate::headers::identity::Encoding;
 use crate::keys::source::SourceSettings;
 
@@ -15,6 +18,10 @@ pub(crate) struct EffectiveConfig {
     pub(crate) open_paths: Vec<String>,
     /// Patterns of paths where a token may be missing.
     pub(crate) optional_paths: Vec<String>,
+    /// Conditions of a token for some methods and paths.
+    pub(crate) rules: Vec<RuleSummary>,
+    /// For requests without a rule.
+    pub(crate) default_rule: DefaultRule,
     /// Location of a token besides `Authorization`.
     pub(crate) token_cookie: Option<String>,
     pub(crate) cookie_origins: Vec<String>,
@@ -30,15 +37,48 @@ pub(crate) struct EffectiveConfig {
     pub(crate) keys_from: String,
 }
 
-pub(super) fn effective_config(args: &ServeArgs, key_source: &SourceSettings) -> EffectiveConfig {
+/// One rule.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct RuleSummary {
+    pub(crate) name: String,
+    /// Empty: all.
+    pub(crate) methods: Vec<String>,
+    pub(crate) paths: Vec<String>,
+    pub(crate) needs: String,
+}
+
+impl RuleSummary {
+    fn of(rule: &Rule) -> Self {
+        let paths = rule.paths.iter().map(|path| path.as_str().to_owned());
+        Self {
+            name: rule.name.clone(),
+            methods: rule.methods.each().map(ToString::to_string).collect(),
+            paths: paths.collect(),
+            needs: rule.requirement.to_string(),
+        }
+    }
+}
+
+pub(super) fn effective_config(
+    args: &ServeArgs,
+    key_source: &SourceSettings,
+    auth_policy: &AuthPolicy,
+) -> EffectiveConfig {
     EffectiveConfig {
         service: args.service.upstream.clone(),
         context_path: match args.rules.app_name.as_str() {
             "" => String::new(),
             name => format!("/{name}"),
         },
-        open_paths: args.rules.pass.clone(),
-        optional_paths: args.rules.optional.clone(),
+        open_paths: args.rules.pass_patterns(),
+        optional_paths: args.rules.optional_patterns(),
+        rules: auth_policy
+            .access_rules
+            .rules()
+            .iter()
+            .map(RuleSummary::of)
+            .collect(),
+        default_rule: args.rules.default_rule,
         token_cookie: args.rules.tokens.token_cookie.clone(),
         cookie_origins: args.rules.tokens.cookie_origin.clone(),
         websocket_token: args.rules.tokens.websocket_token,

@@ -1,11 +1,12 @@
 //! Warnings about patterns of `--pass` and `--optional` that match more, or less, than they seem
 //! to. Patterns that can never match are rejected at parsing.
 
-use contract::http::path_patterns::PassList;
+use contract::http::methods::Methods;
+use contract::http::path_patterns::{PassList, PathPattern};
 use contract::interceptor::USER_DETAILS_PATH;
 use runtime::exit::Failure;
 
-use super::policy::{pass_list, patterns};
+use super::policy::{optional_list, pass_list};
 use crate::cli::policy_args::RulesArgs;
 
 /// Paths that no pattern lists on purpose.
@@ -17,7 +18,7 @@ const UNLISTED: [&str; 2] = ["/postern-probe", "/postern-probe/2/3/4.x"];
 /// The first unusable pattern.
 pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
     let pass = pass_list(rules)?;
-    let optional = patterns("optional", &rules.optional)?;
+    let optional = optional_list(rules)?;
     let mut warnings: Vec<String> = Vec::new();
     warnings.extend(everything(&pass, "pass", "no request needs a token"));
     warnings.extend(everything(
@@ -25,36 +26,62 @@ pub(super) fn warnings(rules: &RulesArgs) -> Result<Vec<String>, Failure> {
         "optional",
         "no request needs a token, only a bad one is rejected",
     ));
-    for (flag, list) in [("pass", &rules.pass), ("optional", &rules.optional)] {
-        let of_each = list
-            .iter()
-            .filter_map(|pattern| Some((pattern, of_pattern(pattern, &rules.app_name)?)));
-        warnings
-            .extend(of_each.map(|(pattern, warning)| format!("--{flag} '{pattern}': {warning}")));
+    for (flag, list) in [("pass", &pass), ("optional", &optional)] {
+        for pattern in list.patterns().iter().map(PathPattern::as_str) {
+            let warning = of_pattern(path_of(pattern), &rules.app_name);
+            warnings.extend(warning.map(|warning| format!("--{flag} '{pattern}': {warning}")));
+        }
     }
-    for pattern in rules
-        .optional
-        .iter()
-        .filter(|pattern| pass.matches(&example(pattern)))
-    {
-        warnings.push(format!(
-            "--optional '{pattern}': --pass lists it too, so a token is never read there"
-        ));
+    for pattern in optional.patterns() {
+        if is_open(&pass, pattern.methods(), &example(pattern.as_str())) {
+            warnings.push(format!(
+                "--optional '{}': --pass lists it too, so a token is never read there",
+                pattern.as_str()
+            ));
+        }
     }
     Ok(warnings)
 }
 
 fn everything(list: &PassList, flag: &str, what: &str) -> Option<String> {
-    if UNLISTED.iter().all(|path| list.matches(path)) {
+    if UNLISTED
+        .iter()
+        .all(|path| list.find_for(None, path).is_some())
+    {
         return Some(format!("--{flag}: a pattern matches every path, so {what}"));
+    }
+    if UNLISTED.iter().all(|path| list.matches(path)) {
+        return Some(format!(
+            "--{flag}: a pattern matches every path for some methods, whose requests need no token"
+        ));
     }
     list.matches(USER_DETAILS_PATH).then(|| {
         format!("--{flag}: a pattern matches {USER_DETAILS_PATH}, which still needs a token")
     })
 }
 
-/// Returns the warning about a single pattern.
+/// Returns true if a pass list opens `path` to all of these methods.
+pub(super) fn is_open(list: &PassList, methods: &Methods, path: &str) -> bool {
+    if methods.are_all() {
+        return list.find_for(None, path).is_some();
+    }
+    let mut each = methods.each();
+    each.all(|method| list.find_for(Some(method), path).is_some())
+}
+
+/// Returns a pattern without its methods.
+pub(crate) fn path_of(pattern: &str) -> &str {
+    let path = pattern.find('/').and_then(|start| pattern.get(start..));
+    path.unwrap_or(pattern)
+}
+
+/// Returns the warning about a single pattern of open paths.
 fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
+    misread(pattern, app_name).or_else(|| opens_too_much(pattern))
+}
+
+/// Returns the warning about a pattern that does not mean what it seems to.
+pub(super) fn misread(pattern: &str, app_name: &str) -> Option<String> {
     let below = |context: &str| {
         let rest = pattern.strip_prefix(context);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -72,6 +99,10 @@ fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
                 .to_owned(),
         );
     }
+    None
+}
+
+fn opens_too_much(pattern: &str) -> Option<String> {
     if pattern.starts_with("/**/") && !pattern.trim_start_matches("/**").is_empty() {
         return Some(
             "matches below every path, and some services ignore the end of a path: /admin/x.js"
@@ -89,7 +120,7 @@ fn of_pattern(pattern: &str, app_name: &str) -> Option<String> {
 
 /// Returns a path that the pattern matches.
 pub(crate) fn example(pattern: &str) -> String {
-    pattern.replace("**", "x").replace(['*', '?'], "x")
+    path_of(pattern).replace("**", "x").replace(['*', '?'], "x")
 }
 
 #[cfg(test)]
@@ -156,6 +187,20 @@ mod tests {
             ),
             (&["--optional", "/**/x"], Some("--optional '/**/x'")),
             (&["--optional", "/a/**", "--pass", "/b"], None),
+            (&["--pass", "GET,HEAD /a/**"], None),
+            (
+                &["--pass", "GET,HEAD /**"],
+                Some("every path for some methods"),
+            ),
+            (
+                &["--pass", "GET /docs/"],
+                Some("--pass 'GET /docs/': matches only with the slash"),
+            ),
+            (&["--optional", "/a/*", "--pass", "GET /a/**"], None),
+            (
+                &["--optional", "GET /a/*", "--pass", "GET /a/**"],
+                Some("--pass lists it too"),
+            ),
             (
                 &["--optional", "/a/*", "--pass", "/a/**"],
                 Some("--pass lists it too"),

@@ -7,6 +7,7 @@ use contract::token::claim_mapping::ClaimMapping;
 use contract::token::verifier::VerificationPolicy;
 use runtime::exit::Failure;
 
+use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
@@ -28,7 +29,8 @@ pub(crate) fn auth_policy(
 ) -> Result<AuthPolicy, Failure> {
     let policy = policy(&args.tokens, mapping)?;
     let user_header = user_header(&args.identity)?;
-    let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header);
+    let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
+        .with_access_rules(access_rules(args)?);
     rules.carries_websockets = upstream.carries_websockets();
     Ok(rules)
 }
@@ -52,7 +54,7 @@ fn interceptor(args: &RulesArgs) -> Result<Interceptor, Failure> {
     );
     Ok(interceptor
         .with_allowed_origins(origins("cors-origin", &args.cors_origin)?)
-        .with_optional(patterns("optional", &args.optional)?)
+        .with_optional(optional_list(args)?)
         .with_sources(TokenSources {
             cookie: token_cookie(&args.tokens)?,
             cookie_origins: origins("cookie-origin", &args.tokens.cookie_origin)?,
@@ -76,11 +78,15 @@ pub(crate) const fn upstream_request(args: &UpstreamRequestArgs) -> UpstreamRequ
 }
 
 pub(super) fn pass_list(args: &RulesArgs) -> Result<PassList, Failure> {
-    patterns("pass", &args.pass)
+    patterns("pass", &args.pass_patterns())
 }
 
-pub(super) fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
-    PassList::parse(patterns.iter().map(String::as_str))
+pub(super) fn optional_list(args: &RulesArgs) -> Result<PassList, Failure> {
+    patterns("optional", &args.optional_patterns())
+}
+
+fn patterns(flag: &str, patterns: &[String]) -> Result<PassList, Failure> {
+    PassList::with_methods(patterns.iter().map(String::as_str))
         .map_err(|error| flag_error(flag, &error.pattern, error.source))
 }
 

@@ -135,6 +135,11 @@ impl UserHeader {
         claims.collect()
     }
 
+    /// Returns the number of these claims.
+    pub(crate) fn claim_count(&self) -> usize {
+        self.claims.len()
+    }
+
     /// Writes the header values of `user` and of `claims`, in the order of
     /// [`UserHeader::extra_claims`].
     ///

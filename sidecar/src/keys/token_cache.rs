@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use contract::rules::RuleVerdict;
 use contract::token::bearer::Bearer;
 use contract::token::claims::Validity;
 use prometheus_client::metrics::counter::Counter;
@@ -24,6 +25,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) identity: Identity,
     /// Checked at each use.
     pub(crate) validity: Validity,
+    /// The result of each rule, so that a repeated token is not parsed again.
+    pub(crate) rule_verdicts: Box<[RuleVerdict]>,
     /// The generation of the rules at the verification.
     pub(crate) rules: u64,
 }
@@ -122,6 +125,8 @@ impl fmt::Debug for TokenCache {
 const OVERHEAD_BYTES: usize = 400;
 /// The size of a claim besides its value: its entry, and two allocations.
 const CLAIM_BYTES: usize = 112;
+/// The unused part of an allocation.
+const ALLOCATION_BYTES: usize = 64;
 /// A token of our own auth server.
 const TYPICAL_BYTES: usize = OVERHEAD_BYTES + 112;
 
@@ -131,7 +136,12 @@ struct Bytes;
 impl Weighter<TokenDigest, Arc<VerifiedToken>> for Bytes {
     fn weight(&self, _: &TokenDigest, token: &Arc<VerifiedToken>) -> u64 {
         let identity = &token.identity;
-        let bytes = OVERHEAD_BYTES + identity.claims() * CLAIM_BYTES + identity.value_bytes();
+        let of_rules = match token.rule_verdicts.len() {
+            0 => 0,
+            rules => rules + ALLOCATION_BYTES,
+        };
+        let of_claims = identity.claims() * CLAIM_BYTES;
+        let bytes = OVERHEAD_BYTES + of_claims + identity.value_bytes() + of_rules;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
@@ -174,16 +184,23 @@ mod tests {
     }
 
     fn remember_as(cache: &TokenCache, token: &str, user: &str) {
-        remember_with(cache, token, user, &[]);
+        remember_with(cache, token, user, &[], 0);
     }
 
-    fn remember_with(cache: &TokenCache, token: &str, user: &str, claims: &[Option<Value>]) {
+    fn remember_with(
+        cache: &TokenCache,
+        token: &str,
+        user: &str,
+        claims: &[Option<Value>],
+        rules: usize,
+    ) {
         let verified = VerifiedToken {
             identity: identity(user, claims),
             validity: Validity {
                 not_before: None,
                 expires_at: None,
             },
+            rule_verdicts: vec![RuleVerdict::Holds; rules].into(),
             rules: 0,
         };
         with(token, |token| cache.remember(token, Arc::new(verified)));
@@ -281,13 +298,24 @@ mod tests {
 
     #[test]
     fn the_bound_holds_for_allocated_memory() {
-        for (user, claims) in [(1, 0), (100, 0), (1000, 0), (1, 1), (100, 5), (1, 40)] {
+        for (user, claims, rules) in [
+            (1, 0, 0),
+            (100, 0, 0),
+            (1000, 0, 0),
+            (1, 1, 0),
+            (100, 5, 0),
+            (1, 40, 0),
+            (1, 0, 1),
+            (1, 0, 100),
+            (100, 5, 256),
+        ] {
             let mut cache = None;
             let claims = vec![Some(Value::from("c")); claims];
             let allocated = allocation_counter::measure(|| {
                 let cache = cache.insert(cache_of(BYTES));
                 for n in 0..10_000 {
-                    remember_with(cache, &format!("flood{n}"), &"u".repeat(user), &claims);
+                    let user = "u".repeat(user);
+                    remember_with(cache, &format!("flood{n}"), &user, &claims, rules);
                 }
             });
             let kept = cache.unwrap().bytes();

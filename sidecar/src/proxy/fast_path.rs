@@ -34,7 +34,7 @@ use self::request::{Admitted, Progress, Request};
 use self::response_head::ResponseHead;
 use self::upload::Upload;
 use super::phases::AuthProxy;
-use crate::auth::authorize::Decision;
+use crate::auth::authorize::{Decision, Refusal};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::request::head::{RawHead, RequestHead};
@@ -98,16 +98,16 @@ impl FastPath {
     }
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
-    async fn decide(&self, request: &Request) -> Result<Decision, Rejection> {
+    async fn decide(&self, request: &Request) -> Result<Decision, Refusal> {
         let decision = self.decide_now(request);
-        if decision != Err(Rejection::TokenKeyUnknown) {
+        if decision != Err(Rejection::TokenKeyUnknown.into()) {
             return decision;
         }
         self.proxy.keys.early_fetch().wait(Instant::now()).await;
         self.decide_now(request)
     }
 
-    fn decide_now(&self, request: &Request) -> Result<Decision, Rejection> {
+    fn decide_now(&self, request: &Request) -> Result<Decision, Refusal> {
         self.proxy.authorize(
             &request.rules.auth_policy,
             RequestHead {

@@ -21,7 +21,7 @@ use pingora::{Error, ErrorType};
 use runtime::clock::unix_now;
 use runtime::listener::CLIENT_IDLE;
 
-use crate::auth::authorize::{AuthPolicy, Decision, Forward};
+use crate::auth::authorize::{AuthPolicy, Decision, Forward, Refusal};
 use crate::auth::strip_token;
 use crate::background::Draining;
 use crate::config::live::{CurrentRules, Rules};
@@ -100,7 +100,12 @@ pub(super) enum Action {
 
 impl AuthProxy {
     /// Takes a permit for an authorized request, or prepares our own response.
-    pub(super) fn act_on(&self, decision: Result<Decision, Rejection>, now: Instant) -> Action {
+    pub(super) fn act_on(
+        &self,
+        decision: Result<Decision, Refusal>,
+        rules: &AuthPolicy,
+        now: Instant,
+    ) -> Action {
         let (outcome, response) = match decision {
             Ok(Decision::Forward(forward)) => match self.in_flight.take(forward.has_token(), now) {
                 Some(permit) => return Action::Forward(forward, permit),
@@ -108,7 +113,7 @@ impl AuthProxy {
             },
             Ok(Decision::Respond(body)) => (Outcome::Responded, LocalResponse::success(body)),
             Ok(Decision::Preflight) => (Outcome::Responded, LocalResponse::preflight()),
-            Err(rejection) => self.reject(rejection, now),
+            Err(refusal) => self.reject(&refusal, rules, now),
         };
         Action::Respond(outcome, response)
     }
@@ -118,7 +123,7 @@ impl AuthProxy {
         &self,
         rules: &AuthPolicy,
         head: RequestHead<'_>,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, Refusal> {
         let keys = self.keys.load();
         let keys = self.keys.usable(keys.as_deref(), Instant::now());
         rules.authorize(head, keys, unix_now())
@@ -128,14 +133,29 @@ impl AuthProxy {
         &self,
         session: &Session,
         rules: &AuthPolicy,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, Refusal> {
         head::with_request_head(session.as_downstream(), |head| self.authorize(rules, head))
     }
 
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
-    fn reject(&self, rejection: Rejection, now: Instant) -> (Outcome, LocalResponse) {
-        let (outcome, response) = rejected(rejection);
-        match rejection {
+    fn reject(
+        &self,
+        refusal: &Refusal,
+        rules: &AuthPolicy,
+        now: Instant,
+    ) -> (Outcome, LocalResponse) {
+        let (outcome, response) = rejected(refusal.rejection);
+        let rule = refusal
+            .rule
+            .and_then(|rule| rules.access_rules.rules().get(rule));
+        if let Some(rule) = rule {
+            self.metrics.rule_refused(&rule.name);
+        }
+        match refusal.rejection {
+            Rejection::InsufficientScope => {
+                let scope = rule.map(|rule| rule.requirement.scope.as_slice());
+                (outcome, response.required_scope(scope.unwrap_or_default()))
+            }
             Rejection::AuthKeysUnavailable | Rejection::AuthKeysStale => {
                 let seconds = self.keys.attempts().seconds_until_next(now);
                 (outcome, response.retry_after(seconds))
@@ -294,18 +314,19 @@ impl ProxyHttp for AuthProxy {
         self.limit_connection(session);
         ctx.ids = self.correlation.ids(&session.req_header().headers);
         let mut decision = self.authorize_session(session, &ctx.rules.auth_policy);
-        if decision == Err(Rejection::TokenKeyUnknown) {
+        if decision == Err(Rejection::TokenKeyUnknown.into()) {
             // The auth server may have a newer key.
             let fetch = self.keys.early_fetch().wait(Instant::now());
             decision = match self.while_waiting(session.is_http2(), fetch).await {
                 Some(()) => self.authorize_session(session, &ctx.rules.auth_policy),
-                None => Err(Rejection::ServerBusy),
+                None => Err(Rejection::ServerBusy.into()),
             };
         }
         ctx.decided = Instant::now();
         self.metrics
             .decided(ctx.decided.saturating_duration_since(ctx.began));
-        let (outcome, response) = match self.act_on(decision, ctx.decided) {
+        let action = self.act_on(decision, &ctx.rules.auth_policy, ctx.decided);
+        let (outcome, response) = match action {
             Action::Forward(forward, permit) => {
                 self.prepare(session, &forward, &ctx.ids);
                 ctx.forward(forward, permit, EndedResponses::of(session));

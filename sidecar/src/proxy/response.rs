@@ -26,6 +26,8 @@ pub(crate) struct LocalResponse {
     status: StatusCode,
     body: Vec<u8>,
     rejection: Option<Rejection>,
+    /// Scopes of which one is enough.
+    scope: Option<String>,
     /// Seconds until the cause may be gone.
     retry_after: Option<u64>,
     /// Further headers: CORS, the request id.
@@ -39,6 +41,7 @@ impl LocalResponse {
             status: StatusCode::OK,
             body,
             rejection: None,
+            scope: None,
             retry_after: None,
             fields: Vec::new(),
         }
@@ -50,6 +53,7 @@ impl LocalResponse {
             status: StatusCode::NO_CONTENT,
             body: Vec::new(),
             rejection: None,
+            scope: None,
             retry_after: None,
             fields: Endpoint::Reading.preflight_fields().into(),
         }
@@ -70,8 +74,17 @@ impl LocalResponse {
             status: rejection.status(),
             body: Envelope::rejection(rejection).to_json().unwrap_or_default(),
             rejection: Some(rejection),
+            scope: None,
             retry_after: rejection.retry_after().map(u64::from),
             fields: Vec::new(),
+        }
+    }
+
+    /// Names the scopes of a rule in the challenge (RFC 6750 §3.1).
+    pub(crate) fn required_scope(self, scopes: &[String]) -> Self {
+        Self {
+            scope: Some(scopes.join(" ")),
+            ..self
         }
     }
 
@@ -101,8 +114,13 @@ impl LocalResponse {
         let Some(rejection) = self.rejection else {
             return Ok(head);
         };
-        if let Some(challenge) = rejection.www_authenticate() {
-            head.insert_header("WWW-Authenticate", challenge)?;
+        match (rejection.www_authenticate(), &self.scope) {
+            (Some(challenge), Some(scope)) => {
+                let challenge = format!("{challenge}, scope=\"{scope}\"");
+                head.insert_header("WWW-Authenticate", challenge)?;
+            }
+            (Some(challenge), None) => head.insert_header("WWW-Authenticate", challenge)?,
+            (None, _) => {}
         }
         if let Some(seconds) = self.retry_after {
             head.insert_header("Retry-After", seconds)?;

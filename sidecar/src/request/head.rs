@@ -63,10 +63,10 @@ impl<'a> RequestHead<'a> {
 }
 
 /// Calls `read` with the head of the request that `session` read last.
-pub(crate) fn with_request_head<T>(
+pub(crate) fn with_request_head<T, E: From<Rejection>>(
     session: &ServerSession,
-    read: impl FnOnce(RequestHead<'_>) -> Result<T, Rejection>,
-) -> Result<T, Rejection> {
+    read: impl FnOnce(RequestHead<'_>) -> Result<T, E>,
+) -> Result<T, E> {
     let request = session.req_header();
     let raw;
     let wire = match session {
@@ -78,7 +78,7 @@ pub(crate) fn with_request_head<T>(
             authority: request.uri.authority().map(|name| name.as_str().as_bytes()),
             has_body: !stream.is_body_empty(),
         },
-        _ => return Err(Rejection::Internal),
+        _ => return Err(Rejection::Internal.into()),
     };
     read(RequestHead {
         method: &request.method,

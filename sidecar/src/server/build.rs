@@ -138,6 +138,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
         Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
     let (metrics, mut registry) = Metrics::new(keys.token_cache().counters.clone());
     registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
+    metrics.expect_rules(config.rules.auth_policy.rule_names());
     if config.tls.is_some() {
         metrics.tls.register(&mut registry);
     }

@@ -124,6 +124,8 @@ impl Reload {
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
+        self.metrics
+            .expect_rules(config.rules.auth_policy.rule_names());
         self.rules.replace(config.rules);
         if let Some(settings) = &config.key_cache {
             self.refresher.set_cache_scope(settings);
@@ -187,6 +189,8 @@ fn apply_reloadable(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
         now.identity
             .claim_header
             .clone_from(&start.identity.claim_header);
+        now.rule.clone_from(&start.rule);
+        now.default_rule = start.default_rule;
     }
     if start.service.upstream == read.service.upstream {
         let (now, read) = (&mut now.upstream, &read.upstream);
@@ -281,6 +285,7 @@ mod tests {
         for (flag, value, at_once) in [
             ("--pass", "/a/**", true),
             ("--optional", "/a/**", true),
+            ("--default-rule", "deny", true),
             ("--cors-origin", "https://app.example", true),
             ("--issuer", "auth", true),
             ("--audience", "orders", true),

@@ -77,6 +77,11 @@ struct DepartureLabels {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    rule: String,
+}
+
 /// From a cached token to one that waits for a key.
 const OWN_BOUNDS: [Duration; 12] = [
     Duration::from_micros(10),
@@ -147,6 +152,7 @@ pub(crate) struct Metrics {
     own: DurationHistogram,
     upstream: DurationHistogram,
     upstream_errors: Family<UpstreamErrorLabels, Counter>,
+    rule_refusals: Family<RuleLabels, Counter>,
     fast_path: Counter,
     fast_path_departures: Family<DepartureLabels, Counter>,
     in_flight: Gauge,
@@ -176,6 +182,7 @@ impl Metrics {
             own: DurationHistogram::new(&OWN_BOUNDS),
             upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
             upstream_errors: Family::default(),
+            rule_refusals: Family::default(),
             requests,
             fast_path: Counter::default(),
             fast_path_departures: Family::default(),
@@ -246,6 +253,11 @@ impl Metrics {
             self.upstream_errors.clone(),
         );
         registry.register(
+            "rule_refusals",
+            "Requests that a [[rule]] rejected, by its name",
+            self.rule_refusals.clone(),
+        );
+        registry.register(
             "connections",
             "Open connections of clients",
             self.connections.clone(),
@@ -306,6 +318,18 @@ impl Metrics {
                 self.rejected.inc()
             }
         };
+    }
+
+    /// Gives the rules their first value: a rate needs one.
+    pub(crate) fn expect_rules<'r>(&self, names: impl IntoIterator<Item = &'r str>) {
+        for name in names {
+            drop(self.rule_refusals.get_or_create(&rule_labels(name)));
+        }
+    }
+
+    /// Counts a request that a rule rejected.
+    pub(crate) fn rule_refused(&self, name: &str) {
+        self.rule_refusals.get_or_create(&rule_labels(name)).inc();
     }
 
     /// Counts a request that the fast path carries.
@@ -444,6 +468,11 @@ fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
         "Verified tokens that were removed for others",
         counters.evictions,
     );
+}
+
+fn rule_labels(name: &str) -> RuleLabels {
+    let rule = name.to_owned();
+    RuleLabels { rule }
 }
 
 fn labels(outcome: Outcome) -> RequestLabels {

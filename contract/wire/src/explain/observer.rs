@@ -3,6 +3,8 @@
 //! The decision is the same with and without an observer. It only receives each step, and costs
 //! nothing where it is [`Unobserved`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::http::path_patterns::PathPattern;
 use crate::keys::VerificationKey;
 use crate::rejection::Rejection;
@@ -52,6 +54,21 @@ pub enum Fact<'a> {
     Preflight,
     /// The key that signed the token.
     SigningKey(&'a VerificationKey),
+    /// A rule for the request.
+    Rule(&'a RuleFacts),
+}
+
+/// A rule for the request, and what the token has for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleFacts {
+    /// The name of the rule.
+    pub name: String,
+    /// Its conditions.
+    pub needs: String,
+    /// The claims of the token that it compares.
+    pub found: String,
+    /// True if the token satisfies it.
+    pub holds: bool,
 }
 
 /// The observer that records nothing.

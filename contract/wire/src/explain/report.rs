@@ -10,7 +10,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::observer::{Fact, Observer};
+use super::observer::{Fact, Observer, RuleFacts};
 use super::unverified::DecodedToken;
 use crate::keys::algorithms;
 use crate::keys::{KeySet, VerificationKey};
@@ -33,6 +33,8 @@ pub struct Explanation {
     pub pass_pattern: Option<String>,
     /// Every check, in order.
     pub checks: Vec<Step>,
+    /// The rules for the request, which are compared after the token was verified.
+    pub rules: Vec<RuleFacts>,
     /// The token's readable parts.
     pub token: Option<TokenFacts>,
     /// The candidate keys of the signature.
@@ -185,6 +187,7 @@ impl Observer for Explanation {
                 self.pass_pattern = Some(pattern.as_str().to_owned());
                 self.skipped("authorization", "a token may be missing here, and it is");
             }
+            Fact::Rule(facts) => self.rules.push(facts.clone()),
             Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
             Fact::SigningKey(key) => {
                 self.token = Some(TokenFacts {
@@ -216,6 +219,16 @@ impl fmt::Display for Explanation {
             let reason = step.reason.as_deref().unwrap_or_default();
             let line = format!("{label:<9} {sign} {:<14} {why}{reason}", step.check);
             writeln!(f, "{}", line.trim_end())?;
+        }
+        for (place, rule) in self.rules.iter().enumerate() {
+            let label = if place == 0 { "rules" } else { "" };
+            let sign = if rule.holds { '✓' } else { '✗' };
+            let (needs, found) = (Plain(&rule.needs), Plain(&rule.found));
+            writeln!(
+                f,
+                "{label:<9} {sign} {}: needs {needs}; found {found}",
+                rule.name
+            )?;
         }
         if let Some(token) = &self.token {
             token.write(f, self.at)?;

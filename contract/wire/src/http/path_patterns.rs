@@ -1,9 +1,13 @@
-//! The pass list of contract §4.4: Ant patterns, relative to the context path.
+//! The pass list of contract §4.4: Ant patterns, relative to the context path, for all methods or
+//! for some.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use http::Method;
 use smallvec::SmallVec;
 
+use super::loose_path::loose_name;
+use super::methods::{MethodError, Methods};
 use super::request_path::{CanonicalPath, RequestPath, decode_once};
 
 /// An unusable path or pattern of the configuration.
@@ -20,6 +24,9 @@ pub enum PathError {
     /// Spring's `{name}` variables, which are not supported.
     #[error("'{{' and '}}' are not supported: write '*' for one segment, '**' for several")]
     Variable,
+    /// Unusable methods in front of a pattern.
+    #[error("the methods in front, as in 'GET,HEAD /products/**': {0}")]
+    Method(#[from] MethodError),
     /// An unsupported character in a context path, or a slash at its end.
     #[error("may hold only letters, digits, '-', '.', '_', '~' and single slashes between them")]
     BadContext,
@@ -77,6 +84,7 @@ impl FromStr for ContextPath {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     text: String,
+    methods: Methods,
     segments: Vec<Segment>,
 }
 
@@ -98,9 +106,49 @@ struct Glob {
 }
 
 impl PathPattern {
+    /// Parses a pattern with methods in front, as in `GET,HEAD /products/**`, or one for all.
+    ///
+    /// # Errors
+    /// The first part that is unusable.
+    pub fn with_methods(text: &str) -> Result<Self, PathError> {
+        if text.starts_with('/') {
+            return text.parse();
+        }
+        let (methods, path) = text.split_once(' ').ok_or(PathError::NotAbsolute)?;
+        let path = path.trim_start_matches(' ');
+        Ok(Self {
+            text: text.to_owned(),
+            methods: Methods::parse(methods.split(','))?,
+            ..path.parse::<Self>()?
+        })
+    }
+
     /// Returns the pattern as configured.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the methods that it is for.
+    pub const fn methods(&self) -> &Methods {
+        &self.methods
+    }
+
+    /// Returns the pattern for a [`LoosePath`](super::loose_path::LoosePath).
+    #[must_use]
+    pub fn loosened(mut self) -> Self {
+        for segment in &mut self.segments {
+            match segment {
+                Segment::Any => {}
+                Segment::Literal(name) => *name = loose_name(name),
+                Segment::Glob(glob) => glob.text = loose_name(&glob.text),
+            }
+        }
+        let ends_with_slash =
+            matches!(&self.segments[..], [_, .., Segment::Literal(last)] if last.is_empty());
+        if ends_with_slash {
+            self.segments.pop();
+        }
+        self
     }
 }
 
@@ -127,6 +175,7 @@ impl FromStr for PathPattern {
         };
         Ok(Self {
             text: text.to_owned(),
+            methods: Methods::default(),
             segments: segments(&decoded).map(segment).collect(),
         })
     }
@@ -214,8 +263,8 @@ struct Node {
     any: Option<NodeId>,
     /// True if the node follows a `**`, which takes any segments.
     takes_all: bool,
-    /// The first pattern that ends here.
-    pattern: Option<usize>,
+    /// The patterns that end here, in their order.
+    patterns: SmallVec<[usize; 1]>,
 }
 
 /// The distinct nodes that a path may have reached, seldom more than two.
@@ -237,15 +286,30 @@ impl PassList {
     /// # Errors
     /// The first unusable pattern.
     pub fn parse<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, PassListError> {
-        let mut list = Self::default();
-        for text in patterns {
-            let pattern = text.parse().map_err(|source| PassListError {
+        Self::parse_each(patterns, str::parse)
+    }
+
+    /// Parses patterns that may have methods in front, in order.
+    ///
+    /// # Errors
+    /// The first unusable pattern.
+    pub fn with_methods<'p>(
+        patterns: impl IntoIterator<Item = &'p str>,
+    ) -> Result<Self, PassListError> {
+        Self::parse_each(patterns, PathPattern::with_methods)
+    }
+
+    fn parse_each<'p>(
+        patterns: impl IntoIterator<Item = &'p str>,
+        parse: impl Fn(&'p str) -> Result<PathPattern, PathError>,
+    ) -> Result<Self, PassListError> {
+        let parsed = patterns.into_iter().map(|text| {
+            parse(text).map_err(|source| PassListError {
                 pattern: text.to_owned(),
                 source,
-            })?;
-            list.add(pattern);
-        }
-        Ok(list)
+            })
+        });
+        parsed.collect()
     }
 
     fn add(&mut self, pattern: PathPattern) {
@@ -258,7 +322,7 @@ impl PassList {
             .fold(0, |node, segment| self.child(node, segment));
         let position = self.patterns.len();
         if let Some(node) = self.nodes.get_mut(end) {
-            node.pattern.get_or_insert(position);
+            node.patterns.push(position);
         }
         self.patterns.push(pattern);
     }
@@ -289,25 +353,61 @@ impl PassList {
         child
     }
 
-    /// Returns true if a canonical path, relative to the context path, is on the list.
+    /// Returns true if patterns are for some methods only.
+    pub fn depends_on_method(&self) -> bool {
+        self.patterns
+            .iter()
+            .any(|pattern| !pattern.methods.are_all())
+    }
+
+    /// Returns the patterns, in order.
+    pub fn patterns(&self) -> &[PathPattern] {
+        &self.patterns
+    }
+
+    /// Returns true if a canonical path, relative to the context path, is on the list for some
+    /// method.
     pub fn matches(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
-    /// Returns the first pattern that matches a canonical path, relative to the context path.
+    /// Returns the first pattern that matches a canonical path, relative to the context path,
+    /// whatever its methods.
     pub fn find(&self, path: &str) -> Option<&PathPattern> {
+        self.first(path, |_| true)
+    }
+
+    /// Returns the first pattern for `method` that matches; `None` stands for a method that is not
+    /// certain.
+    pub fn find_for(&self, method: Option<&Method>, path: &str) -> Option<&PathPattern> {
+        self.first(path, |pattern| pattern.methods.allow(method))
+    }
+
+    fn first(&self, path: &str, is_meant: impl Fn(&PathPattern) -> bool) -> Option<&PathPattern> {
+        let mut first = None;
+        self.each_match(path, |position| {
+            let is_meant = self.patterns.get(position).is_some_and(&is_meant);
+            if is_meant && first.is_none_or(|first| position < first) {
+                first = Some(position);
+            }
+        });
+        self.patterns.get(first?)
+    }
+
+    /// Calls `found` with the position of each pattern that matches, in no order.
+    pub(crate) fn each_match(&self, path: &str, mut found: impl FnMut(usize)) {
         let mut places = Places::new();
         self.enter(0, &mut places);
         for segment in segments(path) {
             if places.is_empty() {
-                return None;
+                return;
             }
             places = self.after(segment, &places);
         }
-        let ends = places
-            .iter()
-            .filter_map(|place| self.nodes.get(*place)?.pattern);
-        self.patterns.get(ends.min()?)
+        for place in places {
+            let ends = self.nodes.get(place).map(|node| &node.patterns);
+            ends.into_iter().flatten().copied().for_each(&mut found);
+        }
     }
 
     fn after(&self, segment: &str, places: &Places) -> Places {
@@ -342,6 +442,14 @@ impl PassList {
         if let Some(any) = node.any {
             self.enter(any, places);
         }
+    }
+}
+
+impl FromIterator<PathPattern> for PassList {
+    fn from_iter<P: IntoIterator<Item = PathPattern>>(patterns: P) -> Self {
+        let mut list = Self::default();
+        patterns.into_iter().for_each(|pattern| list.add(pattern));
+        list
     }
 }
 
@@ -493,6 +601,57 @@ mod tests {
             }
             let found = all.find(&written).map(PathPattern::as_str);
             assert_eq!(found, first, "{written}");
+        }
+    }
+
+    #[test]
+    fn methods_in_front_of_a_pattern_limit_it() {
+        let patterns = [
+            "GET,HEAD /products/**",
+            "/open/**",
+            "POST /products/*/reviews",
+        ];
+        let list = PassList::with_methods(patterns).unwrap();
+        assert!(list.depends_on_method());
+        for (method, path, expected) in [
+            (Some(&Method::GET), "/products/1", Some(patterns[0])),
+            (Some(&Method::HEAD), "/products/1", Some(patterns[0])),
+            (Some(&Method::POST), "/products/1", None),
+            (
+                Some(&Method::POST),
+                "/products/1/reviews",
+                Some(patterns[2]),
+            ),
+            (Some(&Method::DELETE), "/open/1", Some(patterns[1])),
+            (None, "/products/1", None),
+            (None, "/open/1", Some(patterns[1])),
+        ] {
+            let found = list.find_for(method, path).map(PathPattern::as_str);
+            assert_eq!(found, expected, "{method:?} {path}");
+        }
+        assert!(list.matches("/products/1/reviews"));
+        for bad in [
+            "GET",
+            "get /a",
+            "GET, HEAD /a",
+            "GET/a",
+            "GET a",
+            " /a",
+            "TRACE /a",
+        ] {
+            assert!(PassList::with_methods([bad]).is_err(), "{bad}");
+        }
+        assert!(PassList::parse(["GET /a"]).is_err());
+    }
+
+    #[test]
+    fn the_same_path_may_stand_there_for_several_methods() {
+        let patterns = ["GET /a", "POST /a", "/a"];
+        let list = PassList::with_methods(patterns).unwrap();
+        for (method, expected) in [("GET", 0), ("POST", 1), ("PUT", 2)] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let found = list.find_for(Some(&method), "/a").map(PathPattern::as_str);
+            assert_eq!(found, Some(patterns[expected]));
         }
     }
 }

@@ -113,6 +113,18 @@ impl Rejection {
                 "The token is meant for another audience (`aud`) than `--audience` asks for.",
                 "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
             ),
+            Self::InsufficientScope => (
+                "The token is valid, and a `[[rule]]` for this method and path asks for a scope that it does not have: neither in `scope` nor in `scp`. `WWW-Authenticate` names the scopes of the rule; one of them is enough.",
+                "Ask the issuer for a token with the scope. If the token should be enough, `sidecar explain` lists the rules of the request with what each asks for and what it found; a path that programs may read differently has to satisfy every rule.",
+            ),
+            Self::ClaimNotAllowed => (
+                "The token is valid, and a `[[rule]]` for this method and path asks for another value of a claim: a role, a group, a tenant.",
+                "Give the user the role, then log in again: a token keeps the claims of its time. `sidecar explain` lists the rules of the request with what each asks for and what it found. A nested claim is named by a JSON Pointer, `/realm_access/roles`.",
+            ),
+            Self::NoRule => (
+                "With `--default-rule deny` a request with a token needs a `[[rule]]` for its method and path, and there is none.",
+                "Add a rule for it; one without `scope` and `claims` lets every valid token through.",
+            ),
             Self::AuthKeysUnavailable => (
                 "No verification key has been fetched since the start, so no token can be judged. Pass-listed paths are served.",
                 "Look at `/readyz` of the admin port and at the log line `verification key not fetched`: it names the cause (address, TLS, application id and secret, signing type). The line and `Retry-After` say when the next try is.",

@@ -70,7 +70,8 @@ impl ClaimName {
         Self(Place::TopLevel(name.to_owned()))
     }
 
-    pub(crate) fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
+    /// Returns the claim among the members of a payload.
+    pub fn find<'a>(&self, members: &'a Map<String, Value>) -> Option<&'a Value> {
         match &self.0 {
             Place::TopLevel(name) => members.get(name),
             Place::Nested { outer, pointer } => members.get(outer)?.pointer(pointer),

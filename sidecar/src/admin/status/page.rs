@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::chart::chart;
 use super::{KeysSnapshot, RefusalSnapshot, Snapshot};
+use crate::cli::rule_args::DefaultRule;
 use crate::config::effective::EffectiveConfig;
 use crate::headers::identity::Encoding;
 use crate::telemetry::outcome::Totals;
@@ -26,6 +27,7 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                     (keys(snapshot.keys.as_ref(), snapshot.protected))
                     (hour_in_numbers(snapshot))
                     (protected(snapshot.protected))
+                    (rules(snapshot.protected))
                 }
                 section aria-labelledby="hour" {
                     h2 id="hour" { "Requests in the last hour" }
@@ -207,6 +209,32 @@ fn protected(protected: &EffectiveConfig) -> Markup {
                 }
                 @if !protected.cors_origins.is_empty() {
                     dt { "browsers from" } dd { (protected.cors_origins.join(", ")) }
+                }
+            }
+        }
+    }
+}
+
+/// The rules, if there are any.
+fn rules(protected: &EffectiveConfig) -> Markup {
+    html! {
+        @if !protected.rules.is_empty() {
+            section.card aria-labelledby="rules" {
+                h2 id="rules" { "Rules" }
+                ul.plain {
+                    @for rule in &protected.rules {
+                        li {
+                            code { (rule.name) } ": " (rule.methods.join(", ")) " "
+                            @for path in &rule.paths { code { (path) } " " }
+                            "needs " (rule.needs)
+                        }
+                    }
+                }
+                p.quiet {
+                    @match protected.default_rule {
+                        DefaultRule::Token => "Elsewhere a valid token is enough.",
+                        DefaultRule::Deny => "Elsewhere no token is enough.",
+                    }
                 }
             }
         }

@@ -3,9 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "the test plays the issuer")]
 use std::time::Instant;
 
+use contract::http::methods::Methods;
 use contract::http::path_patterns::PassList;
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
+use contract::rules::{RequiredClaim, Requirement, Rule, Unmatched};
 use http::{HeaderMap, HeaderName, Method, Version};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
@@ -118,7 +120,9 @@ fn authorize_under(
     };
     let keys = keys.map(CurrentKeys::load);
     let state = keys.as_ref().and_then(|keys| keys.as_deref());
-    rules.authorize(head, state.ok_or(Rejection::AuthKeysUnavailable), now)
+    let keys = state.ok_or(Rejection::AuthKeysUnavailable);
+    let decision = rules.authorize(head, keys, now);
+    decision.map_err(|refusal| refusal.rejection)
 }
 
 const WEBSOCKET: [(&str, &str); 3] = [
@@ -404,10 +408,57 @@ fn rejected_tokens_and_oversize_users_are_not_cached() {
     assert_eq!(keys.load().as_deref().unwrap().verified_tokens().bytes(), 0);
 }
 
+/// Returns rules that the account of the tokens satisfies, one of them for each path.
+fn access_rules(count: usize) -> AccessRules {
+    let rule = |number: usize| {
+        let paths = if number == 0 {
+            "/**".to_owned()
+        } else {
+            format!("/area{number}/**")
+        };
+        let claim = RequiredClaim {
+            text: "username".to_owned(),
+            name: "username".parse().unwrap(),
+            values: vec![json!("ada")],
+        };
+        Rule {
+            name: number.to_string(),
+            methods: Methods::default(),
+            paths: vec![paths.parse().unwrap()],
+            requirement: Requirement {
+                scope: Vec::new(),
+                claims: vec![claim],
+            },
+        }
+    };
+    AccessRules::new((0..count).map(rule).collect(), Unmatched::Token)
+}
+
+#[test]
+fn a_token_is_held_to_the_rules_at_once_and_when_it_is_remembered() {
+    let keys = keys();
+    let rules = rules().with_access_rules(access_rules(3));
+    let of =
+        |account: &str| token_of(&json!({"username": account, "userId": "1", "exp": NOW + 60}));
+    for (account, refusal) in [("ada", None), ("bob", Some(Rejection::ClaimNotAllowed))] {
+        let token = of(account);
+        let fields = [("Authorization", token.as_str())];
+        for time in ["first", "again"] {
+            let decision = authorize_under(&rules, NOW, "/orders/area2/x", &fields, Some(&keys));
+            assert_eq!(decision.err(), refusal, "{account} {time}");
+        }
+        let open = authorize_under(&rules, NOW, "/orders/static/a", &fields, Some(&keys));
+        assert_eq!(user(open), None);
+    }
+    assert_eq!(keys.token_cache().counters.hits.get(), 2);
+    assert_eq!(keys.token_cache().counters.misses.get(), 2);
+}
+
 #[test]
 fn a_repeated_request_allocates_nothing() {
     let with_claims = rules_with(&["X-User-Id=userId", "X-Account=username", "X-None=none"]);
-    for rules in [rules(), with_claims] {
+    let with_rules = rules().with_access_rules(access_rules(100));
+    for rules in [rules(), with_claims, with_rules] {
         nothing_is_allocated_again(&rules);
     }
 }

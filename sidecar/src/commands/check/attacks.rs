@@ -95,8 +95,24 @@ pub(super) fn authorize(
     keys: Result<&InstalledKeys, Rejection>,
     now: i64,
 ) -> Result<Decision, Rejection> {
+    authorize_method(rules, "GET", target, lines, keys, now)
+}
+
+/// Authorizes a request as [`authorize`] does, with another method.
+///
+/// # Errors
+/// The reason of the rejection.
+pub(super) fn authorize_method(
+    rules: &AuthPolicy,
+    method: &str,
+    target: &str,
+    lines: &[String],
+    keys: Result<&InstalledKeys, Rejection>,
+    now: i64,
+) -> Result<Decision, Rejection> {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-    let raw = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
+    let raw = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
     let session = replay::read(raw.as_bytes())?;
-    head::with_request_head(&session, |head| rules.authorize(head, keys, now))
+    let decision = head::with_request_head(&session, |head| rules.authorize(head, keys, now));
+    decision.map_err(|refusal| refusal.rejection)
 }

@@ -12,7 +12,7 @@ use super::Outcome;
 use super::attacks::{PathParts, authorize};
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::policy_args::RulesArgs;
-use crate::config::example;
+use crate::config::{example, path_of};
 
 /// A path that no pattern lists on purpose.
 const PROBE: &str = "/postern-probe";
@@ -28,8 +28,8 @@ pub(super) struct OpenPaths<'p> {
 
 impl<'p> OpenPaths<'p> {
     pub(super) fn new(rules: &RulesArgs, parts: &'p PathParts) -> Result<Self, Failure> {
-        let patterns = [&rules.pass[..], &rules.optional].concat();
-        let list = PassList::parse(patterns.iter().map(String::as_str))
+        let patterns = [rules.pass_patterns(), rules.optional_patterns()].concat();
+        let list = PassList::with_methods(patterns.iter().map(String::as_str))
             .map_err(|error| Failure::Config(error.to_string()))?;
         let context = match rules.app_name.as_str() {
             "" => String::new(),
@@ -44,7 +44,7 @@ impl<'p> OpenPaths<'p> {
     }
 
     /// Matches `path`, relative to the context path, against the patterns.
-    fn holds(&self, path: &str) -> bool {
+    pub(super) fn holds(&self, path: &str) -> bool {
         path != USER_DETAILS_PATH && self.list.matches(path)
     }
 
@@ -106,7 +106,7 @@ impl<'p> OpenPaths<'p> {
     }
 
     /// Spells an open path so that not every program reads it as the same path.
-    fn spellings(&self, open: &str) -> Vec<String> {
+    pub(super) fn spellings(&self, open: &str) -> Vec<String> {
         let full = self.full(open);
         let Some(rest) = full.strip_prefix('/') else {
             return Vec::new();
@@ -120,7 +120,8 @@ impl<'p> OpenPaths<'p> {
 
     /// Varies the path of a pattern without wildcards into names that some program takes for the
     /// same.
-    fn near_misses(&self, pattern: &str) -> Vec<String> {
+    pub(super) fn near_misses(&self, pattern: &str) -> Vec<String> {
+        let pattern = path_of(pattern);
         if pattern.contains(['*', '?', ' ', '%']) || !pattern.is_ascii() {
             return Vec::new();
         }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
 use contract::rejection::Rejection;
+use contract::rules::AccessRules;
 use runtime::exit::Failure;
 
 use super::attacks::{Attacks, KeyRows, authorize, unusable};
@@ -27,6 +28,9 @@ pub(super) fn attack(
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     let targets = targets(args, attacks)?;
+    // The good token has no scope; `super::rules` tries the rules.
+    let rules = config.rules.auth_policy.clone();
+    let rules = rules.with_access_rules(AccessRules::default());
     for key in &attacks.key {
         let signing_type = key.signing_type.parse().map_err(|error| unusable(&error))?;
         if is_possible(signing_type, &config.key_source) {
@@ -38,8 +42,8 @@ pub(super) fn attack(
                 trusted,
                 outcome: &mut outcome,
             };
-            trial.rejections(&config.rules.auth_policy, attacks, key);
-            trial.controls(&config.rules.auth_policy, attacks, key);
+            trial.rejections(&rules, attacks, key);
+            trial.controls(&rules, attacks, key);
         }
     }
     Ok(outcome)

@@ -123,7 +123,8 @@ impl<'a> Connection<'a> {
             .metrics
             .decided(decided.saturating_duration_since(request.began));
         let mut progress = Progress::new();
-        let keep_alive = match proxy.act_on(decision, decided) {
+        let action = proxy.act_on(decision, &request.rules.auth_policy, decided);
+        let keep_alive = match action {
             Action::Forward(forward, permit) => {
                 progress.outcome = forward.outcome();
                 let admitted = Admitted {

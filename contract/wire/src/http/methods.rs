@@ -1,0 +1,145 @@
+//! Methods of a setting, and requests whose method may not be the one that the service carries out.
+
+use http::{HeaderMap, HeaderName, Method};
+
+use super::header_alias::cgi_equal;
+
+/// The methods of a setting; without any it is for all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Methods(Vec<Method>);
+
+/// An unusable name of a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MethodError {
+    /// A name that is not in capitals, or no name.
+    #[error("a method is written in capital letters, as GET")]
+    Malformed,
+    /// A method that no request may have.
+    #[error("TRACE and CONNECT are never allowed")]
+    NeverAllowed,
+}
+
+/// Fields in which some services take another method than that of the request line.
+const OVERRIDES: [&str; 3] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+];
+
+impl Methods {
+    /// Parses the names, of which there is at least one.
+    ///
+    /// # Errors
+    /// The first unusable name.
+    pub fn parse<'m>(names: impl IntoIterator<Item = &'m str>) -> Result<Self, MethodError> {
+        let methods: Result<Vec<_>, _> = names.into_iter().map(method).collect();
+        match methods? {
+            methods if methods.is_empty() => Err(MethodError::Malformed),
+            methods => Ok(Self(methods)),
+        }
+    }
+
+    /// Returns true for all methods.
+    pub const fn are_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns each method; none for all.
+    pub fn each(&self) -> impl Iterator<Item = &Method> {
+        self.0.iter()
+    }
+
+    /// Returns true if the setting may open a path to `method`. `None`, a method that is not
+    /// certain, needs a setting for all.
+    pub fn allow(&self, method: Option<&Method>) -> bool {
+        self.are_all() || method.is_some_and(|method| self.0.contains(method))
+    }
+
+    /// Returns true if the setting may restrict `method`: one that is not certain may be any, and a
+    /// service carries out HEAD as GET.
+    pub fn may_be(&self, method: Option<&Method>) -> bool {
+        self.are_all()
+            || method.is_none_or(|method| {
+                self.0.contains(method) || (method == Method::HEAD && self.0.contains(&Method::GET))
+            })
+    }
+}
+
+fn method(name: &str) -> Result<Method, MethodError> {
+    let in_capitals = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    if !name.bytes().all(in_capitals) {
+        return Err(MethodError::Malformed);
+    }
+    match Method::from_bytes(name.as_bytes()) {
+        Ok(Method::TRACE | Method::CONNECT) => Err(MethodError::NeverAllowed),
+        Ok(method) => Ok(method),
+        Err(_) => Err(MethodError::Malformed),
+    }
+}
+
+/// Returns the method that the service carries out; `None` if a field names another one.
+pub fn certain_method<'m>(method: &'m Method, headers: &HeaderMap) -> Option<&'m Method> {
+    let is_override = |name: &HeaderName| {
+        let mut overrides = OVERRIDES.iter();
+        overrides.any(|other| cgi_equal(name.as_str(), other))
+    };
+    (!headers.keys().any(is_override)).then_some(method)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn methods(names: &str) -> Result<Methods, MethodError> {
+        Methods::parse(names.split(','))
+    }
+
+    #[test]
+    fn names_are_in_capitals() {
+        for names in ["GET", "GET,HEAD", "M-SEARCH", "PROPFIND", "X"] {
+            assert!(methods(names).is_ok(), "{names}");
+        }
+        for names in ["", "get", "GET,", "GET ", "G/T", "*", "GET1"] {
+            assert_eq!(methods(names), Err(MethodError::Malformed), "{names}");
+        }
+        for names in ["TRACE", "GET,CONNECT"] {
+            assert_eq!(methods(names), Err(MethodError::NeverAllowed), "{names}");
+        }
+        assert_eq!(Methods::parse([]), Err(MethodError::Malformed));
+    }
+
+    #[test]
+    fn a_method_opens_itself_and_restricts_what_may_be_it() {
+        let (get, all) = (methods("GET").unwrap(), Methods::default());
+        for (method, opened, restricted) in [
+            (Some(&Method::GET), true, true),
+            (Some(&Method::HEAD), false, true),
+            (Some(&Method::POST), false, false),
+            (None, false, true),
+        ] {
+            assert_eq!(get.allow(method), opened, "{method:?}");
+            assert_eq!(get.may_be(method), restricted, "{method:?}");
+            assert!(all.allow(method) && all.may_be(method));
+        }
+    }
+
+    #[test]
+    fn a_field_that_names_another_method_makes_it_uncertain() {
+        for (name, certain) in [
+            ("accept", true),
+            ("x-http-methods", true),
+            ("x-http-method-override", false),
+            ("x_http_method_override", false),
+            ("x-http-method", false),
+            ("x.method~override", false),
+        ] {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("GET"))]);
+            let found = certain_method(&Method::POST, &headers);
+            assert_eq!(found.is_some(), certain, "{name}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Rules: requests with these methods and paths need a token with these scopes and claims.
+//!
+//! The claims are compared once, when a token is verified: [`AccessRules::verdicts`] can be
+//! remembered with it. A request is compared by method and path alone. Every rule that matches has
+//! to hold, so that none hides another.
+
+mod requirement;
+
+use http::{HeaderMap, Method};
+use serde_json::{Map, Value};
+use smallvec::SmallVec;
+
+use crate::explain::observer::RuleFacts;
+use crate::http::loose_path::LoosePath;
+use crate::http::methods::{Methods, certain_method};
+use crate::http::path_patterns::{ContextPath, PassList, PathPattern};
+use crate::http::request_path::RequestPath;
+use crate::rejection::Rejection;
+use crate::token::claim_name::ClaimName;
+
+pub use self::requirement::{RequiredClaim, Requirement};
+
+/// More than this would be a table of its own, which a policy engine keeps better. It also bounds
+/// the verdicts of a remembered token.
+pub const MAX_RULES: usize = 256;
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The name in metrics and explanations.
+    pub name: String,
+    /// The methods that it is for.
+    pub methods: Methods,
+    /// The paths that it is for, relative to the context path.
+    pub paths: Vec<PathPattern>,
+    /// The conditions of a token.
+    pub requirement: Requirement,
+}
+
+/// The fate of a request with a valid token that no rule is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unmatched {
+    /// The token is enough.
+    #[default]
+    Token,
+    /// The request is rejected.
+    Deny,
+}
+
+/// The result of one rule for one token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleVerdict {
+    /// The token satisfies the rule.
+    Holds,
+    /// The token has none of the scopes.
+    LacksScope,
+    /// A claim of the token has none of the values.
+    LacksClaim,
+}
+
+/// A rejection by a rule, or by the lack of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken {
+    /// The reason.
+    pub rejection: Rejection,
+    /// The place of the rule among [`AccessRules::rules`].
+    pub rule: Option<usize>,
+}
+
+/// The request of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleRequest<'r> {
+    /// The method of the request line.
+    pub method: &'r Method,
+    /// All fields.
+    pub headers: &'r HeaderMap,
+    /// The raw path without the query.
+    pub path: &'r [u8],
+}
+
+/// The configured rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AccessRules {
+    rules: Vec<Rule>,
+    unmatched: Unmatched,
+    paths: PassList,
+    /// The rule of each pattern of `paths`.
+    owners: Vec<usize>,
+    /// The claims of all rules, each once.
+    claims: Vec<ClaimName>,
+    /// The places of each rule's claims among them.
+    claims_of: Vec<Vec<usize>>,
+    /// True if a rule is for some methods only.
+    depends_on_method: bool,
+}
+
+type Places = SmallVec<[usize; 16]>;
+
+impl AccessRules {
+    /// Prepares the rules, in order.
+    pub fn new(rules: Vec<Rule>, unmatched: Unmatched) -> Self {
+        let of_rule = |(place, rule): (usize, &Rule)| std::iter::repeat_n(place, rule.paths.len());
+        let owners = rules.iter().enumerate().flat_map(of_rule).collect();
+        let paths = rules.iter().flat_map(|rule| &rule.paths).cloned();
+        let mut claims = Vec::new();
+        let mut place_of = |name: ClaimName| {
+            let known = claims.iter().position(|known| *known == name);
+            known.unwrap_or_else(|| {
+                claims.push(name);
+                claims.len() - 1
+            })
+        };
+        let names = rules.iter().map(|rule| rule.requirement.claim_names());
+        let claims_of = names.map(|names| names.map(&mut place_of).collect());
+        let claims_of = claims_of.collect();
+        Self {
+            paths: paths.map(PathPattern::loosened).collect(),
+            owners,
+            claims,
+            claims_of,
+            depends_on_method: rules.iter().any(|rule| !rule.methods.are_all()),
+            unmatched,
+            rules,
+        }
+    }
+
+    /// Returns the rules, in order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns the fate of requests without a rule.
+    pub const fn unmatched(&self) -> Unmatched {
+        self.unmatched
+    }
+
+    /// Returns the claims that [`Self::verdicts`] compares, in its order.
+    pub fn claims(&self) -> &[ClaimName] {
+        &self.claims
+    }
+
+    /// Compares the claims of a verified token, in the order of [`Self::claims`], with each rule.
+    pub fn verdicts(&self, claims: &[Option<Value>]) -> Box<[RuleVerdict]> {
+        let claim = |place: &usize| claims.get(*place).and_then(Option::as_ref);
+        let each = self.rules.iter().zip(&self.claims_of);
+        let verdict = |(rule, places): (&Rule, &Vec<usize>)| {
+            let own: SmallVec<[_; 4]> = places.iter().map(claim).collect();
+            rule.requirement.verdict(&own)
+        };
+        each.map(verdict).collect()
+    }
+
+    /// Compares a request that has a token with these verdicts.
+    ///
+    /// # Errors
+    /// The first rule that is for the request and does not hold.
+    pub fn check(
+        &self,
+        request: RuleRequest<'_>,
+        context: &ContextPath,
+        verdicts: &[RuleVerdict],
+    ) -> Result<(), Broken> {
+        if self.rules.is_empty() {
+            return Ok(());
+        }
+        let matching = self.matching(request, context);
+        if matching.is_empty() && self.unmatched == Unmatched::Deny {
+            return Err(Broken {
+                rejection: Rejection::NoRule,
+                rule: None,
+            });
+        }
+        for rule in matching {
+            // Without a verdict nothing is known of the claims.
+            let rejection = match verdicts.get(rule) {
+                Some(RuleVerdict::Holds) => continue,
+                Some(RuleVerdict::LacksScope) => Rejection::InsufficientScope,
+                Some(RuleVerdict::LacksClaim) | None => Rejection::ClaimNotAllowed,
+            };
+            let rule = Some(rule);
+            return Err(Broken { rejection, rule });
+        }
+        Ok(())
+    }
+
+    /// Returns the places of the rules for a request, in order. A path outside the context path, or
+    /// one that programs may read differently, could be any: all rules are for it.
+    pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Places {
+        let path = RequestPath::parse(request.path).ok();
+        let path = path.and_then(|path| LoosePath::of(&path, context));
+        let mut places = Places::new();
+        match path {
+            None => places.extend(0..self.rules.len()),
+            Some(path) => path.each_spelling(|path| {
+                self.paths.each_match(path, |pattern| {
+                    places.extend(self.owners.get(pattern).copied());
+                });
+            }),
+        }
+        let method = match self.depends_on_method {
+            true => certain_method(request.method, request.headers),
+            false => Some(request.method),
+        };
+        let may_be = |rule: &Rule| rule.methods.may_be(method);
+        places.retain(|place| self.rules.get(*place).is_some_and(may_be));
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// Describes a rule and the claims that a payload has for it, for an explanation.
+    pub fn describe(&self, rule: usize, payload: &Map<String, Value>) -> Option<RuleFacts> {
+        let rule = self.rules.get(rule)?;
+        let names: Vec<_> = rule.requirement.claim_names().collect();
+        let claims: Vec<_> = names.iter().map(|name| name.find(payload)).collect();
+        Some(RuleFacts {
+            name: rule.name.clone(),
+            needs: rule.requirement.to_string(),
+            found: rule.requirement.found(&claims),
+            holds: rule.requirement.verdict(&claims) == RuleVerdict::Holds,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

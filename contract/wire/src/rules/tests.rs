@@ -1,0 +1,243 @@
+//! Rules by method, path, scope and claim.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use http::HeaderValue;
+use serde_json::json;
+
+use super::*;
+
+fn rule(methods: &[&str], paths: &[&str], requirement: Requirement) -> Rule {
+    let methods = match methods {
+        [] => Methods::default(),
+        names => Methods::parse(names.iter().copied()).unwrap(),
+    };
+    Rule {
+        name: paths.concat(),
+        methods,
+        paths: paths.iter().map(|path| path.parse().unwrap()).collect(),
+        requirement,
+    }
+}
+
+fn scope(scopes: &[&str]) -> Requirement {
+    Requirement {
+        scope: scopes.iter().map(ToString::to_string).collect(),
+        claims: Vec::new(),
+    }
+}
+
+fn claim(name: &str, values: Value) -> Requirement {
+    Requirement {
+        scope: Vec::new(),
+        claims: vec![RequiredClaim {
+            text: name.to_owned(),
+            name: name.parse().unwrap(),
+            values: values.as_array().unwrap().clone(),
+        }],
+    }
+}
+
+fn verdict(requirement: Requirement, payload: &Value) -> RuleVerdict {
+    let rules = AccessRules::new(vec![rule(&[], &["/**"], requirement)], Unmatched::Token);
+    let members = payload.as_object().unwrap();
+    let claims = rules
+        .claims()
+        .iter()
+        .map(|name| name.find(members).cloned());
+    let claims: Vec<_> = claims.collect();
+    let verdicts = rules.verdicts(&claims);
+    let facts = rules.describe(0, members).unwrap();
+    assert_eq!(facts.holds, verdicts[0] == RuleVerdict::Holds, "{facts:?}");
+    verdicts[0]
+}
+
+#[test]
+fn a_scope_stands_in_scope_or_scp_as_text_or_list() {
+    use RuleVerdict::{Holds, LacksScope};
+    for (payload, expected) in [
+        (json!({"scope": "orders:read"}), Holds),
+        (json!({"scope": "openid orders:read profile"}), Holds),
+        (json!({"scp": "profile orders:write"}), Holds),
+        (json!({"scp": ["profile", "orders:write"]}), Holds),
+        (json!({"scope": ["orders:read"]}), Holds),
+        (json!({"scope": "openid", "scp": "orders:read"}), Holds),
+        (json!({}), LacksScope),
+        (json!({"scope": ""}), LacksScope),
+        (json!({"scope": "orders:reader"}), LacksScope),
+        (json!({"scope": "ORDERS:READ"}), LacksScope),
+        (json!({"scope": "orders:read,x"}), LacksScope),
+        (json!({"scope": "x\torders:read"}), LacksScope),
+        (json!({"scp": ["profile orders:read"]}), LacksScope),
+        (json!({"scp": [["orders:read"]]}), LacksScope),
+        (json!({"scope": {"orders:read": true}}), LacksScope),
+        (json!({"scopes": "orders:read"}), LacksScope),
+    ] {
+        let found = verdict(scope(&["orders:read", "orders:write"]), &payload);
+        assert_eq!(found, expected, "{payload}");
+    }
+}
+
+#[test]
+fn a_claim_is_a_value_or_a_list_that_has_one() {
+    use RuleVerdict::{Holds, LacksClaim};
+    let roles = || claim("/realm_access/roles", json!(["admin", "ops"]));
+    let tenant = || claim("tenant", json!([7, true, "a b"]));
+    for (requirement, payload, expected) in [
+        (roles(), json!({"realm_access": {"roles": ["ops"]}}), Holds),
+        (roles(), json!({"realm_access": {"roles": "admin"}}), Holds),
+        (
+            roles(),
+            json!({"realm_access": {"roles": ["Admin", "op"]}}),
+            LacksClaim,
+        ),
+        (roles(), json!({"realm_access": {"roles": []}}), LacksClaim),
+        (
+            roles(),
+            json!({"realm_access": {"roles": [["admin"]]}}),
+            LacksClaim,
+        ),
+        (
+            roles(),
+            json!({"realm_access": {"roles": "admin ops"}}),
+            LacksClaim,
+        ),
+        (roles(), json!({"realm_access": null}), LacksClaim),
+        (
+            roles(),
+            json!({"/realm_access/roles": ["admin"]}),
+            LacksClaim,
+        ),
+        (tenant(), json!({"tenant": 7}), Holds),
+        (tenant(), json!({"tenant": true}), Holds),
+        (tenant(), json!({"tenant": ["x", "a b"]}), Holds),
+        (tenant(), json!({"tenant": "7"}), LacksClaim),
+        (tenant(), json!({"tenant": 7.0}), LacksClaim),
+        (tenant(), json!({"tenant": false}), LacksClaim),
+        (tenant(), json!({"tenant": null}), LacksClaim),
+        (Requirement::default(), json!({}), Holds),
+    ] {
+        assert_eq!(verdict(requirement, &payload), expected, "{payload}");
+    }
+}
+
+#[test]
+fn every_claim_of_a_rule_has_to_hold_and_the_scope_comes_first() {
+    let both = Requirement {
+        claims: claim("a", json!([1])).claims,
+        ..scope(&["s"])
+    };
+    for (payload, expected) in [
+        (json!({"scope": "s", "a": 1}), RuleVerdict::Holds),
+        (json!({"scope": "s", "a": 2}), RuleVerdict::LacksClaim),
+        (json!({"a": 1}), RuleVerdict::LacksScope),
+        (json!({}), RuleVerdict::LacksScope),
+    ] {
+        assert_eq!(verdict(both.clone(), &payload), expected, "{payload}");
+    }
+    assert_eq!(both.to_string(), "scope s, and a = 1");
+}
+
+fn matching(rules: &AccessRules, method: &str, path: &str, fields: &[&'static str]) -> Vec<usize> {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let fields = fields.iter().map(|name| {
+        let name = http::HeaderName::from_static(name);
+        (name, HeaderValue::from_static("x"))
+    });
+    let request = RuleRequest {
+        method: &method,
+        headers: &fields.collect(),
+        path: path.as_bytes(),
+    };
+    let context = "/orders".parse().unwrap();
+    rules.matching(request, &context).to_vec()
+}
+
+#[test]
+fn all_rules_for_a_request_are_found() {
+    let any = Requirement::default;
+    let rules = AccessRules::new(
+        vec![
+            rule(&[], &["/admin/**"], any()),
+            rule(&["DELETE"], &["/**"], any()),
+            rule(&["GET"], &["/admin/users", "/reports/*"], any()),
+        ],
+        Unmatched::Token,
+    );
+    let overridden = "x-http-method-override";
+    for (method, path, fields, expected) in [
+        ("GET", "/orders/1", &[][..], &[][..]),
+        ("DELETE", "/orders/1", &[], &[1]),
+        ("GET", "/orders/admin", &[], &[0]),
+        ("GET", "/orders/admin/users", &[], &[0, 2]),
+        ("HEAD", "/orders/admin/users", &[], &[0, 2]),
+        ("DELETE", "/orders/admin/users", &[], &[0, 1]),
+        ("POST", "/orders/admin/users", &[overridden], &[0, 1, 2]),
+        ("POST", "/orders/1", &[overridden], &[1]),
+        // Spellings that a service may take for the same path.
+        ("GET", "/orders/ADMIN/Users/", &[], &[0, 2]),
+        ("GET", "/Orders/admin./users.json", &[], &[0, 2]),
+        ("GET", "/orders/reports/", &[], &[2]),
+        ("GET", "/orders/administrators", &[], &[]),
+        // Paths that could be any.
+        ("GET", "/orders//1", &[], &[0, 2]),
+        ("DELETE", "/orders/%61dmin", &[], &[0, 1]),
+        ("GET", "/orders/admin;v=1", &[], &[0, 2]),
+        ("GET", "/elsewhere", &[], &[0, 2]),
+        ("GET", "/orders/../admin", &[], &[0, 2]),
+    ] {
+        assert_eq!(
+            matching(&rules, method, path, fields),
+            expected,
+            "{method} {path}"
+        );
+    }
+}
+
+#[test]
+fn the_first_broken_rule_decides_and_an_unmatched_request_by_the_default() {
+    let rules = |unmatched| {
+        let rules = vec![
+            rule(&[], &["/a/**"], scope(&["s"])),
+            rule(&[], &["/a/b"], claim("c", json!([1]))),
+        ];
+        AccessRules::new(rules, unmatched)
+    };
+    let context = ContextPath::default();
+    let headers = HeaderMap::new();
+    let check = |rules: &AccessRules, path: &str, verdicts: &[RuleVerdict]| {
+        let request = RuleRequest {
+            method: &Method::GET,
+            headers: &headers,
+            path: path.as_bytes(),
+        };
+        let broken = rules.check(request, &context, verdicts).err()?;
+        Some((broken.rejection, broken.rule))
+    };
+    use RuleVerdict::{Holds, LacksClaim, LacksScope};
+    let token = rules(Unmatched::Token);
+    for (path, verdicts, expected) in [
+        ("/a/b", &[Holds, Holds][..], None),
+        (
+            "/a/b",
+            &[LacksScope, LacksClaim],
+            Some((Rejection::InsufficientScope, Some(0))),
+        ),
+        (
+            "/a/b",
+            &[Holds, LacksClaim],
+            Some((Rejection::ClaimNotAllowed, Some(1))),
+        ),
+        ("/a/x", &[Holds, LacksClaim], None),
+        ("/x", &[LacksScope, LacksClaim], None),
+        ("/a/x", &[], Some((Rejection::ClaimNotAllowed, Some(0)))),
+    ] {
+        assert_eq!(check(&token, path, verdicts), expected, "{path}");
+    }
+    let deny = rules(Unmatched::Deny);
+    assert_eq!(
+        check(&deny, "/x", &[Holds, Holds]),
+        Some((Rejection::NoRule, None))
+    );
+    assert_eq!(check(&deny, "/a/x", &[Holds, LacksClaim]), None);
+    assert_eq!(check(&AccessRules::default(), "/x", &[]), None);
+}

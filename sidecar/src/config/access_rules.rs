@@ -1,0 +1,213 @@
+//! `[[rule]]` of the file: which methods and paths need which scope and claims.
+
+use std::fmt::Display;
+
+use contract::http::methods::Methods;
+use contract::http::path_patterns::{PassList, PathPattern};
+use contract::interceptor::USER_DETAILS_PATH;
+use contract::rules::{AccessRules, MAX_RULES, RequiredClaim, Requirement, Rule, Unmatched};
+use runtime::exit::Failure;
+use serde_json::Value;
+
+use super::path_warnings::{is_open, misread};
+use super::policy::{optional_list, pass_list};
+use crate::cli::policy_args::RulesArgs;
+use crate::cli::rule_args::{ClaimValue, DefaultRule, RuleTable};
+
+/// Long enough for any name, short enough for a label.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Returns the rules.
+///
+/// # Errors
+/// [`Failure::Config`] with one line that names the rule and the member.
+pub(super) fn access_rules(args: &RulesArgs) -> Result<AccessRules, Failure> {
+    let unmatched = match args.default_rule {
+        DefaultRule::Token => Unmatched::Token,
+        DefaultRule::Deny if args.rule.is_empty() => {
+            let line = "--default-rule deny: without a [[rule]] every request is rejected";
+            return Err(Failure::Config(line.to_owned()));
+        }
+        DefaultRule::Deny => Unmatched::Deny,
+    };
+    if args.rule.len() > MAX_RULES {
+        let line = format!("[[rule]]: there are more than {MAX_RULES}");
+        return Err(Failure::Config(line));
+    }
+    let open = pass_list(args)?;
+    let mut rules: Vec<Rule> = Vec::new();
+    for (index, table) in args.rule.iter().enumerate() {
+        let place = Place(index + 1);
+        let rule = rule(place, table)?;
+        if rules.iter().any(|other| other.name == rule.name) {
+            return Err(place.refuse("name", "another rule has it"));
+        }
+        if let Some(path) = rule.paths.iter().find(|path| is_passed(&open, &rule, path)) {
+            let why = format!(
+                "'{}': --pass opens it, so no token is read there",
+                path.as_str()
+            );
+            return Err(place.refuse("paths", why));
+        }
+        rules.push(rule);
+    }
+    Ok(AccessRules::new(rules, unmatched))
+}
+
+/// The place of a rule in the file, counted from one.
+#[derive(Debug, Clone, Copy)]
+struct Place(usize);
+
+impl Place {
+    fn refuse(self, member: &str, why: impl Display) -> Failure {
+        Failure::Config(format!("[[rule]] {}: `{member}` {why}", self.0))
+    }
+
+    /// Returns the members of a list, of which there is at least one.
+    fn listed<T>(self, member: &str, list: &[T]) -> Result<(), Failure> {
+        match list {
+            [] => Err(self.refuse(member, "is empty: leave it out, or list something")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn rule(place: Place, table: &RuleTable) -> Result<Rule, Failure> {
+    place.listed("paths", &table.paths)?;
+    let path = |path: &String| {
+        let parsed: Result<PathPattern, _> = path.parse();
+        parsed.map_err(|error| place.refuse("paths", format!("'{path}': {error}")))
+    };
+    Ok(Rule {
+        name: name(place, table)?,
+        methods: methods(place, table)?,
+        paths: table.paths.iter().map(path).collect::<Result<_, _>>()?,
+        requirement: Requirement {
+            scope: scope(place, table)?,
+            claims: claims(place, table)?,
+        },
+    })
+}
+
+/// Returns the name, or one of its place.
+fn name(place: Place, table: &RuleTable) -> Result<String, Failure> {
+    let Some(name) = &table.name else {
+        return Ok(format!("rule-{}", place.0));
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
+        let why = format!("has up to {MAX_NAME_BYTES} letters, digits, '-', '.' and '_'");
+        return Err(place.refuse("name", why));
+    }
+    Ok(name.clone())
+}
+
+fn methods(place: Place, table: &RuleTable) -> Result<Methods, Failure> {
+    let Some(names) = &table.methods else {
+        return Ok(Methods::default());
+    };
+    place.listed("methods", names)?;
+    Methods::parse(names.iter().map(String::as_str)).map_err(|error| place.refuse("methods", error))
+}
+
+fn scope(place: Place, table: &RuleTable) -> Result<Vec<String>, Failure> {
+    let Some(scopes) = &table.scope else {
+        return Ok(Vec::new());
+    };
+    place.listed("scope", scopes)?;
+    // RFC 6749 §3.3; the challenge quotes it.
+    let is_plain = |byte: u8| matches!(byte, b'!'..=b'~') && !b"\"\\".contains(&byte);
+    match scopes
+        .iter()
+        .find(|scope| scope.is_empty() || !scope.bytes().all(is_plain))
+    {
+        Some(scope) => Err(place.refuse("scope", format!("'{scope}': is not one scope"))),
+        None => Ok(scopes.clone()),
+    }
+}
+
+fn claims(place: Place, table: &RuleTable) -> Result<Vec<RequiredClaim>, Failure> {
+    let Some(claims) = &table.claims else {
+        return Ok(Vec::new());
+    };
+    if claims.is_empty() {
+        return Err(place.refuse("claims", "is empty: leave it out, or list something"));
+    }
+    let claim = |(name, values): (&String, &Vec<ClaimValue>)| {
+        let member = format!("claims.{name}");
+        place.listed(&member, values)?;
+        if values.contains(&ClaimValue::Text(String::new())) {
+            return Err(place.refuse(&member, "has an empty value"));
+        }
+        Ok(RequiredClaim {
+            text: name.clone(),
+            name: name.parse().map_err(|error| place.refuse(&member, error))?,
+            values: values.iter().map(value).collect(),
+        })
+    };
+    claims.iter().map(claim).collect()
+}
+
+fn value(value: &ClaimValue) -> Value {
+    match value {
+        ClaimValue::Text(text) => Value::from(text.as_str()),
+        ClaimValue::Integer(number) => Value::from(*number),
+        ClaimValue::Boolean(on) => Value::from(*on),
+    }
+}
+
+/// Returns true for a path that the pass list opens to all methods of the rule.
+fn is_passed(open: &PassList, rule: &Rule, path: &PathPattern) -> bool {
+    examples(path)
+        .iter()
+        .all(|path| is_open(open, &rule.methods, path))
+}
+
+/// Returns two paths of a pattern; no other pattern without wildcards matches both.
+fn examples(path: &PathPattern) -> [String; 2] {
+    ["postern-probe", "another"].map(|name| {
+        let text = path.as_str().replace("**", &format!("{name}/x"));
+        text.replace('*', name).replace('?', "q")
+    })
+}
+
+/// Returns warnings about rules that do not do what they seem to.
+///
+/// # Errors
+/// As [`access_rules`].
+pub(super) fn warnings(args: &RulesArgs) -> Result<Vec<String>, Failure> {
+    let optional = optional_list(args)?;
+    let mut warnings = Vec::new();
+    for rule in access_rules(args)?.rules() {
+        let mut warn = |why: &str| warnings.push(format!("[[rule]] {}: {why}", rule.name));
+        let all = |is: &dyn Fn(&PathPattern) -> bool| rule.paths.iter().all(is);
+        if all(&|path| path.as_str() == USER_DETAILS_PATH) {
+            warn("no request reaches it: the sidecar answers this path itself");
+        }
+        if rule.requirement == Requirement::default() && args.default_rule == DefaultRule::Token {
+            warn("has neither scope nor claims, so a token is enough, as without the rule");
+        }
+        for path in &rule.paths {
+            let text = path.as_str();
+            if let Some(why) = misread(text, &args.app_name) {
+                warn(&format!("'{text}': {why}"));
+            }
+            let is_optional = |path: &String| is_open(&optional, &rule.methods, path);
+            if examples(path).iter().all(is_optional) {
+                warn(&format!(
+                    "'{text}': --optional lists it, so without a token it is open"
+                ));
+            }
+        }
+        for claim in &rule.requirement.claims {
+            if claim.text.contains('.') && !claim.text.contains('/') {
+                let nested = claim.text.replace('.', "/");
+                warn(&format!(
+                    "'{}': a name without a / in front is taken whole; a nested claim is written /{nested}",
+                    claim.text
+                ));
+            }
+        }
+    }
+    Ok(warnings)
+}

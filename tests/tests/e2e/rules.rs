@@ -1,0 +1,448 @@
+//! `[[rule]]` and methods of open paths: `data/rules.toml` and `data/bad_rules.toml` through a real
+//! sidecar, and the path tables with a rule in place of the pass list.
+
+use contract::http::path_patterns::PassList;
+use contract::http::request_path::RequestPath;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tests::auth_server::admin_get;
+use tests::client::{Request, verdict};
+use tests::clock;
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::programs::Program;
+use tests::raw_client::exchange;
+use tests::sidecar::Sidecar;
+use tests::stack::ForgedStack;
+use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
+use tests::template;
+
+use super::command_line::{CONFIG, SIDECAR, run};
+use super::reload::Reloading;
+
+/// `rules.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    group: Vec<RuleGroup>,
+}
+
+/// Rows that share a configuration.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleGroup {
+    name: String,
+    config: String,
+    row: Vec<RuleRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleRow {
+    #[serde(default = "get")]
+    method: String,
+    /// Below the context path.
+    path: String,
+    /// JSON; without it there is no token.
+    claims: Option<String>,
+    #[serde(default)]
+    lines: Vec<String>,
+    /// `verified`, `passed`, `answered`, or status and reason code.
+    expect: String,
+    why: String,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+#[test]
+fn every_row_of_the_rule_table_gets_its_verdict() {
+    let mut verdicts = Verdicts::default();
+    for group in tables::load::<RuleTable>("rules.toml").group {
+        let reloading = Reloading::with(&group.config);
+        for row in &group.row {
+            for time in ["first", "again"] {
+                let name = format!(
+                    "{} {} {} [{}], {time} ({})",
+                    row.method,
+                    row.path,
+                    row.claims.as_deref().unwrap_or("without a token"),
+                    group.name,
+                    row.why
+                );
+                verdicts.row(&name, observe(&reloading.stack, row).err());
+            }
+        }
+    }
+    verdicts.conclude();
+}
+
+fn observe(stack: &ForgedStack, row: &RuleRow) -> Result<(), String> {
+    let mut request = Request::new(&row.method, format!("/orders{}", row.path));
+    if row.path.starts_with("//") {
+        request = Request::new(&row.method, row.path.replacen("//", "//orders/", 1));
+    }
+    if let Some(claims) = &row.claims {
+        let claims: Value = serde_json::from_str(claims).unwrap();
+        // The same text for the same claims, so that the second one is a remembered token.
+        let token = stack.forge.token(clock::now() / 1000 * 1000, &claims);
+        request = request.line(format!("Authorization: Bearer {token}"));
+    }
+    for line in &row.lines {
+        request = request.line(line.as_str());
+    }
+    stack.service.take_requests();
+    let bytes = request.bytes("service.example");
+    let answer = exchange(stack.sidecar.address(), &row.method, &bytes);
+    let seen = stack.service.take_requests();
+    let users: usize = seen
+        .iter()
+        .map(|seen| seen.header("x-current-user").len())
+        .sum();
+    let found = match (answer.status(), seen.len(), users) {
+        (200, 1, 1) => "verified".to_owned(),
+        (200, 1, 0) => "passed".to_owned(),
+        (200, 0, _) => "answered".to_owned(),
+        (status, 0, _) if row.method == "HEAD" => status.to_string(),
+        _ => verdict(&answer),
+    };
+    let as_expected = found == row.expect || (row.expect == "200" && answer.status() == 200);
+    match as_expected {
+        true => Ok(()),
+        false => Err(format!("{found}, and the service received {}", seen.len())),
+    }
+}
+
+/// `bad_rules.toml`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BadRules {
+    bad: Vec<BadRule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BadRule {
+    config: String,
+    says: String,
+}
+
+fn check(config: &str, flags: &[&str]) -> tests::process::Finished {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("sidecar.toml");
+    std::fs::write(&file, config).unwrap();
+    let file = ["--config", file.to_str().unwrap()];
+    run(
+        Program::Sidecar,
+        &[&["check"], &SIDECAR[1..], &file, flags].concat(),
+    )
+}
+
+#[test]
+fn an_unusable_rule_stops_the_start_with_one_line() {
+    let mut verdicts = Verdicts::default();
+    for row in tables::load::<BadRules>("bad_rules.toml").bad {
+        let end = check(&row.config, &[]);
+        let good = end.code == Some(CONFIG)
+            && end.stderr.lines().count() == 1
+            && end.stderr.contains(&row.says);
+        let difference = (!good).then(|| format!("exit {:?}: {}", end.code, end.stderr));
+        verdicts.row(&row.config, difference);
+    }
+    verdicts.conclude();
+}
+
+const ADMIN: &str = "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin', 'root']\n";
+
+fn metric(sidecar: &Sidecar, line: &str) -> Option<String> {
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let value = metrics.lines().find_map(|found| found.strip_prefix(line));
+    value.map(|value| value.trim().to_owned())
+}
+
+#[test]
+fn a_rejection_by_a_rule_is_challenged_counted_and_shown() {
+    let reloading = Reloading::with(ADMIN);
+    let (sidecar, token) = (reloading.sidecar(), reloading.stack.token());
+    let refused = "postern_sidecar_rule_refusals_total{rule=\"admin\"}";
+    assert_eq!(metric(sidecar, refused).as_deref(), Some("0"));
+    let answer = sidecar.bearing(&token).get("/admin/x");
+    assert_eq!(verdict(&answer), "403 insufficient_scope");
+    let challenge = answer.header("www-authenticate").concat();
+    for part in [
+        r#"Bearer realm="postern", error="insufficient_scope""#,
+        r#"scope="admin root""#,
+        r#"reason="insufficient_scope""#,
+    ] {
+        assert!(challenge.contains(part), "{challenge}");
+    }
+    assert_eq!(metric(sidecar, refused).as_deref(), Some("1"));
+    let counted =
+        "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\"}";
+    assert_eq!(metric(sidecar, counted).as_deref(), Some("1"));
+    let status = admin_get(sidecar.admin(), "/status.json").json();
+    assert_eq!(
+        status["protected"]["rules"][0]["needs"],
+        "scope admin or root"
+    );
+    assert_eq!(status["refusals"][0]["reason"], "insufficient_scope");
+    let page = admin_get(sidecar.admin(), "/").text();
+    assert!(page.contains("scope admin or root"), "{page}");
+    assert_eq!(reloading.stack.service.requests().len(), 0);
+}
+
+#[test]
+fn rules_change_as_a_whole_and_hold_for_remembered_tokens() {
+    let reloading = Reloading::with(ADMIN);
+    let claims = json!({"scope": "admin"});
+    let token = reloading.stack.forge.token(clock::now(), &claims);
+    let of_token = || verdict(&reloading.sidecar().bearing(&token).get("/admin/x"));
+    assert_eq!([of_token(), of_token()], ["200", "200"]);
+    let other = ADMIN.replace("'admin', 'root'", "'root'");
+    reloading.reload(&other, "applied");
+    assert_eq!(
+        [of_token(), of_token()],
+        ["403 insufficient_scope", "403 insufficient_scope"]
+    );
+    // Half of it is not applied.
+    let broken = format!("pass = ['/admin/x']\n{ADMIN}[[rule]]\npaths = []\n");
+    reloading.reload(&broken, "refused");
+    assert_eq!(of_token(), "403 insufficient_scope");
+    reloading.reload(ADMIN, "applied");
+    assert_eq!(of_token(), "200");
+    reloading.reload("", "applied");
+    let plain = reloading.stack.token();
+    assert_eq!(
+        verdict(&reloading.sidecar().bearing(&plain).get("/admin/x")),
+        "200"
+    );
+}
+
+#[test]
+fn explain_lists_the_rules_with_what_they_need_and_find() {
+    let reloading = Reloading::with(&format!("{ADMIN}[[rule]]\npaths = ['/**']\n"));
+    let token = reloading
+        .stack
+        .forge
+        .token(clock::now(), &json!({"scp": ["user"]}));
+    let question = json!({
+        "method": "GET",
+        "target": "/orders/admin/x",
+        "headers": [["Host", "a"], ["Authorization", format!("Bearer {token}")]],
+    });
+    let admin = reloading.sidecar().admin();
+    let request = Request::new("POST", "/explain").json(&question);
+    let explained = exchange(admin, "POST", &request.bytes(&admin.to_string())).json();
+    assert_eq!(explained["verdict"]["reason"], "insufficient_scope");
+    assert_eq!(
+        explained["rules"],
+        json!([
+            {"name": "admin", "needs": "scope admin or root", "found": "scp = [\"user\"]", "holds": false},
+            {"name": "rule-2", "needs": "a valid token", "found": "none of these claims", "holds": true},
+        ])
+    );
+    let text = run(
+        Program::Sidecar,
+        &[
+            "explain",
+            "--admin-listen",
+            &admin.to_string(),
+            "-H",
+            &format!("Authorization: Bearer {token}"),
+            "/orders/admin/x",
+        ],
+    );
+    let line = "✗ admin: needs scope admin or root; found scp = [\"user\"]";
+    assert!(text.stdout.contains(line), "{}{}", text.stdout, text.stderr);
+}
+
+#[test]
+fn check_tries_each_rule_and_names_those_without_effect() {
+    let end = check(
+        &format!(
+            "{ADMIN}[[rule]]\npaths = ['/a.b/*.png']\nmethods = ['PUT']\nclaims = {{ x = [1] }}\n"
+        ),
+        &[],
+    );
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    assert!(end.stdout.contains("# rules: "), "{}", end.stdout);
+    assert!(
+        end.stdout.contains("[[rule]]\nname = \"admin\""),
+        "{}",
+        end.stdout
+    );
+    // What it prints is a file that means the same.
+    let again = check(&end.stdout, &[]);
+    assert_eq!(
+        (again.code, &again.stdout),
+        (Some(0), &end.stdout),
+        "{}",
+        again.stderr
+    );
+    for (config, warning) in [
+        (
+            "[[rule]]\npaths = ['/current/user/details']\nscope = ['a']",
+            "no request reaches it",
+        ),
+        ("[[rule]]\npaths = ['/a']", "has neither scope nor claims"),
+        (
+            "app-name = 'shop'\n[[rule]]\npaths = ['/shop/a']\nscope = ['a']",
+            "relative to the context path",
+        ),
+        (
+            "[[rule]]\npaths = ['/a?b=1']\nscope = ['a']",
+            "the query of a request is never compared",
+        ),
+        (
+            "optional = ['/a/**']\n[[rule]]\npaths = ['/a/b']\nscope = ['a']",
+            "--optional lists it",
+        ),
+        (
+            "[[rule]]\npaths = ['/a']\nclaims = { 'realm.roles' = ['x'] }",
+            "/realm/roles",
+        ),
+    ] {
+        let end = check(config, &[]);
+        let warned = |line: &str| line.starts_with("# warning: [[rule]]") && line.contains(warning);
+        assert!(
+            end.stdout.lines().any(warned),
+            "{config}: {}{}",
+            end.stdout,
+            end.stderr
+        );
+        assert_eq!(check(config, &["--strict"]).code, Some(CONFIG), "{config}");
+    }
+    let noted = check("pass = ['GET /a', '/b']", &[]);
+    assert!(
+        noted.stdout.contains("# open to every method: /b\n"),
+        "{}",
+        noted.stdout
+    );
+}
+
+const TABLES: [&str; 2] = ["pass_list.toml", "canonical_paths.toml"];
+
+/// The scope that every rule of the path tables needs.
+const SCOPE: &str = "path";
+
+/// Sends every row of the path tables to a sidecar with a rule for the patterns in place of a pass
+/// list: with a token without the scope, and with one that has it.
+#[test]
+fn no_disguise_of_a_path_steps_around_a_rule() {
+    let mut verdicts = Verdicts::default();
+    let groups = TABLES
+        .iter()
+        .flat_map(|file| tables::load::<PathTable>(file).group);
+    for group in groups.filter(|group| !group.patterns.is_empty()) {
+        let config = format!(
+            "[[rule]]\npaths = {:?}\nscope = ['{SCOPE}']\n",
+            group.patterns
+        );
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("sidecar.toml");
+        std::fs::write(&file, config).unwrap();
+        let context = group.context.trim_start_matches('/');
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            plan.app_name(context)
+                .flags(["--config", file.to_str().unwrap()])
+        });
+        let tokens = [
+            stack.token(),
+            stack.forge.token(clock::now(), &json!({"scope": SCOPE})),
+        ];
+        for row in &group.row {
+            let name = format!("{} [{}] ({})", row.path, group.name, row.why);
+            verdicts.row(&name, through_a_rule(&stack, &group, row, &tokens).err());
+        }
+    }
+    assert!(verdicts.checked() >= 140, "the tables have lost rows");
+    verdicts.conclude();
+}
+
+fn through_a_rule(
+    stack: &ForgedStack,
+    group: &PathGroup,
+    row: &PathRow,
+    [without, with]: &[String; 2],
+) -> Result<(), String> {
+    let (lacking, having) = (send(stack, row, without), send(stack, row, with));
+    if row.path.contains("/current/user/details") && row.expect == PathClass::Token {
+        // The sidecar's own endpoint: the token is enough.
+        return match (lacking.0.status(), lacking.1) {
+            (200, 0) => Ok(()),
+            _ => Err(format!("{}, not the user", verdict(&lacking.0))),
+        };
+    }
+    if row.expect == PathClass::Refused || row.refused_by_parser {
+        let refused = [&lacking, &having]
+            .iter()
+            .all(|(answer, seen)| answer.status() == 400 && *seen == 0);
+        return refused.then_some(()).ok_or_else(|| verdict(&lacking.0));
+    }
+    if having.0.status() != 200 || having.1 != 1 {
+        return Err(format!("with the scope {}", verdict(&having.0)));
+    }
+    let stopped = verdict(&lacking.0) == "403 insufficient_scope" && lacking.1 == 0;
+    match must_be_stopped(group, row) {
+        true if !stopped => Err(format!("without the scope {}", verdict(&lacking.0))),
+        // More than has to be may be stopped, but not everything.
+        _ if row.expect == PathClass::Pass && !stopped => Err("not stopped".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if any reading of the path matches the rule: the whole of its escapes decoded,
+/// parameters, doubled slashes and what names end with removed, letters in one case.
+fn must_be_stopped(group: &PathGroup, row: &PathRow) -> bool {
+    let raw = template::fill(&row.path, |_| None);
+    let raw = raw.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let canonical = RequestPath::parse(raw).is_ok_and(|path| path.canonical().is_some());
+    let decoded: Vec<u8> = percent_decoded(&percent_decoded(raw));
+    let text = String::from_utf8_lossy(&decoded).to_lowercase();
+    let names = text
+        .split('/')
+        .map(|name| name.split(';').next().unwrap_or_default());
+    let names: Vec<&str> = names
+        .map(|name| name.trim_end_matches(['.', ' ']))
+        .filter(|name| !name.is_empty())
+        .collect();
+    let read = format!("/{}", names.join("/"));
+    let patterns: Vec<String> = group
+        .patterns
+        .iter()
+        .map(|text| text.to_lowercase())
+        .collect();
+    let list = PassList::parse(patterns.iter().map(String::as_str)).unwrap();
+    let below = read.strip_prefix(&group.context.to_lowercase());
+    let below = below.filter(|path| path.is_empty() || path.starts_with('/'));
+    let matches = below.is_some_and(|path| {
+        let path = if path.is_empty() { "/" } else { path };
+        list.matches(path) || list.matches(&format!("{path}/"))
+    });
+    matches || !canonical
+}
+
+fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    let mut rest = bytes;
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte.filter(|_| *first == b'%') {
+            Some(byte) => (rest, _) = (&tail[2..], decoded.push(byte)),
+            None => (rest, _) = (tail, decoded.push(*first)),
+        }
+    }
+    decoded
+}
+
+/// Returns the response, and the number of requests that the service received.
+fn send(stack: &ForgedStack, row: &PathRow, token: &str) -> (Message, usize) {
+    let request = Request::new("GET", template::fill(&row.path, |_| None))
+        .line(format!("Authorization: Bearer {token}"));
+    stack.service.take_requests();
+    let bytes = request.bytes("service.example");
+    let answer = exchange(stack.sidecar.address(), "GET", &bytes);
+    (answer, stack.service.take_requests().len())
+}
