@@ -83,8 +83,11 @@ pub struct RuleRequest<'r> {
 pub struct AccessRules {
     rules: Vec<Rule>,
     unmatched: Unmatched,
-    paths: PassList,
-    /// The rule of each pattern of `paths`.
+    /// The paths as written: these alone admit a request where the default is to deny.
+    exact: PassList,
+    /// The paths with every spelling of them: these restrict a request.
+    loose: PassList,
+    /// The rule of each pattern of both.
     owners: Vec<usize>,
     /// The claims of all rules, each once.
     claims: Vec<ClaimName>,
@@ -114,7 +117,8 @@ impl AccessRules {
         let claims_of = names.map(|names| names.map(&mut place_of).collect());
         let claims_of = claims_of.collect();
         Self {
-            paths: paths.map(PathPattern::loosened).collect(),
+            exact: paths.clone().collect(),
+            loose: paths.map(PathPattern::loosened).collect(),
             owners,
             claims,
             claims_of,
@@ -163,14 +167,13 @@ impl AccessRules {
         if self.rules.is_empty() {
             return Ok(());
         }
-        let matching = self.matching(request, context);
-        if matching.is_empty() && self.unmatched == Unmatched::Deny {
+        if self.unmatched == Unmatched::Deny && !self.has_exact_rule(request, context) {
             return Err(Broken {
                 rejection: Rejection::NoRule,
                 rule: None,
             });
         }
-        for rule in matching {
+        for rule in self.matching(request, context) {
             // Without a verdict nothing is known of the claims.
             let rejection = match verdicts.get(rule) {
                 Some(RuleVerdict::Holds) => continue,
@@ -183,6 +186,29 @@ impl AccessRules {
         Ok(())
     }
 
+    /// Returns true if a rule is written for this very method and path. What a rule restricts by
+    /// another spelling it does not admit: to the service it may be another path.
+    fn has_exact_rule(&self, request: RuleRequest<'_>, context: &ContextPath) -> bool {
+        let path = RequestPath::parse(request.path).ok();
+        let path = path.as_ref().and_then(RequestPath::canonical);
+        let Some(path) = path.and_then(|path| context.strip(path)) else {
+            return false;
+        };
+        let method = certain_method(request.method, request.headers);
+        let is_for = |rule: &Rule| {
+            rule.methods.are_all() || method.is_some_and(|method| rule.methods.may_be(Some(method)))
+        };
+        let mut found = false;
+        self.exact.each_match(path, |pattern| {
+            let rule = self
+                .owners
+                .get(pattern)
+                .and_then(|rule| self.rules.get(*rule));
+            found |= rule.is_some_and(is_for);
+        });
+        found
+    }
+
     /// Returns the places of the rules for a request, in order. A path outside the context path, or
     /// one that programs may read differently, could be any: all rules are for it.
     pub fn matching(&self, request: RuleRequest<'_>, context: &ContextPath) -> Places {
@@ -192,7 +218,7 @@ impl AccessRules {
         match path {
             None => places.extend(0..self.rules.len()),
             Some(path) => path.each_spelling(|path| {
-                self.paths.each_match(path, |pattern| {
+                self.loose.each_match(path, |pattern| {
                     places.extend(self.owners.get(pattern).copied());
                 });
             }),

@@ -239,5 +239,35 @@ fn the_first_broken_rule_decides_and_an_unmatched_request_by_the_default() {
         Some((Rejection::NoRule, None))
     );
     assert_eq!(check(&deny, "/a/x", &[Holds, LacksClaim]), None);
+    // A rule admits only the spelling that it is written in, and restricts the others.
+    for path in ["/x;y", "//x", "/A/x", "/a./x", "/a;b/x", "/%61/x"] {
+        let expected = Some((Rejection::NoRule, None));
+        assert_eq!(check(&deny, path, &[Holds, Holds]), expected, "{path}");
+    }
     assert_eq!(check(&AccessRules::default(), "/x", &[]), None);
+}
+
+#[test]
+fn a_rule_admits_its_methods_only_where_the_default_is_to_deny() {
+    let read = rule(&["GET"], &["/a"], Requirement::default());
+    let rules = AccessRules::new(vec![read], Unmatched::Deny);
+    let overridden = [(
+        http::HeaderName::from_static("x-http-method-override"),
+        HeaderValue::from_static("DELETE"),
+    )];
+    for (method, headers, is_allowed) in [
+        (Method::GET, HeaderMap::new(), true),
+        (Method::HEAD, HeaderMap::new(), true),
+        (Method::POST, HeaderMap::new(), false),
+        (Method::GET, overridden.into_iter().collect(), false),
+    ] {
+        let request = RuleRequest {
+            method: &method,
+            headers: &headers,
+            path: b"/a",
+        };
+        let context = ContextPath::default();
+        let checked = rules.check(request, &context, &[RuleVerdict::Holds]);
+        assert_eq!(checked.is_ok(), is_allowed, "{method} {headers:?}");
+    }
 }
