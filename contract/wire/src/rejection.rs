@@ -4,6 +4,7 @@
 //! the `WWW-Authenticate` header of a rejected token. Codes are part of the public interface: they
 //! are added, never renamed.
 
+mod grpc;
 mod help;
 
 use http::StatusCode;
