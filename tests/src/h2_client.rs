@@ -38,6 +38,9 @@ impl H2Answer {
     /// When a rejection has no envelope.
     pub fn verdict(&self) -> String {
         let status = self.head.status().as_u16();
+        if let Some(verdict) = self.grpc_verdict() {
+            return verdict;
+        }
         if status < 400 {
             return status.to_string();
         }
@@ -49,6 +52,15 @@ impl H2Answer {
                 .as_str()
                 .unwrap_or("without a reason")
         )
+    }
+}
+
+impl H2Answer {
+    /// Returns `grpc STATUS REASON` of a call that is rejected in its head.
+    fn grpc_verdict(&self) -> Option<String> {
+        let field = |name| self.head.headers().get(name)?.to_str().ok();
+        let reason = field("grpc-message")?.split(':').next()?;
+        Some(format!("grpc {} {reason}", field("grpc-status")?))
     }
 }
 

@@ -8,12 +8,19 @@ use contract::http::cors::Endpoint;
 use contract::rejection::Rejection;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::proxy::Session;
+
+use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
 /// reads the response.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+const JSON: &str = "application/json";
+/// The text beside the status of a gRPC call.
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// `Allow` of a 405 (RFC 9110 §15.5.6): for the user-details endpoint, and for the service, whose
 /// own methods are unknown.
@@ -32,6 +39,7 @@ pub(crate) struct LocalResponse {
     retry_after: Option<u64>,
     /// Further headers: CORS, the request id.
     fields: Vec<(HeaderName, HeaderValue)>,
+    media_type: &'static str,
 }
 
 impl LocalResponse {
@@ -44,6 +52,7 @@ impl LocalResponse {
             scope: None,
             retry_after: None,
             fields: Vec::new(),
+            media_type: JSON,
         }
     }
 
@@ -56,6 +65,7 @@ impl LocalResponse {
             scope: None,
             retry_after: None,
             fields: Endpoint::Reading.preflight_fields().into(),
+            media_type: JSON,
         }
     }
 
@@ -77,6 +87,24 @@ impl LocalResponse {
             scope: None,
             retry_after: rejection.retry_after().map(u64::from),
             fields: Vec::new(),
+            media_type: JSON,
+        }
+    }
+
+    /// Turns a rejection into gRPC's: one head with the status of the call, and no body.
+    fn into_grpc(mut self, rejection: Rejection) -> Self {
+        let message = HeaderValue::try_from(rejection.grpc_message());
+        // The text is printable: it cannot fail.
+        let message = message.unwrap_or(HeaderValue::from_static("internal"));
+        let status = HeaderValue::from(u16::from(rejection.grpc_status()));
+        self.fields
+            .push((HeaderName::from_static(GRPC_STATUS), status));
+        self.fields.push((GRPC_MESSAGE, message));
+        Self {
+            status: StatusCode::OK,
+            body: Vec::new(),
+            media_type: "application/grpc",
+            ..self
         }
     }
 
@@ -100,11 +128,21 @@ impl LocalResponse {
         self.status
     }
 
+    /// Returns the length of the body that a request with `method` gets.
+    pub(crate) fn body_bytes(&self, method: &Method) -> u64 {
+        match *method {
+            Method::HEAD => 0,
+            _ => self.body.len() as u64,
+        }
+    }
+
     fn head(&self, method: &Method) -> pingora::Result<ResponseHeader> {
         let mut head = ResponseHeader::build(self.status, Some(8))?;
         // RFC 9110 §8.6: a 204 has no body.
         if self.status != StatusCode::NO_CONTENT {
-            head.insert_header(header::CONTENT_TYPE, "application/json")?;
+            head.insert_header(header::CONTENT_TYPE, self.media_type)?;
+        }
+        if self.media_type == JSON && self.status != StatusCode::NO_CONTENT {
             head.insert_header(header::CONTENT_LENGTH, self.body.len())?;
         }
         for (name, value) in &self.fields {
@@ -133,6 +171,17 @@ impl LocalResponse {
 
     /// Sends the response and discards the rest of the request, so that the client can read it.
     pub(crate) async fn send(self, session: &mut Session) -> pingora::Result<()> {
+        let request = session.req_header();
+        let response = match self.rejection {
+            Some(rejection) if is_grpc_call(&request.method, request.version, &request.headers) => {
+                self.into_grpc(rejection)
+            }
+            _ => self,
+        };
+        response.send_as_it_is(session).await
+    }
+
+    async fn send_as_it_is(self, session: &mut Session) -> pingora::Result<()> {
         let head = self.head(&session.req_header().method)?;
         let has_body = !self.body.is_empty() && session.req_header().method != Method::HEAD;
         let unread = !session.is_body_done();
@@ -141,9 +190,15 @@ impl LocalResponse {
         }
         // The default closes the connection at once if a request body is not read yet.
         session.set_close_on_response_before_downstream_finish(false);
-        session
-            .write_response_header(Box::new(head), !has_body)
-            .await?;
+        if let ServerSession::H2(stream) = session.as_downstream_mut()
+            && !has_body
+        {
+            // Through Pingora's proxy the head would not end the stream.
+            stream.write_response_header(Box::new(head), true)?;
+        } else {
+            let head = Box::new(head);
+            session.write_response_header(head, !has_body).await?;
+        }
         if has_body {
             session
                 .write_response_body(Some(Bytes::from(self.body)), true)
@@ -260,6 +315,27 @@ mod tests {
         for name in ["www-authenticate", "retry-after", "allow"] {
             assert_eq!(field(Rejection::PathNotCanonical, name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_rejected_grpc_call_gets_its_status_in_the_head_alone() {
+        let response = LocalResponse::rejection(Rejection::AuthKeysUnavailable);
+        let response = response.into_grpc(Rejection::AuthKeysUnavailable);
+        assert!(response.body.is_empty());
+        let head = response.head(&Method::POST).unwrap();
+        assert_eq!(head.status, StatusCode::OK);
+        for (name, value) in [
+            ("content-type", "application/grpc"),
+            ("grpc-status", "14"),
+            (
+                "grpc-message",
+                "auth_keys_unavailable: no verification key is available yet",
+            ),
+            ("retry-after", "5"),
+        ] {
+            assert_eq!(head.headers[name], value);
+        }
+        assert!(!head.headers.contains_key("content-length"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::request::header_list::members;
 use crate::request::http1::announces_body;
 
 /// The field that ends a gRPC call, in a trailer or in a head without a body.
-const GRPC_STATUS: &str = "grpc-status";
+pub(crate) const GRPC_STATUS: &str = "grpc-status";
 
 /// Kind of a request, and of the response that it expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,7 @@ impl RequestKind {
     pub(crate) fn of(method: &Method, version: Version, headers: &HeaderMap) -> Self {
         if is_websocket_handshake(method, version, headers) {
             Self::WebSocket
-        } else if *method == Method::POST
-            && version == Version::HTTP_2
-            && has_media_type(headers, &header::CONTENT_TYPE, is_grpc)
-        {
+        } else if is_grpc_call(method, version, headers) {
             Self::Grpc
         } else if has_media_type(headers, &header::ACCEPT, is_event_stream) {
             Self::EventStream
@@ -53,6 +50,13 @@ impl RequestKind {
             }
         }
     }
+}
+
+/// Returns true for a gRPC call, which exists in HTTP/2 alone.
+pub(crate) fn is_grpc_call(method: &Method, version: Version, headers: &HeaderMap) -> bool {
+    *method == Method::POST
+        && version == Version::HTTP_2
+        && has_media_type(headers, &header::CONTENT_TYPE, is_grpc)
 }
 
 fn has_media_type(

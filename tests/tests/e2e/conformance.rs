@@ -56,10 +56,15 @@ fn grpcio_makes_calls_of_all_four_kinds() {
             "large": 20_000_000,
             "at_once": 200,
             "refused_by_service": ["FAILED_PRECONDITION", "not today"],
-            "without_token": ["UNAUTHENTICATED", result["without_token"][1]],
-            "bad_token": ["UNAUTHENTICATED", result["bad_token"][1]],
+            "without_token": ["UNAUTHENTICATED", "token_missing: no access token was sent"],
+            "bad_token": ["UNAUTHENTICATED", "token_malformed: the access token is malformed"],
         })
     );
+    let gone = in_front_of(&stack, "h2c://127.0.0.1:1", &[]);
+    let given = json!({"address": gone.address().to_string(), "token": stack.token()});
+    let call = python.run("grpc_refusal.py", &given);
+    let unavailable = "upstream_unavailable: the service cannot be reached";
+    assert_eq!(call, json!(["UNAVAILABLE", unavailable]));
 }
 
 #[test]

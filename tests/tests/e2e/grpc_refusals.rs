@@ -1,0 +1,104 @@
+//! Rejected gRPC calls: the status of the call in the head, and no body.
+
+use tests::client::reason;
+use tests::h2_client::H2Client;
+use tests::h2_service::H2Service;
+use tests::metrics::sum;
+use tests::raw_client::exchange;
+use tests::sidecar::SidecarPlan;
+use tests::stack::ForgedStack;
+use tests::wait;
+
+#[test]
+fn a_refused_grpc_call_gets_status_and_reason_in_its_head() {
+    let stack = ForgedStack::start();
+    let service = H2Service::start();
+    let plan = || SidecarPlan::to(&service.url(), &stack.auth_server.url());
+    let ecdsa = ["--signing-type", "ecdsa"];
+    let sidecar = plan().flags(ecdsa).start().ready();
+    let keyless = SidecarPlan::to(&service.url(), "http://127.0.0.1:1/auth").start();
+    let gone = SidecarPlan::to("h2c://127.0.0.1:1", &stack.auth_server.url());
+    let gone = gone.flags(ecdsa).start().ready();
+    let small = plan().flags(ecdsa).flags(["--max-user-header-bytes", "10"]);
+    let small = small.start().ready();
+    let bearer = format!("Bearer {}", stack.token());
+    let call = "/orders/pkg.Service/Chat";
+    for (sidecar, path, authorization, verdict) in [
+        (&sidecar, call, None, "grpc 16 token_missing"),
+        (
+            &sidecar,
+            call,
+            Some("Bearer a.b.c"),
+            "grpc 16 token_malformed",
+        ),
+        (
+            &sidecar,
+            call,
+            Some("Basic eDp5"),
+            "grpc 16 authorization_scheme",
+        ),
+        (
+            &sidecar,
+            "/orders/../x",
+            Some(&*bearer),
+            "grpc 3 path_not_canonical",
+        ),
+        (
+            &keyless,
+            call,
+            Some(&*bearer),
+            "grpc 14 auth_keys_unavailable",
+        ),
+        (&gone, call, Some(&*bearer), "grpc 14 upstream_unavailable"),
+        (&small, call, Some(&*bearer), "grpc 8 identity_too_large"),
+    ] {
+        for media_type in ["application/grpc", "application/grpc+proto; x=y"] {
+            let mut fields = vec![("content-type", media_type), ("te", "trailers")];
+            fields.extend(authorization.map(|value| ("authorization", value)));
+            let client = H2Client::connect(sidecar.address());
+            let request = client.request("POST", path, &fields);
+            let answer = client.send(request, b"").unwrap();
+            assert_eq!(answer.verdict(), verdict, "{media_type}");
+            assert_eq!(answer.head.status(), 200);
+            assert_eq!(answer.head.headers()["content-type"], "application/grpc");
+            assert!(answer.body.is_empty() && answer.trailers.is_empty());
+        }
+    }
+    let counted = || {
+        let labels = [
+            ("outcome", "refused"),
+            ("reason", "token_missing"),
+            ("code", "2xx"),
+        ];
+        sum(sidecar.admin(), "postern_sidecar_requests_total", &labels)
+    };
+    wait::until("the refusals to be counted", || {
+        (counted() == 2).then_some(())
+    });
+}
+
+#[test]
+fn what_is_no_grpc_call_gets_the_envelope() {
+    let stack = ForgedStack::start();
+    let client = H2Client::connect(stack.sidecar.address());
+    for (method, media_type) in [
+        ("POST", "application/grpc-web+proto"),
+        ("POST", "application/grpcx"),
+        ("GET", "application/grpc"),
+    ] {
+        let request = client.request(method, "/orders/x", &[("content-type", media_type)]);
+        let answer = client.send(request, b"").unwrap();
+        assert_eq!(
+            answer.verdict(),
+            "401 token_missing",
+            "{method} {media_type}"
+        );
+    }
+    let request = "POST /orders/x HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\
+                   Content-Length: 0\r\n\r\n";
+    let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+    assert_eq!(
+        (answer.status(), reason(&answer)),
+        (401, "token_missing".into())
+    );
+}
