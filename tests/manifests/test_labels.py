@@ -7,7 +7,7 @@ from kubernetes import K8S, REPOSITORY, SERVICE, containers, of_kind, program, r
 
 RECOMMENDED = {f"app.kubernetes.io/{name}" for name in ["name", "instance", "version", "component", "part-of", "managed-by"]}
 OVERLAYS = {
-    "alone": ["sidecar", "networkpolicy", "podmonitor", "prometheusrule"],
+    "alone": ["sidecar", "networkpolicy", "podmonitor", "prometheusrule", "grafana"],
     "plain": ["sidecar-plain"],
     "replicated": ["replicated"],
     "redis": ["redis"],

@@ -81,6 +81,17 @@ def test_the_monitors_name_ports_that_exist(tmp_path):
             assert endpoint["port"] in names and endpoint["path"] == "/metrics"
 
 
+def test_the_dashboard_of_the_component_is_that_of_the_file(tmp_path):
+    dashboard, copy = REPOSITORY / "deploy/grafana/postern.json", K8S / "components/grafana/postern.json"
+    if os.environ.get("POSTERN_UPDATE_DOCS"):
+        copy.write_text(dashboard.read_text())
+    assert copy.read_text() == dashboard.read_text(), "POSTERN_UPDATE_DOCS=1 writes it again"
+    write_overlay(tmp_path, "", [K8S / "components/grafana"], [K8S / "overlays/prod"])
+    found = named(render(tmp_path), "ConfigMap", "postern-dashboard")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["data"]["postern.json"] == dashboard.read_text()
+
+
 @pytest.mark.parametrize("overlay", ["dev", "prod"])
 def test_an_overlay_needs_no_operator(overlay):
     kinds = {each["apiVersion"].partition("/")[0] for each in render(K8S / "overlays" / overlay)}
