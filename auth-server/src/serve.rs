@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use prometheus_client::registry::Registry;
@@ -54,6 +54,7 @@ async fn serve_with(
     store: Arc<dyn KeyStore>,
     hang_ups: SighupStream,
 ) -> Result<(), Failure> {
+    let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
@@ -118,7 +119,7 @@ async fn serve_with(
 
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
-    info!("stopped");
+    info!(uptime_s = started.elapsed().as_secs(), "stopped");
     outcome
 }
 

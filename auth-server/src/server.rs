@@ -15,7 +15,7 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_rustls::TlsAcceptor;
-use tracing::warn;
+use tracing::{info, warn};
 
 use self::connection::Serving;
 pub(crate) use self::connection_limit::ConnectionLimit;
@@ -71,13 +71,15 @@ pub(crate) async fn serve<T>(
         }
     };
     drop((listener, serving));
-    stop.send_replace(());
     // Each connection holds a receiver until it ends.
-    if tokio::time::timeout(DRAIN_TIMEOUT, stop.closed())
-        .await
-        .is_err()
-    {
-        warn!("closing connections that did not finish in time");
+    info!(connections = stop.receiver_count(), "draining");
+    stop.send_replace(());
+    match tokio::time::timeout(DRAIN_TIMEOUT, stop.closed()).await {
+        Ok(()) => info!("drained: every connection is closed"),
+        Err(_) => warn!(
+            connections = stop.receiver_count(),
+            "closing connections that did not finish in time"
+        ),
     }
     reason
 }

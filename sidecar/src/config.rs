@@ -17,7 +17,7 @@ use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
 use crate::keys::token_cache::TokenCacheConfig;
-use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::telemetry::request_id::CorrelationPolicy;
 use crate::upstream::{UpstreamSettings, UpstreamTls};
 
@@ -82,6 +82,7 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) stop: ShutdownTimeouts,
     pub(crate) access_log: AccessLog,
+    pub(crate) logged_user: LoggedUser,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) correlation: CorrelationPolicy,
 }
@@ -138,6 +139,7 @@ impl Config {
                 drain_limit: args.stop.drain_limit.duration(),
             },
             access_log: args.access.access_log,
+            logged_user: args.access.access_log_user,
             trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
             correlation: args.tracing.correlation(),
             key_source,

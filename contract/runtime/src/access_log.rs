@@ -5,6 +5,9 @@
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::sanitize::LogText;
 
 /// The requests that get a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -32,6 +35,14 @@ pub struct Entry<'a> {
     pub path: Option<LoggedPath<'a>>,
     /// Address of the client.
     pub client: Option<IpAddr>,
+    /// The user of the verified token, where the log names users.
+    pub user: Option<&'a str>,
+    /// From the head of the request to the end of its response.
+    pub duration: Option<Duration>,
+    /// The service's part of it: up to the head of its response.
+    pub upstream_duration: Option<Duration>,
+    /// Length of the response's body.
+    pub bytes: Option<u64>,
     /// Present with `--request-id`.
     pub request_id: Option<&'a dyn fmt::Display>,
     /// Present where the request belongs to a trace.
@@ -65,6 +76,10 @@ impl Entry<'_> {
             method = self.method.map(short),
             path = self.path.as_ref().map(tracing::field::display),
             client = self.client.map(tracing::field::display),
+            user = self.user.map(|user| tracing::field::display(LogText(user))),
+            duration_ms = self.duration.map(milliseconds),
+            upstream_ms = self.upstream_duration.map(milliseconds),
+            bytes = self.bytes,
             request_id = self.request_id.map(tracing::field::display),
             trace_id = self.trace_id.map(tracing::field::display),
             upstream = self.upstream,
@@ -72,6 +87,11 @@ impl Entry<'_> {
             "request"
         );
     }
+}
+
+/// Returns milliseconds with three places.
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
 }
 
 const MAX_METHOD_BYTES: usize = 20;

@@ -5,7 +5,7 @@ use runtime::client_address::{IpNet, parse_network};
 use runtime::command_line::serialize::{each_displayed, word};
 use serde::Serialize;
 
-use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::access_log::{AccessLog, LoggedUser};
 use crate::telemetry::request_id::CorrelationPolicy;
 
 /// Ids that are added to a request so that its lines are found.
@@ -41,6 +41,11 @@ pub(crate) struct AccessLogArgs {
     #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
+
+    /// Name of the user in the line of a forwarded request: the id or the account of the token
+    #[arg(long, env = "POSTERN_ACCESS_LOG_USER", value_enum, default_value_t = LoggedUser::Off, value_name = "NAME")]
+    #[serde(serialize_with = "word")]
+    pub(crate) access_log_user: LoggedUser,
 
     /// Network of proxies whose X-Forwarded-For is trusted when a log line names the client, such
     /// as 10.0.0.0/8; repeatable

@@ -80,6 +80,7 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
     };
     let refresh = key_refresh(&config, &shared)?;
     let status = Arc::new(status(&shared));
+    let started = status.started;
     let explainer = explainer(&config, &shared);
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
@@ -124,12 +125,17 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
         status,
     };
     server.add_service(supervised("admin port", admin, &background));
+    let metrics = shared.metrics.clone();
     // Only the shutdown holds the sender from here on: it waits for the receivers to go.
     drop(shared);
     server.run(RunArgs {
         shutdown_signal: Box::new(stop),
     });
-    tracing::info!("stopped");
+    tracing::info!(
+        requests = metrics.totals().sum(),
+        uptime_s = started.elapsed().as_secs(),
+        "stopped"
+    );
     fault.outcome()
 }
 
@@ -145,6 +151,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
     let request_logger = RequestLogger {
         metrics: metrics.clone(),
         access_log: config.access_log,
+        logged_user: config.logged_user,
         trusted_proxies: Arc::new(config.trusted_proxies.clone()),
         rejections: Arc::default(),
     };

@@ -62,6 +62,11 @@ impl GracefulStop {
 
     async fn drain(&self, lame_duck: Duration) {
         self.serving.set_not_ready("stopping");
+        tracing::info!(
+            in_flight = self.metrics.in_flight(),
+            connections = self.metrics.open_connections(),
+            "draining"
+        );
         // The wait of a `drain` command counts.
         let waited = self.draining.begin().elapsed();
         tokio::time::sleep(lame_duck.saturating_sub(waited)).await;

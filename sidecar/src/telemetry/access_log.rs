@@ -1,13 +1,41 @@
 //! Record of a finished request, for the access log and the status page.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
+use contract::api::user_details::CurrentUserDetails;
 use contract::http::trace::{RequestId, TraceId};
 use http::Method;
 pub(crate) use runtime::access_log::{AccessLog, LoggedPath};
 use runtime::access_log::{Entry, short};
 
 use crate::telemetry::outcome::Outcome;
+
+/// The part of a user that access lines name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum LoggedUser {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The user's id.
+    Id,
+    /// The user's account.
+    Account,
+}
+
+impl LoggedUser {
+    /// Returns the name of the user that `details` reads, which costs time.
+    pub(crate) fn name(
+        self,
+        details: impl FnOnce() -> Option<CurrentUserDetails>,
+    ) -> Option<String> {
+        match self {
+            Self::Off => None,
+            Self::Id => details()?.id,
+            Self::Account => details()?.account,
+        }
+    }
+}
 
 /// Record of one finished request.
 #[derive(Default)]
@@ -18,6 +46,13 @@ pub(crate) struct RequestRecord<'a> {
     pub(crate) client: Option<IpAddr>,
     /// Status of the response, if one was sent.
     pub(crate) status: Option<u16>,
+    /// The user of the verified token, with `--access-log-user`.
+    pub(crate) user: Option<String>,
+    pub(crate) duration: Option<Duration>,
+    /// The service's part of the duration.
+    pub(crate) upstream_duration: Option<Duration>,
+    /// Length of the response's body.
+    pub(crate) bytes: Option<u64>,
     /// Upstream address, if the service failed.
     pub(crate) upstream: Option<String>,
     /// Cause of a failure of the service or of the connection to it.
@@ -48,6 +83,10 @@ impl<'a> RequestRecord<'a> {
             method: self.method(),
             path: self.path(),
             client: self.client,
+            user: self.user.as_deref(),
+            duration: self.duration,
+            upstream_duration: self.upstream_duration,
+            bytes: self.bytes,
             request_id: self.request_id.as_ref().map(|id| id as _),
             trace_id: self.trace_id.as_ref().map(|id| id as _),
             upstream: self.upstream.as_deref(),

@@ -1,8 +1,11 @@
 //! The access log line of a request.
 
+use serde_json::Value;
 use tests::auth_server::admin_get;
+use tests::keys::SigningType;
 use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
 use tests::wait;
 
 use super::forwarding::stack;
@@ -43,5 +46,52 @@ fn a_refusal_names_the_client_and_only_a_trusted_proxy_speaks_for_others() {
             refused.contains(" client=127.0.0.1"),
             "{flags:?}: {refused}"
         );
+    }
+}
+
+/// Returns the JSON access line of a request to `path`.
+fn json_line(sidecar: &Sidecar, path: &str) -> Value {
+    wait::until("the line", || {
+        let output = sidecar.process().stderr();
+        let mut lines = output
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["path"] == path)
+    })
+}
+
+#[test]
+fn a_line_has_times_bytes_and_the_user_only_if_configured() {
+    for (flags, user) in [
+        (&[][..], Value::Null),
+        (&["--access-log-user", "off"], Value::Null),
+        (&["--access-log-user", "id"], "10001".into()),
+        (&["--access-log-user", "account"], "alice".into()),
+    ] {
+        let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+            let json = ["--access-log", "all", "--log-format", "json"];
+            let plan = plan.flags(json).flags(flags.iter().copied());
+            plan.pass(["/public/**"])
+        });
+        let sidecar = &stack.sidecar;
+        stack.sidecar.bearing(&stack.token()).get("/list");
+        stack.sidecar.anonymous().get("/public/a");
+        stack.sidecar.anonymous().get("/refused");
+        let line = json_line(sidecar, "/orders/list");
+        assert_eq!(line["user"], user, "{flags:?}: {line}");
+        assert_eq!(line["bytes"], "echo".len(), "{line}");
+        assert_eq!(line["status"], 200, "{line}");
+        let ms = |line: &Value, field: &str| line[field].as_f64();
+        assert!(
+            ms(&line, "duration_ms") >= ms(&line, "upstream_ms"),
+            "{line}"
+        );
+        assert!(ms(&line, "upstream_ms") > Some(0.0), "{line}");
+        let public = json_line(sidecar, "/orders/public/a");
+        assert_eq!(public["user"], Value::Null, "{public}");
+        let refused = json_line(sidecar, "/orders/refused");
+        assert!(refused["bytes"].as_u64() > Some(50), "{refused}");
+        assert!(ms(&refused, "duration_ms").is_some(), "{refused}");
+        assert_eq!(refused["upstream_ms"], Value::Null, "{refused}");
     }
 }

@@ -6,6 +6,7 @@ use std::thread;
 
 use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, admin_get, credentials};
 use tests::client::Request;
+use tests::metrics::sum;
 use tests::process::{CommandLine, Process};
 use tests::programs::Program;
 use tests::raw_client::{RawClient, exchange};
@@ -26,7 +27,18 @@ fn lesson_d30_probes_and_metrics_need_no_token_and_are_on_their_own_port() {
         }
         let metrics = admin_get(admin, "/metrics");
         assert_eq!(metrics.status(), 200);
-        assert!(metrics.text().contains("# TYPE "), "{}", metrics.text());
+        let media_type = metrics.header("content-type").concat();
+        assert!(
+            media_type.starts_with("text/plain; version=0.0.4"),
+            "{media_type}"
+        );
+        let metrics = metrics.text();
+        for line in [
+            "# TYPE process_cpu_seconds_total counter\n",
+            "\nprocess_open_fds ",
+        ] {
+            assert!(metrics.contains(line), "{metrics}");
+        }
         assert_eq!(admin_get(admin, "/nowhere").status(), 404);
     }
     for public in [stack.auth_server.anonymous(), stack.sidecar.anonymous()] {
@@ -123,13 +135,23 @@ fn both_programs_say_how_they_start_and_that_they_have_stopped() {
                 "starting version=",
                 "listen=",
                 "upstream=",
+                "keys_from=",
+                "draining in_flight=0 connections=",
                 "drained",
-                "stopped",
+                "stopped requests=",
+                "uptime_s=",
             ][..],
         ),
         (
             server.ready().into_process(),
-            &["starting version=", "listen=", "store=", "stopped"],
+            &[
+                "starting version=",
+                "listen=",
+                "store=",
+                "draining connections=",
+                "drained",
+                "stopped uptime_s=",
+            ],
         ),
     ] {
         process.terminate();
@@ -237,9 +259,9 @@ fn lesson_a4_no_request_on_a_kept_connection_is_lost_at_the_end() {
             thread::spawn(move || keep_on(address, method, &request))
         })
         .collect();
-    let metrics = || admin_get(server.admin(), "/metrics").text();
     wait::until("logins over kept connections", || {
-        metrics().contains("logins_total{").then_some(())
+        let logins = sum(server.admin(), "postern_auth_server_logins_total", &[]);
+        (logins > 0).then_some(())
     });
     server.process().terminate();
     for client in clients {

@@ -1,7 +1,9 @@
 //! The outermost layer: access log, rejection counter, CORS headers and request id.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -32,6 +34,7 @@ struct RequestRecord {
     uri: Uri,
     client: IpAddr,
     ids: RequestIds,
+    began: Instant,
 }
 
 impl RequestLogger {
@@ -68,6 +71,8 @@ impl RequestLogger {
             method: Some(short(record.method.as_str())),
             path: Some(LoggedPath(record.uri.path().as_bytes())),
             client: Some(record.client),
+            duration: Some(record.began.elapsed()),
+            bytes: response.body().size_hint().exact(),
             request_id: record.ids.request_id.as_ref().map(|id| id as _),
             trace_id: record.ids.trace_id.as_ref().map(|id| id as _),
             ..Entry::default()
@@ -109,6 +114,7 @@ pub(crate) async fn log_request(
             request_id: logger.request_id(headers),
             trace_id: TraceId::received(headers),
         },
+        began: Instant::now(),
     };
     let cors = logger.allowed_origins.answer_fields(headers);
     request.extensions_mut().insert(record.ids.clone());

@@ -33,6 +33,8 @@ pub(super) struct Download {
     head: Option<ResponseHead>,
     /// True after a read that filled its buffer.
     is_large: bool,
+    /// Length of the body so far.
+    body_bytes: u64,
     /// True after the last byte from the service.
     is_whole: bool,
     needs_flush: bool,
@@ -44,6 +46,11 @@ impl Download {
     /// Returns the final head, once received.
     pub(super) const fn head(&self) -> Option<&ResponseHead> {
         self.head.as_ref()
+    }
+
+    /// Returns the length of the body so far.
+    pub(super) const fn body_bytes(&self) -> u64 {
+        self.body_bytes
     }
 
     /// Returns true once the whole response is sent to the client.
@@ -131,6 +138,7 @@ impl Download {
             let piece = piece.map_err(|_| Error::new_up(ErrorType::InvalidHTTPHeader))?;
             self.received.advance(piece.skipped);
             let data = self.received.split_to(piece.data);
+            self.body_bytes += data.len() as u64;
             if self.waiting.is_empty() && !head.sends_chunks {
                 self.waiting = data;
             } else {
