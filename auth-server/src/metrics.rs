@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use runtime::histogram::DurationHistogram;
+use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
 
@@ -54,6 +55,28 @@ const SIGNING_BOUNDS: [Duration; 10] = [
 const OTHER_APPLICATION: &str = "other";
 
 pub(crate) const OK: &str = "ok";
+
+/// The usual ends of a login.
+const LOGIN_OUTCOMES: [&str; 6] = [
+    OK,
+    Rejection::LoginFailed.reason(),
+    Rejection::LoginIncomplete.reason(),
+    Rejection::TooManyAttempts.reason(),
+    Rejection::ServerBusy.reason(),
+    Rejection::StoreUnavailable.reason(),
+];
+
+/// The rejections that alerts and dashboards look for.
+const REJECTIONS: [Rejection; 8] = [
+    Rejection::LoginFailed,
+    Rejection::TooManyAttempts,
+    Rejection::ServerBusy,
+    Rejection::StoreUnavailable,
+    Rejection::ApplicationUnknown,
+    Rejection::TokenMissing,
+    Rejection::NotFound,
+    Rejection::Internal,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Retrieval {
@@ -105,6 +128,7 @@ impl Metrics {
             "Log lines that were dropped because the log was not read",
             telemetry::DroppedLines,
         );
+        self.initialize();
         registry.register(
             "postern_auth_server_logins",
             "Logins by outcome",
@@ -150,12 +174,16 @@ impl Metrics {
             "Revoked keys that this server heard of while it ran",
             self.key_revocations.clone(),
         );
-        registry.register(
+        register_renamed(
+            registry,
+            "postern_auth_server_token_signing_duration_seconds",
             "postern_auth_server_signing_seconds",
             "Time to make and sign a token",
             self.signing.0.clone(),
         );
-        registry.register(
+        register_renamed(
+            registry,
+            "postern_auth_server_rejections",
             "postern_auth_server_refusals",
             "Refused requests by reason code",
             self.refusals.clone(),
@@ -165,6 +193,17 @@ impl Metrics {
             "Whether any name with any password logs in as the built-in user",
             self.builtin_users.clone(),
         );
+    }
+
+    /// Creates the series that can be foreseen: a rate needs a first value.
+    fn initialize(&self) {
+        for outcome in LOGIN_OUTCOMES {
+            drop(self.logins.get_or_create(&Outcome { outcome }));
+        }
+        for rejection in REJECTIONS {
+            let reason = rejection.reason();
+            drop(self.refusals.get_or_create(&Reason { reason }));
+        }
     }
 
     /// Registers those of `--applications-dir`.
@@ -203,7 +242,9 @@ impl Metrics {
 
     /// Registers those of the registration.
     pub(crate) fn register_registration(&self, registry: &mut Registry) {
-        registry.register(
+        register_renamed(
+            registry,
+            "postern_auth_server_registry_listed",
             "postern_auth_server_registry_registered",
             "Whether the registry listed this server at the last look",
             self.registry_registered.clone(),
@@ -354,8 +395,12 @@ mod tests {
             r#"postern_auth_server_logins_total{outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="orders",outcome="ok"} 1"#,
             r#"postern_auth_server_key_retrievals_total{app_id="other",outcome="application_unknown"} 1"#,
+            r#"postern_auth_server_logins_total{outcome="login_failed"} 0"#,
+            r#"postern_auth_server_token_signing_duration_seconds_bucket{le="0.0005"} 1"#,
             r#"postern_auth_server_signing_seconds_bucket{le="0.0005"} 1"#,
+            r#"postern_auth_server_rejections_total{reason="login_failed"} 1"#,
             r#"postern_auth_server_refusals_total{reason="login_failed"} 1"#,
+            r#"postern_auth_server_rejections_total{reason="store_unavailable"} 0"#,
             "postern_auth_server_store_up 1",
             "postern_auth_server_registered_applications 2",
             "postern_auth_server_unreadable_applications 1",
@@ -372,6 +417,9 @@ mod tests {
             r#"postern_auth_server_tls_certificate_reloads_total{outcome="refused"} 1"#,
             "postern_auth_server_tls_files_usable 1",
             "postern_auth_server_registry_registered 1",
+            "postern_auth_server_registry_listed 1",
+            "postern_auth_server_tls_certificate_not_after_timestamp_seconds 8",
+            "postern_auth_server_tls_last_reload_successful 1",
             concat!(
                 r#"postern_auth_server_build_info{version=""#,
                 env!("CARGO_PKG_VERSION"),
@@ -391,7 +439,7 @@ mod tests {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let text = shown(&registry);
-        for name in ["tls", "users ", "users_file", "registry_registered"] {
+        for name in ["tls", "users ", "users_file", "registry_"] {
             let name = format!("postern_auth_server_{name}");
             assert!(!text.contains(&name), "{name}\n{text}");
         }

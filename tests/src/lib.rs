@@ -26,6 +26,7 @@ pub mod h2_service;
 pub mod issuer;
 pub mod loopback;
 pub mod message;
+pub mod metrics;
 pub mod moved_clock;
 pub mod openapi;
 pub mod process;

@@ -38,6 +38,7 @@ mod e2e {
     mod file_store;
     mod forwarding;
     mod greedy_clients;
+    mod grpc_refusals;
     mod hanging_files;
     mod http2;
     mod interop;

@@ -31,11 +31,11 @@ use tokio::task::JoinHandle;
 use self::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::listener;
+use crate::metrics::exposition::exposition;
 use crate::write_deadline::WriteDeadline;
 
 /// The paths of kubelet and Prometheus, from outside the pod.
 const OPEN_TO_ANY_PEER: [&str; 4] = ["/livez", "/readyz", "/startupz", "/metrics"];
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// From the first byte of a connection to the end of a head, from there to the end of a body, and
 /// for each wait until the peer reads on.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -220,10 +220,9 @@ async fn readiness(State(health): State<Health>) -> Response {
     }
 }
 
-async fn metrics_text(State(registry): State<Arc<Registry>>) -> Response {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+async fn metrics_text(State(registry): State<Arc<Registry>>, headers: HeaderMap) -> Response {
+    match exposition(&headers, &registry) {
+        Ok((media_type, text)) => ([(header::CONTENT_TYPE, media_type)], text).into_response(),
         Err(error) => fault("metrics", &error),
     }
 }

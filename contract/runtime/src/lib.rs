@@ -1,5 +1,5 @@
 //! The process side of both programs: command line and configuration file, files and their changes,
-//! TLS certificates, logs, health, admin port, listeners, signals, supervised tasks, output and
+//! TLS certificates, logs, health, metrics, admin port, listeners, signals, supervised tasks, output and
 //! exit codes, client addresses, limits of the process.
 //!
 //! Nothing here knows tokens, keys or HTTP routes of either program.
@@ -23,6 +23,7 @@ pub mod lock_file;
 mod log_lines;
 pub mod loopback;
 pub mod memory_limit;
+pub mod metrics;
 pub mod output;
 pub mod owner_only_file;
 pub mod sanitize;

@@ -18,12 +18,15 @@ impl Collector for KeyMetrics {
         let (state, now) = (self.0.load(), Instant::now());
         let usable = self.0.usable(state.as_deref(), now).is_ok();
         let usable = ConstGauge::new(u64::from(usable));
-        usable.encode(encoder.encode_descriptor(
-            "keys_usable",
-            "1 with a verification key that is not too old, else 0",
-            None,
-            usable.metric_type(),
-        )?)?;
+        for (name, help) in [
+            (
+                "keys_available",
+                "1 with a verification key that is not too old, else 0",
+            ),
+            ("keys_usable", "Former name of keys_available"),
+        ] {
+            usable.encode(encoder.encode_descriptor(name, help, None, usable.metric_type())?)?;
+        }
         let Some(state) = state.as_ref() else {
             return Ok(());
         };

@@ -22,7 +22,7 @@ use crate::proxy::phases::AuthProxy;
 use crate::proxy::response;
 use crate::proxy::timed_requests::TimedRequests;
 use crate::telemetry::access_log::RequestRecord;
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::Upstream;
 
@@ -137,11 +137,15 @@ impl RejectUnparsed for UnparsedRejections {
     }
 
     fn on_rejected(&self, rejection: Rejection, client: Option<IpAddr>, has_response: bool) {
-        let record = || RequestRecord {
-            client,
+        let completion = Completion {
+            outcome: Outcome::Rejected(rejection),
             status: has_response.then(|| rejection.status().as_u16()),
-            ..RequestRecord::default()
+            duration: None,
         };
-        self.0.request_ended(Outcome::Rejected(rejection), record);
+        self.0.request_ended(completion, || RequestRecord {
+            client,
+            status: completion.status,
+            ..RequestRecord::default()
+        });
     }
 }

@@ -34,13 +34,14 @@ use self::request::{Admitted, Progress, Request};
 use self::response_head::ResponseHead;
 use self::upload::Upload;
 use super::phases::AuthProxy;
-use crate::auth::authorize::{Decision, Refusal};
+use crate::auth::authorize::{Decision, Forward, Refusal};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::metrics::Departure;
+use crate::telemetry::outcome::Completion;
 
 /// The end of the fast path on a connection.
 pub(crate) enum Left {
@@ -183,11 +184,15 @@ impl FastPath {
     }
 
     /// Sets the limits for the rest of the response: an event stream may be silent, and ends with
-    /// its token.
-    fn response_began(&self, admitted: &Admitted, head: &ResponseHead, limits: &mut Limits) {
-        self.proxy
-            .metrics
-            .service_responded(admitted.decided.elapsed());
+    /// its token. Returns the time that the service took.
+    fn response_began(
+        &self,
+        admitted: &Admitted,
+        head: &ResponseHead,
+        limits: &mut Limits,
+    ) -> Duration {
+        let after = admitted.decided.elapsed();
+        self.proxy.metrics.service_responded(after);
         let may_be_silent = admitted.forward.kind == RequestKind::EventStream;
         limits.token = None;
         if head.is_event_stream {
@@ -196,6 +201,7 @@ impl FastPath {
         } else if may_be_silent {
             limits.response = self.proxy.part_timeout();
         }
+        after
     }
 
     fn end_of_token(&self, admitted: &Admitted) -> Option<tokio::time::Instant> {
@@ -212,11 +218,22 @@ impl FastPath {
     }
 
     /// Counts and logs the request, and records a rejection.
-    fn record(&self, request: &Request, client: Client, progress: &Progress) {
+    fn record(
+        &self,
+        request: &Request,
+        client: Client,
+        forward: Option<&Forward>,
+        progress: &Progress,
+    ) {
         let outcome = progress.outcome;
+        let completion = Completion {
+            outcome,
+            status: progress.sent_status(),
+            duration: Some(request.began.elapsed()),
+        };
         let logger = &self.proxy.request_logger;
         let received = OnceCell::new();
-        logger.request_ended(outcome, || {
+        logger.request_ended(completion, || {
             let head = received.get_or_init(|| request_head::read_again(&request.raw));
             let head = head.as_deref();
             RequestRecord {
@@ -224,9 +241,11 @@ impl FastPath {
                 client: head.map_or(client.address, |head| {
                     self.proxy.client_ip(client, &head.headers)
                 }),
-                status: progress
-                    .status
-                    .or(progress.download.head().map(|head| head.status)),
+                status: completion.status,
+                user: self.proxy.logged_user(&request.rules, forward),
+                duration: completion.duration,
+                upstream_duration: progress.upstream_duration,
+                bytes: completion.status.map(|_| progress.sent_bytes()),
                 upstream: self
                     .proxy
                     .failed_upstream_addr(outcome, progress.service.as_ref()),

@@ -36,7 +36,7 @@ use crate::request::head::{self, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::{LoggedPath, RequestRecord};
 use crate::telemetry::metrics::{Counted, Metrics};
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_id::{CorrelationPolicy, RequestIds};
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::errors;
@@ -78,6 +78,8 @@ pub(crate) struct RequestContext {
     decided: Instant,
     /// Moves into the permit once there is one.
     counted: Option<Counted>,
+    /// Time of the service up to the head of its response.
+    upstream_duration: Option<Duration>,
 }
 
 impl RequestContext {
@@ -168,6 +170,14 @@ impl AuthProxy {
     pub(super) fn client_ip(&self, client: Client, received: &HeaderMap) -> Option<IpAddr> {
         let proxies = &self.request_logger.trusted_proxies;
         Some(proxies.client(client.address?, received))
+    }
+
+    /// Returns the name of a verified user for the access log.
+    pub(super) fn logged_user(&self, rules: &Rules, forward: Option<&Forward>) -> Option<String> {
+        let verified = forward?.verified.as_ref()?;
+        let header = &rules.auth_policy.user_header;
+        let details = || header.user(&verified.identity).ok();
+        self.request_logger.logged_user.name(details)
     }
 
     /// Returns the headers of all our own responses: CORS and the request id.
@@ -294,6 +304,7 @@ impl ProxyHttp for AuthProxy {
             began: now,
             decided: now,
             counted: Some(self.metrics.request_began()),
+            upstream_duration: None,
         }
     }
 
@@ -446,7 +457,9 @@ impl ProxyHttp for AuthProxy {
         }
         response::unify_length(response)?;
         if !response.status.is_informational() {
-            self.metrics.service_responded(ctx.decided.elapsed());
+            let after = ctx.decided.elapsed();
+            self.metrics.service_responded(after);
+            ctx.upstream_duration = Some(after);
         }
         Ok(())
     }
@@ -539,10 +552,21 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) {
         let request = session.req_header();
+        let completion = Completion {
+            outcome: ctx.outcome,
+            status: session.response_written().map(|head| head.status.as_u16()),
+            duration: Some(ctx.began.elapsed()),
+        };
         let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
-            client: self.client_ip(client_of(session), &session.req_header().headers),
-            status: session.response_written().map(|head| head.status.as_u16()),
+            client: self.client_ip(client_of(session), &request.headers),
+            status: completion.status,
+            user: self.logged_user(&ctx.rules, ctx.forward.as_ref()),
+            duration: completion.duration,
+            upstream_duration: ctx.upstream_duration,
+            bytes: completion
+                .status
+                .and_then(|_| session.body_bytes_sent().try_into().ok()),
             upstream: self.failed_upstream_addr(ctx.outcome, ctx.failed_at.as_ref()),
             cause: error.map(errors::log_cause),
             request_id: ctx.ids.request_id().cloned(),
@@ -552,7 +576,7 @@ impl ProxyHttp for AuthProxy {
             self.request_logger
                 .request_ended_by_reported_rejection(ctx.outcome, record);
         } else {
-            self.request_logger.request_ended(ctx.outcome, record);
+            self.request_logger.request_ended(completion, record);
         }
         set_handling(session, false);
     }

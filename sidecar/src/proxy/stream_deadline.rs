@@ -137,10 +137,13 @@ fn set(
 pub(super) struct TimedOut {
     pub(super) expired: ExpiredDeadline,
     pub(super) request: Option<Request>,
+    /// The time from its begin.
+    pub(super) after: Duration,
 }
 
 /// Completes the work on one request unless one of its deadlines expires first.
 pub(super) async fn within_deadlines<T>(work: impl Future<Output = T>) -> Result<T, TimedOut> {
+    let began = Instant::now();
     DEADLINES
         .scope(Deadlines::default(), async {
             let mut work = pin!(work);
@@ -161,6 +164,7 @@ pub(super) async fn within_deadlines<T>(work: impl Future<Output = T>) -> Result
             expired.await.map_err(|expired| TimedOut {
                 expired,
                 request: DEADLINES.with(|deadlines| deadlines.request.get().cloned()),
+                after: began.elapsed(),
             })
         })
         .await
@@ -200,6 +204,7 @@ mod tests {
         let timed_out = TimedOut {
             expired: ExpiredDeadline::Token,
             request: Some(request("/first")),
+            after: Duration::from_secs(1),
         };
         assert_eq!(within_deadlines(work).await, Err(timed_out));
     }

@@ -13,7 +13,7 @@ use pingora::server::ShutdownWatch;
 use super::phases::AuthProxy;
 use super::stream_deadline::{ExpiredDeadline, TimedOut, within_deadlines};
 use crate::telemetry::access_log::RequestRecord;
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_log::RequestLogger;
 use crate::upstream::Upstream;
 
@@ -26,7 +26,12 @@ pub(crate) struct TimedRequests {
 
 impl TimedRequests {
     /// Reports a request that a deadline ended: the proxy's own last phase is not reached.
-    fn ended(&self, TimedOut { expired, request }: TimedOut) {
+    fn ended(&self, timed_out: TimedOut) {
+        let TimedOut {
+            expired,
+            request,
+            after,
+        } = timed_out;
         let (outcome, cause) = match expired {
             ExpiredDeadline::Token => {
                 self.request_logger.metrics.stream_ended();
@@ -42,12 +47,18 @@ impl TimedRequests {
             ),
         };
         let request = request.as_ref();
+        let completion = Completion {
+            outcome,
+            status: None,
+            duration: Some(after),
+        };
         self.request_logger
-            .request_ended(outcome, || RequestRecord {
+            .request_ended(completion, || RequestRecord {
                 request: request.map(|request| (&request.method, &*request.target)),
                 client: request.and_then(|request| request.client),
                 upstream: (expired == ExpiredDeadline::Response)
                     .then(|| self.upstream.address().to_string()),
+                duration: completion.duration,
                 cause: Some(cause.to_owned()),
                 request_id: request.and_then(|request| request.request_id.clone()),
                 trace_id: request.and_then(|request| request.trace_id),

@@ -1,36 +1,38 @@
 //! Metrics of the sidecar: names, help texts, labels. No label has a path or a user.
 
+mod requests;
+
 use std::time::Duration;
 
-use contract::rejection::Rejection;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use runtime::histogram::DurationHistogram;
+use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
 
-use crate::telemetry::outcome::{Outcome, Totals};
+use self::requests::RequestMetrics;
+use crate::telemetry::outcome::{Completion, Totals};
 
 const PREFIX: &str = "postern_sidecar";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
+struct OutcomeLabels {
     outcome: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
+    /// The former name of the label, for one release.
     result: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamErrorLabels {
-    reason: &'static str,
+impl OutcomeLabels {
+    const fn new(outcome: &'static str) -> Self {
+        Self {
+            outcome,
+            result: outcome,
+        }
+    }
 }
 
 /// The reason why a connection goes to Pingora's proxy.
@@ -82,39 +84,6 @@ struct RuleLabels {
     rule: String,
 }
 
-/// From a cached token to one that waits for a key.
-const OWN_BOUNDS: [Duration; 12] = [
-    Duration::from_micros(10),
-    Duration::from_micros(25),
-    Duration::from_micros(50),
-    Duration::from_micros(100),
-    Duration::from_micros(250),
-    Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_micros(2500),
-    Duration::from_millis(10),
-    Duration::from_millis(100),
-    Duration::from_millis(500),
-    Duration::from_millis(2500),
-];
-/// From a fast service on the same machine to the usual timeout.
-const UPSTREAM_BOUNDS: [Duration; 14] = [
-    Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_micros(2500),
-    Duration::from_millis(5),
-    Duration::from_millis(10),
-    Duration::from_millis(25),
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(250),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_millis(2500),
-    Duration::from_secs(10),
-    Duration::from_secs(60),
-];
-
 /// Result of a refresh of the verification key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefreshResult {
@@ -123,12 +92,17 @@ pub(crate) enum RefreshResult {
     Failed,
 }
 
-/// Rejections caused by the service.
-const UPSTREAM_ERRORS: [Rejection; 3] = [
-    Rejection::UpstreamUnavailable,
-    Rejection::UpstreamMalformed,
-    Rejection::UpstreamTimeout,
-];
+impl RefreshResult {
+    const ALL: [Self; 3] = [Self::Unchanged, Self::Replaced, Self::Failed];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Replaced => "replaced",
+            Self::Failed => "failed",
+        }
+    }
+}
 
 /// Lookups of the token cache, continued from one key set to the next.
 #[derive(Debug, Clone, Default)]
@@ -141,17 +115,7 @@ pub(crate) struct TokenCacheCounters {
 /// Metrics that the program updates.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    requests: Family<RequestLabels, Counter>,
-    /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
-    verified: Counter,
-    passed: Counter,
-    responded: Counter,
-    aborted: Counter,
-    /// All rejections together.
-    rejected: Counter,
-    own: DurationHistogram,
-    upstream: DurationHistogram,
-    upstream_errors: Family<UpstreamErrorLabels, Counter>,
+    requests: RequestMetrics,
     rule_refusals: Family<RuleLabels, Counter>,
     fast_path: Counter,
     fast_path_departures: Family<DepartureLabels, Counter>,
@@ -160,9 +124,9 @@ pub(crate) struct Metrics {
     connections_rejected: Counter,
     streams_ended: Counter,
     bypass_possible: Gauge,
-    key_refreshes: Family<ResultLabels, Counter>,
-    key_cache_writes: Family<ResultLabels, Counter>,
-    config_reloads: Family<ResultLabels, Counter>,
+    key_refreshes: Family<OutcomeLabels, Counter>,
+    key_cache_writes: Family<OutcomeLabels, Counter>,
+    config_reloads: Family<OutcomeLabels, Counter>,
     config_usable: Gauge,
     config_restart_needed: Gauge,
     /// Registered only for a port with TLS.
@@ -172,18 +136,9 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Registers all metrics except those of `keys`, which registers its own.
     pub(crate) fn new(token_cache: TokenCacheCounters) -> (Self, Registry) {
-        let requests = Family::<RequestLabels, Counter>::default();
         let metrics = Self {
-            verified: requests.get_or_create_owned(&labels(Outcome::Verified)),
-            passed: requests.get_or_create_owned(&labels(Outcome::Passed)),
-            responded: requests.get_or_create_owned(&labels(Outcome::Responded)),
-            aborted: requests.get_or_create_owned(&labels(Outcome::Aborted)),
-            rejected: Counter::default(),
-            own: DurationHistogram::new(&OWN_BOUNDS),
-            upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
-            upstream_errors: Family::default(),
+            requests: RequestMetrics::new(),
             rule_refusals: Family::default(),
-            requests,
             fast_path: Counter::default(),
             fast_path_departures: Family::default(),
             in_flight: Gauge::default(),
@@ -204,11 +159,7 @@ impl Metrics {
 
     fn registry(&self, token_cache: TokenCacheCounters) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
-        registry.register(
-            "requests",
-            "Requests by outcome, rejections by reason code",
-            self.requests.clone(),
-        );
+        self.requests.register(&mut registry);
         registry.register(
             "fast_path_requests",
             "Requests that were forwarded without Pingora's proxy (--fast-path)",
@@ -230,29 +181,6 @@ impl Metrics {
             self.in_flight.clone(),
         );
         registry.register(
-            "own_seconds",
-            "Time from the head of a request to the decision about it, by this program",
-            self.own.clone(),
-        );
-        registry.register(
-            "upstream_seconds",
-            "Time from that decision to the head of the service's response",
-            self.upstream.clone(),
-        );
-        for rejection in UPSTREAM_ERRORS {
-            // Present from the start: a rate needs a first value.
-            let reason = rejection.reason();
-            drop(
-                self.upstream_errors
-                    .get_or_create(&UpstreamErrorLabels { reason }),
-            );
-        }
-        registry.register(
-            "upstream_errors",
-            "Requests without a response of the service, by reason code",
-            self.upstream_errors.clone(),
-        );
-        registry.register(
             "rule_refusals",
             "Requests that a [[rule]] rejected, by its name",
             self.rule_refusals.clone(),
@@ -262,29 +190,40 @@ impl Metrics {
             "Open connections of clients",
             self.connections.clone(),
         );
-        registry.register(
+        register_renamed(
+            &mut registry,
+            "connections_rejected",
             "connections_refused",
             "Connections closed at once because there were too many",
             self.connections_rejected.clone(),
         );
-        registry.register(
+        register_renamed(
+            &mut registry,
+            "upstream_exposed",
             "bypass_possible",
             "1 if the service accepted a connection on the pod's address at the last probe (--pod-ip)",
             self.bypass_possible.clone(),
         );
-        registry.register(
+        register_renamed(
+            &mut registry,
+            "streams_expired",
             "streams_ended",
             "Streams that were closed because their token had expired",
             self.streams_ended.clone(),
         );
-        registry.register(
-            "key_refreshes",
-            "Fetches of the verification key by result",
-            self.key_refreshes.clone(),
+        initialize(
+            &self.key_refreshes,
+            RefreshResult::ALL.map(RefreshResult::as_str),
         );
         registry.register(
+            "key_refreshes",
+            "Fetches of the verification key by outcome",
+            self.key_refreshes.clone(),
+        );
+        initialize(&self.key_cache_writes, ["written", "failed"]);
+        registry.register(
             "key_cache_writes",
-            "Writes of the key cache's file (--key-cache) by result: written, failed",
+            "Writes of the key cache's file (--key-cache) by outcome: written, failed",
             self.key_cache_writes.clone(),
         );
         self.register_reloads(&mut registry);
@@ -302,22 +241,9 @@ impl Metrics {
         registry
     }
 
-    pub(crate) fn request_ended(&self, outcome: Outcome) {
-        match outcome {
-            Outcome::Verified => self.verified.inc(),
-            Outcome::Passed => self.passed.inc(),
-            Outcome::Responded => self.responded.inc(),
-            Outcome::Aborted => self.aborted.inc(),
-            Outcome::Rejected(rejection) => {
-                self.requests.get_or_create(&labels(outcome)).inc();
-                if UPSTREAM_ERRORS.contains(&rejection) {
-                    let reason = rejection.reason();
-                    let labels = UpstreamErrorLabels { reason };
-                    self.upstream_errors.get_or_create(&labels).inc();
-                }
-                self.rejected.inc()
-            }
-        };
+    /// Counts a finished request.
+    pub(crate) fn request_ended(&self, completion: &Completion) {
+        self.requests.ended(completion);
     }
 
     /// Gives the rules their first value: a rate needs one.
@@ -347,23 +273,17 @@ impl Metrics {
 
     /// Returns the number of requests since the start.
     pub(crate) fn totals(&self) -> Totals {
-        Totals {
-            verified: self.verified.get(),
-            passed: self.passed.get(),
-            answered: self.responded.get(),
-            refused: self.rejected.get(),
-            aborted: self.aborted.get(),
-        }
+        self.requests.totals()
     }
 
     /// Records the time from the head of a request to its decision.
     pub(crate) fn decided(&self, after: Duration) {
-        self.own.observe(after);
+        self.requests.auth.observe(after);
     }
 
     /// Records the time from the decision to the head of the service's response.
     pub(crate) fn service_responded(&self, after: Duration) {
-        self.upstream.observe(after);
+        self.requests.upstream.observe(after);
     }
 
     /// Counts a request in flight until the guard is dropped.
@@ -392,29 +312,27 @@ impl Metrics {
         self.in_flight.get()
     }
 
+    pub(crate) fn open_connections(&self) -> i64 {
+        self.connections.get()
+    }
+
     pub(crate) fn key_refreshed(&self, result: RefreshResult) {
-        let result = match result {
-            RefreshResult::Unchanged => "unchanged",
-            RefreshResult::Replaced => "replaced",
-            RefreshResult::Failed => "failed",
-        };
-        self.key_refreshes
-            .get_or_create(&ResultLabels { result })
-            .inc();
+        let labels = OutcomeLabels::new(result.as_str());
+        self.key_refreshes.get_or_create(&labels).inc();
     }
 
     /// Registers the reloads, with the start counted as usable.
     fn register_reloads(&self, registry: &mut Registry) {
-        for result in ["applied", "refused"] {
-            drop(self.config_reloads.get_or_create(&ResultLabels { result }));
-        }
+        initialize(&self.config_reloads, ["applied", "refused"]);
         registry.register(
             "config_reloads",
-            "Reloads of the configuration by result",
+            "Reloads of the configuration by outcome",
             self.config_reloads.clone(),
         );
         self.config_usable.set(1);
-        registry.register(
+        register_renamed(
+            registry,
+            "config_last_reload_successful",
             "config_usable",
             "1 if the configuration was usable at the last read",
             self.config_usable.clone(),
@@ -437,18 +355,24 @@ impl Metrics {
     }
 
     pub(crate) fn config_reloaded(&self, applied: bool) {
-        let result = if applied { "applied" } else { "refused" };
+        let labels = OutcomeLabels::new(if applied { "applied" } else { "refused" });
         self.config_usable.set(i64::from(applied));
-        self.config_reloads
-            .get_or_create(&ResultLabels { result })
-            .inc();
+        self.config_reloads.get_or_create(&labels).inc();
     }
 
     pub(crate) fn key_cache_written(&self, succeeded: bool) {
-        let result = if succeeded { "written" } else { "failed" };
-        self.key_cache_writes
-            .get_or_create(&ResultLabels { result })
-            .inc();
+        let labels = OutcomeLabels::new(if succeeded { "written" } else { "failed" });
+        self.key_cache_writes.get_or_create(&labels).inc();
+    }
+}
+
+/// Creates the series of all outcomes: a rate needs a first value.
+fn initialize(
+    counters: &Family<OutcomeLabels, Counter>,
+    outcomes: impl IntoIterator<Item = &'static str>,
+) {
+    for outcome in outcomes {
+        drop(counters.get_or_create(&OutcomeLabels::new(outcome)));
     }
 }
 
@@ -473,13 +397,6 @@ fn register_token_cache(registry: &mut Registry, counters: TokenCacheCounters) {
 fn rule_labels(name: &str) -> RuleLabels {
     let rule = name.to_owned();
     RuleLabels { rule }
-}
-
-fn labels(outcome: Outcome) -> RequestLabels {
-    RequestLabels {
-        outcome: outcome.as_str(),
-        reason: outcome.reason().unwrap_or_default(),
-    }
 }
 
 /// One request or connection in its gauge, removed on drop: a broken connection drops its request

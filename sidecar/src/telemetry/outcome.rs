@@ -1,5 +1,7 @@
 //! Outcome of a request, in the access log and in metrics.
 
+use std::time::Duration;
+
 use contract::rejection::Rejection;
 use serde::Serialize;
 
@@ -36,6 +38,62 @@ impl Outcome {
         match self {
             Self::Rejected(rejection) => Some(rejection.reason()),
             _ => None,
+        }
+    }
+}
+
+/// The end of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Completion {
+    pub(crate) outcome: Outcome,
+    /// Status of the response, if one was sent.
+    pub(crate) status: Option<u16>,
+    /// From the head to the end; `None` for a request that could not be parsed.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// Class of a response's status; its number is the first digit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StatusClass {
+    /// No response, or no status of three digits.
+    None,
+    Informational,
+    Success,
+    Redirection,
+    ClientError,
+    ServerError,
+}
+
+impl StatusClass {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::None,
+        Self::Informational,
+        Self::Success,
+        Self::Redirection,
+        Self::ClientError,
+        Self::ServerError,
+    ];
+
+    pub(crate) const fn of(status: Option<u16>) -> Self {
+        match status {
+            Some(100..200) => Self::Informational,
+            Some(200..300) => Self::Success,
+            Some(300..400) => Self::Redirection,
+            Some(400..500) => Self::ClientError,
+            Some(500..600) => Self::ServerError,
+            _ => Self::None,
+        }
+    }
+
+    /// Returns the value of the metric label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Informational => "1xx",
+            Self::Success => "2xx",
+            Self::Redirection => "3xx",
+            Self::ClientError => "4xx",
+            Self::ServerError => "5xx",
         }
     }
 }

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use runtime::client_address::TrustedProxies;
 
-use crate::telemetry::access_log::{AccessLog, RequestRecord};
+use crate::telemetry::access_log::{AccessLog, LoggedUser, RequestRecord};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::outcome::Outcome;
+use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::recent_rejections::RecentRejections;
 
 /// Reporter of finished requests; clones share its metrics and its recent rejections.
@@ -15,6 +15,7 @@ use crate::telemetry::recent_rejections::RecentRejections;
 pub(crate) struct RequestLogger {
     pub(crate) metrics: Metrics,
     pub(crate) access_log: AccessLog,
+    pub(crate) logged_user: LoggedUser,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) rejections: Arc<RecentRejections>,
 }
@@ -23,10 +24,11 @@ impl RequestLogger {
     /// Reports a request; `record` is called only if it is logged or rejected.
     pub(crate) fn request_ended<'a>(
         &self,
-        outcome: Outcome,
+        completion: Completion,
         record: impl FnOnce() -> RequestRecord<'a>,
     ) {
-        self.metrics.request_ended(outcome);
+        self.metrics.request_ended(&completion);
+        let outcome = completion.outcome;
         let rejected = match outcome {
             Outcome::Rejected(rejection) => Some(rejection),
             _ => None,

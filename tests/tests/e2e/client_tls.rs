@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use rustls::version::{TLS12, TLS13};
-use tests::auth_server::admin_get;
 use tests::certificates::{Authority, Certificate};
 use tests::message::Message;
+use tests::metrics::rejections;
 use tests::raw_client::RawClient;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::ForgedStack;
@@ -106,12 +106,8 @@ fn who_agrees_on_http_2_and_does_not_speak_it_is_closed() {
         };
         assert!(closed, "{begun}");
     }
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    for counted in [
-        r#"reason="request_timeout"} 1"#,
-        r#"reason="request_malformed"} 1"#,
-    ] {
-        assert!(metrics.contains(counted), "{counted}: {metrics}");
+    for reason in ["request_timeout", "request_malformed"] {
+        assert_eq!(rejections(sidecar.admin(), reason), 1, "{reason}");
     }
 }
 

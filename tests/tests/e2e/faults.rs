@@ -12,6 +12,7 @@ use tests::echo_service::EchoService;
 use tests::fake_auth_server::FakeAuthServer;
 use tests::keys::SigningType;
 use tests::message::Message;
+use tests::metrics::rejections;
 use tests::process::CommandLine;
 use tests::programs::{Program, repository};
 use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
@@ -43,20 +44,13 @@ fn is_explained(sidecar: &Sidecar, answer: &Message, expected: &str) {
     let on_page = admin_get(sidecar.admin(), "/reasons").text();
     assert!(on_page.contains(&format!("id=\"{expected}\"")));
 
-    let metrics = admin_get(sidecar.admin(), "/metrics").text();
-    let counted =
-        format!("postern_sidecar_requests_total{{outcome=\"refused\",reason=\"{expected}\"}} ");
-    let count = metrics.lines().find_map(|line| line.strip_prefix(&counted));
+    let count = rejections(sidecar.admin(), expected);
     let on_page = admin_get(sidecar.admin(), "/status.json").json();
     let on_page = on_page["refusals"].as_array().unwrap();
     let on_page = on_page
         .iter()
         .filter(|refused| refused["reason"] == expected);
-    assert_eq!(
-        count,
-        Some(on_page.count().to_string().as_str()),
-        "{metrics}"
-    );
+    assert_eq!(count, on_page.count() as u64, "{expected}");
     let logged = format!("reason=\"{expected}\"");
     wait::until("the reason in the log", || {
         sidecar.process().stderr().contains(&logged).then_some(())

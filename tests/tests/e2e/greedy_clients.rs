@@ -10,6 +10,7 @@ use tests::auth_server::{AuthServerPlan, LOGIN, admin_get};
 use tests::client::verdict;
 use tests::h2_client::H2Client;
 use tests::keys::SigningType;
+use tests::metrics::rejections;
 use tests::raw_client::{RawClient, exchange};
 use tests::stack::ForgedStack;
 use tests::wait;
@@ -55,11 +56,7 @@ fn a_header_that_does_not_end_in_time_is_408_however_steadily_it_drips() {
         assert_eq!(verdict(&answer), "408 request_timeout", "{begun:?}");
         assert_eq!(answer.header("connection"), ["close"]);
     }
-    let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-    assert!(
-        metrics.contains(r#"reason="request_timeout"} 3"#),
-        "{metrics}"
-    );
+    assert_eq!(rejections(stack.sidecar.admin(), "request_timeout"), 3);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tests::auth_server::admin_get;
 use tests::h2_client::{Fate, FrameClient, H2Client, header_block};
 use tests::h2_service::{H2Service, TRAILER};
 use tests::keys::SigningType;
+use tests::metrics::rejections;
 use tests::raw_client::exchange;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::socket_server::response;
@@ -394,10 +395,7 @@ fn a_breach_of_the_framing_ends_the_stream_or_the_connection_and_is_counted() {
 
 /// Returns the number of requests that were rejected as malformed.
 fn malformed(admin: SocketAddr) -> usize {
-    let metrics = admin_get(admin, "/metrics").text();
-    let name = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"request_malformed\"} ";
-    let count = metrics.lines().find_map(|line| line.strip_prefix(name));
-    count.map_or(0, |count| count.parse().unwrap())
+    usize::try_from(rejections(admin, "request_malformed")).unwrap()
 }
 
 /// Pingora responds to these before any filter: with a 400 that has neither envelope nor reason.
@@ -476,7 +474,7 @@ fn a_head_that_the_library_does_not_take_is_a_bare_431_and_counted_nowhere() {
         .filter_map(|line| line.strip_prefix(refused))
         .filter(|line| !line.ends_with(" 0"))
         .collect();
-    assert_eq!(lines, ["\"request_header_too_large\"} 1"]);
+    assert_eq!(lines, ["\"request_header_too_large\",code=\"4xx\"} 1"]);
     // A request with a body also gets its stream reset.
     let fields: Vec<_> = (0..5).map(|_| ("x", &*part)).collect();
     let request = client.request("POST", "/orders/public/x", &fields);

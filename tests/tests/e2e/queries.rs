@@ -46,10 +46,6 @@ fn scrapes() -> Vec<String> {
         .ready();
     wait::until("the cache", || cache.exists().then_some(()));
     let scrape = |admin| admin_get(admin, "/metrics").text();
-    wait::until("the cache to be counted", || {
-        let counted = "postern_sidecar_key_cache_writes_total{";
-        scrape(sidecar.admin()).contains(counted).then_some(())
-    });
     [
         stack.auth_server.admin(),
         stack.sidecar.admin(),
@@ -80,12 +76,8 @@ fn described() -> BTreeMap<String, BTreeSet<String>> {
         let mut family = String::new();
         for line in text.lines() {
             if let Some(declared) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = declared.split_once(' ').unwrap();
-                family = match kind {
-                    "counter" => format!("{name}_total"),
-                    "info" => format!("{name}_info"),
-                    _ => name.to_owned(),
-                };
+                let (name, _) = declared.split_once(' ').unwrap();
+                family = name.to_owned();
                 described.entry(family.clone()).or_default();
             } else if !line.starts_with('#') {
                 let labels = &line[line.find(['{', ' ']).unwrap()..];
@@ -288,7 +280,7 @@ fn a_query_for_something_else_is_found_out() {
 #[test]
 fn no_metric_has_a_path_a_user_or_a_token_as_label() {
     let allowed = [
-        "outcome", "reason", "result", "version", "le", "app_id", "kid", "role",
+        "outcome", "reason", "code", "result", "version", "le", "app_id", "kid", "role",
     ];
     for (name, labels) in exported() {
         for label in labels {

@@ -4,10 +4,11 @@
 use std::net::SocketAddr;
 
 use rustls::version::TLS13;
-use tests::auth_server::{AuthServerPlan, admin_get};
+use tests::auth_server::AuthServerPlan;
 use tests::certificates::Authority;
 use tests::h2_client::{Fate, FrameClient};
 use tests::keys::SigningType;
+use tests::metrics::rejections;
 use tests::raw_client::RawClient;
 use tests::stack::ForgedStack;
 use tests::wait;
@@ -84,10 +85,7 @@ fn what_a_stranger_sends_over_tls_is_no_line_of_a_library() {
         }
     }
     wait::until("the refusal to be counted", || {
-        let metrics = admin_get(stack.sidecar.admin(), "/metrics").text();
-        metrics
-            .contains(r#"reason="request_malformed"} 1"#)
-            .then_some(())
+        (rejections(stack.sidecar.admin(), "request_malformed") == 1).then_some(())
     });
     expect_no_line_of_a_library(&stack.sidecar.process().stderr());
     expect_no_line_of_a_library(&auth_server.process().stderr());

@@ -76,7 +76,8 @@ fn metric(sidecar: &Sidecar, name: &str) -> u64 {
 }
 
 fn reloads(sidecar: &Sidecar, result: &str) -> u64 {
-    let name = format!("postern_sidecar_config_reloads_total{{result=\"{result}\"}}");
+    let name =
+        format!("postern_sidecar_config_reloads_total{{outcome=\"{result}\",result=\"{result}\"}}");
     metric(sidecar, &name)
 }
 

@@ -7,6 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::file_watch::Transition;
+use crate::metrics::register_renamed;
 
 const REPLACED: &str = "replaced";
 const REFUSED: &str = "refused";
@@ -28,7 +29,9 @@ impl CertificateMetrics {
     /// Adds them to `registry`, only where there is a certificate: a gauge of 0 would report a
     /// broken one.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register(
+        register_renamed(
+            registry,
+            "tls_certificate_not_after_timestamp_seconds",
             "tls_certificate_not_after_seconds",
             "End of the presented TLS certificate, in seconds since 1970",
             self.not_after.clone(),
@@ -42,7 +45,9 @@ impl CertificateMetrics {
             "Changes of the TLS certificate's files by outcome (replaced, refused)",
             self.reloads.clone(),
         );
-        registry.register(
+        register_renamed(
+            registry,
+            "tls_last_reload_successful",
             "tls_files_usable",
             "1 if the TLS certificate's files could be used at the last poll",
             self.usable.clone(),

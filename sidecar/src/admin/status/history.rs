@@ -88,7 +88,7 @@ impl LastHour {
 mod tests {
     use super::*;
     use crate::telemetry::metrics::TokenCacheCounters;
-    use crate::telemetry::outcome::Outcome;
+    use crate::telemetry::outcome::{Completion, Outcome};
 
     #[test]
     fn requests_are_counted_by_minute_for_sixty_minutes() {
@@ -97,7 +97,11 @@ mod tests {
         let hour = LastHour::new(metrics.clone(), at(0));
         for minute in 0..100 {
             for _ in 0..minute {
-                metrics.request_ended(Outcome::Verified);
+                metrics.request_ended(&Completion {
+                    outcome: Outcome::Verified,
+                    status: Some(200),
+                    duration: None,
+                });
             }
             let last = hour.minutes().pop();
             let requests = Totals {

@@ -123,6 +123,7 @@ impl<'a> Connection<'a> {
             .metrics
             .decided(decided.saturating_duration_since(request.began));
         let mut progress = Progress::new();
+        let mut forwarded = None;
         let action = proxy.act_on(decision, &request.rules.auth_policy, decided);
         let keep_alive = match action {
             Action::Forward(forward, permit) => {
@@ -132,7 +133,9 @@ impl<'a> Connection<'a> {
                     decided,
                     _permit: permit,
                 };
-                self.carry(&mut request, &admitted, &mut progress).await
+                let keep_alive = self.carry(&mut request, &admitted, &mut progress).await;
+                forwarded = Some(admitted.forward);
+                keep_alive
             }
             Action::Respond(outcome, answer) => {
                 progress.outcome = outcome;
@@ -143,7 +146,8 @@ impl<'a> Connection<'a> {
                     .await
             }
         };
-        self.path.record(&request, self.client, &progress);
+        self.path
+            .record(&request, self.client, forwarded.as_ref(), &progress);
         self.stream.set_handling(false);
         keep_alive
     }
@@ -159,6 +163,7 @@ impl<'a> Connection<'a> {
     ) -> bool {
         let keep_alive = keep_alive && !answer.must_close() && !self.path.proxy.draining.is_on();
         progress.status = Some(answer.status().as_u16());
+        progress.own_bytes = answer.body_bytes(&request.head.method);
         let bytes = answer.to_http_1(&request.head.method, keep_alive);
         let sent = async {
             self.stream.write_all(&bytes).await?;
@@ -245,8 +250,10 @@ impl<'a> Connection<'a> {
                 limits: self.path.limits(admitted),
                 waits: Waits::default(),
             };
-            let on_head =
-                |head: &_, limits: &mut _| self.path.response_began(admitted, head, limits);
+            let upstream_duration = &mut progress.upstream_duration;
+            let on_head = |head: &_, limits: &mut _| {
+                *upstream_duration = Some(self.path.response_began(admitted, head, limits));
+            };
             match exchange.run(on_head).await {
                 Ok(()) => {
                     self.path

@@ -1,7 +1,7 @@
 //! One request: its head, its authorization and its progress.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use contract::http::framing::Body;
@@ -54,7 +54,12 @@ pub(super) struct Progress {
     pub(super) download: Download,
     pub(super) outcome: Outcome,
     pub(super) cause: Option<String>,
+    /// Status of the sidecar's own response.
     pub(super) status: Option<u16>,
+    /// Length of the body of the sidecar's own response.
+    pub(super) own_bytes: u64,
+    /// Time of the service up to the head of its response.
+    pub(super) upstream_duration: Option<Duration>,
 }
 
 impl Progress {
@@ -66,7 +71,20 @@ impl Progress {
             outcome: Outcome::Aborted,
             cause: None,
             status: None,
+            own_bytes: 0,
+            upstream_duration: None,
         }
+    }
+
+    /// Returns the status of the response, if one was sent.
+    pub(super) fn sent_status(&self) -> Option<u16> {
+        let head = self.download.head();
+        self.status.or(head.map(|head| head.status))
+    }
+
+    /// Returns the length of the response's body.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.own_bytes + self.download.body_bytes()
     }
 
     /// Returns true if the request may be sent to the service again.

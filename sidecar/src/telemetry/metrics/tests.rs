@@ -1,5 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use contract::rejection::Rejection;
+
 use super::*;
+use crate::telemetry::outcome::Outcome;
 
 fn exposition(registry: &Registry) -> String {
     let mut text = String::new();
@@ -10,14 +13,18 @@ fn exposition(registry: &Registry) -> String {
 #[test]
 fn requests_are_counted_by_outcome_and_reason() {
     let (metrics, registry) = Metrics::new(TokenCacheCounters::default());
-    for outcome in [
-        Outcome::Verified,
-        Outcome::Verified,
-        Outcome::Passed,
-        Outcome::Rejected(Rejection::TokenExpired),
-        Outcome::Rejected(Rejection::UpstreamTimeout),
+    for (outcome, status) in [
+        (Outcome::Verified, Some(200)),
+        (Outcome::Verified, Some(503)),
+        (Outcome::Passed, Some(304)),
+        (Outcome::Rejected(Rejection::TokenExpired), Some(401)),
+        (Outcome::Rejected(Rejection::UpstreamTimeout), None),
     ] {
-        metrics.request_ended(outcome);
+        metrics.request_ended(&Completion {
+            outcome,
+            status,
+            duration: Some(Duration::from_millis(60)),
+        });
     }
     metrics.decided(Duration::from_micros(30));
     metrics.service_responded(Duration::from_millis(3));
@@ -30,13 +37,19 @@ fn requests_are_counted_by_outcome_and_reason() {
     assert_eq!(metrics.totals(), totals);
     let text = exposition(&registry);
     for line in [
+        r#"postern_sidecar_request_duration_seconds_bucket{le="0.05"} 0"#,
+        r#"postern_sidecar_request_duration_seconds_bucket{le="0.075"} 5"#,
+        r#"postern_sidecar_auth_duration_seconds_bucket{le="0.00005"} 1"#,
         r#"postern_sidecar_own_seconds_bucket{le="0.00005"} 1"#,
+        r#"postern_sidecar_upstream_duration_seconds_bucket{le="0.005"} 1"#,
         r#"postern_sidecar_upstream_seconds_bucket{le="0.005"} 1"#,
         r#"postern_sidecar_upstream_errors_total{reason="upstream_timeout"} 1"#,
         r#"postern_sidecar_upstream_errors_total{reason="upstream_malformed"} 0"#,
-        r#"postern_sidecar_requests_total{outcome="verified",reason=""} 2"#,
-        r#"postern_sidecar_requests_total{outcome="passed",reason=""} 1"#,
-        r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired"} 1"#,
+        r#"postern_sidecar_requests_total{outcome="verified",reason="",code="2xx"} 1"#,
+        r#"postern_sidecar_requests_total{outcome="verified",reason="",code="5xx"} 1"#,
+        r#"postern_sidecar_requests_total{outcome="passed",reason="",code="3xx"} 1"#,
+        r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired",code="4xx"} 1"#,
+        r#"postern_sidecar_requests_total{outcome="refused",reason="upstream_timeout",code=""} 1"#,
         concat!(
             r#"postern_sidecar_build_info{version=""#,
             env!("CARGO_PKG_VERSION"),
@@ -45,6 +58,25 @@ fn requests_are_counted_by_outcome_and_reason() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn counters_begin_at_zero() {
+    let (_, registry) = Metrics::new(TokenCacheCounters::default());
+    let text = exposition(&registry);
+    for line in [
+        r#"postern_sidecar_requests_total{outcome="verified",reason="",code="5xx"} 0"#,
+        r#"postern_sidecar_requests_total{outcome="refused",reason="token_expired",code="4xx"} 0"#,
+        r#"postern_sidecar_key_refreshes_total{outcome="failed",result="failed"} 0"#,
+        r#"postern_sidecar_key_cache_writes_total{outcome="failed",result="failed"} 0"#,
+        r#"postern_sidecar_config_reloads_total{outcome="refused",result="refused"} 0"#,
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert!(
+        !text.contains("login_failed"),
+        "a reason of the auth server"
+    );
 }
 
 #[test]
@@ -64,7 +96,9 @@ fn tls_metrics_exist_only_on_a_port_with_tls() {
     metrics.tls.report(7, None);
     let text = exposition(&registry);
     for line in [
+        "postern_sidecar_tls_certificate_not_after_timestamp_seconds 7\n",
         "postern_sidecar_tls_certificate_not_after_seconds 7\n",
+        "postern_sidecar_tls_last_reload_successful 1\n",
         "postern_sidecar_tls_files_usable 1\n",
     ] {
         assert!(text.contains(line), "{line}\n{text}");

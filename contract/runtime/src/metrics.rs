@@ -1,0 +1,19 @@
+//! What the metrics of both programs have in common: the format of `/metrics`, the metrics of the
+//! process, and former names.
+
+pub(crate) mod exposition;
+pub(crate) mod process;
+
+use prometheus_client::registry::{Metric, Registry};
+
+/// Registers `metric` under its name, and for one release under its `former` one.
+pub fn register_renamed(
+    registry: &mut Registry,
+    name: &str,
+    former: &str,
+    help: &str,
+    metric: impl Metric + Clone,
+) {
+    registry.register(name, help, metric.clone());
+    registry.register(former, format!("Former name of {name}"), metric);
+}

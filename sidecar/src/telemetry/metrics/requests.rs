@@ -1,0 +1,235 @@
+//! Requests: their number by outcome, reason and status class, and their durations.
+
+use std::time::Duration;
+
+use contract::rejection::Rejection;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use runtime::histogram::DurationHistogram;
+use runtime::metrics::register_renamed;
+
+use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    outcome: &'static str,
+    reason: &'static str,
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamErrorLabels {
+    reason: &'static str,
+}
+
+/// From a cached token to one that waits for a key.
+const AUTH_BOUNDS: [Duration; 12] = [
+    Duration::from_micros(10),
+    Duration::from_micros(25),
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_millis(2500),
+];
+/// From a fast service on the same machine to the usual timeout.
+const UPSTREAM_BOUNDS: [Duration; 14] = [
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
+/// Those that OpenTelemetry advises for `http.server.request.duration`.
+const REQUEST_BOUNDS: [Duration; 14] = [
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(75),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_millis(750),
+    Duration::from_secs(1),
+    Duration::from_millis(2500),
+    Duration::from_secs(5),
+    Duration::from_millis(7500),
+    Duration::from_secs(10),
+];
+
+/// Rejections caused by the service.
+const UPSTREAM_ERRORS: [Rejection; 3] = [
+    Rejection::UpstreamUnavailable,
+    Rejection::UpstreamMalformed,
+    Rejection::UpstreamTimeout,
+];
+
+/// Rejections of the auth server alone.
+const OF_AUTH_SERVER: [Rejection; 9] = [
+    Rejection::LoginIncomplete,
+    Rejection::BodyMalformed,
+    Rejection::BodyTooLarge,
+    Rejection::MediaTypeUnsupported,
+    Rejection::ParameterMissing,
+    Rejection::ApplicationUnknown,
+    Rejection::LoginFailed,
+    Rejection::TooManyAttempts,
+    Rejection::StoreUnavailable,
+];
+
+/// The counts of one outcome by status class.
+type ByClass = [Counter; StatusClass::ALL.len()];
+
+/// Metrics of finished requests. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct RequestMetrics {
+    requests: Family<RequestLabels, Counter>,
+    /// The outcomes without a reason, outside of their family, whose lookup takes a lock.
+    verified: ByClass,
+    passed: ByClass,
+    responded: ByClass,
+    aborted: ByClass,
+    /// All rejections together; not exported.
+    rejected: ByClass,
+    durations: DurationHistogram,
+    pub(super) auth: DurationHistogram,
+    pub(super) upstream: DurationHistogram,
+    upstream_errors: Family<UpstreamErrorLabels, Counter>,
+}
+
+impl RequestMetrics {
+    /// Creates every series that can be foreseen: a rate needs a first value.
+    pub(super) fn new() -> Self {
+        let requests = Family::<RequestLabels, Counter>::default();
+        let of = |outcome| {
+            StatusClass::ALL.map(|class| requests.get_or_create_owned(&labels(outcome, class)))
+        };
+        let here = Rejection::ALL
+            .iter()
+            .filter(|reason| !OF_AUTH_SERVER.contains(reason));
+        for rejection in here {
+            let class = StatusClass::of(Some(rejection.status().as_u16()));
+            drop(requests.get_or_create(&labels(Outcome::Rejected(*rejection), class)));
+        }
+        let upstream_errors = Family::<UpstreamErrorLabels, Counter>::default();
+        for rejection in UPSTREAM_ERRORS {
+            let reason = rejection.reason();
+            drop(upstream_errors.get_or_create(&UpstreamErrorLabels { reason }));
+        }
+        Self {
+            verified: of(Outcome::Verified),
+            passed: of(Outcome::Passed),
+            responded: of(Outcome::Responded),
+            aborted: of(Outcome::Aborted),
+            rejected: ByClass::default(),
+            requests,
+            durations: DurationHistogram::new(&REQUEST_BOUNDS),
+            auth: DurationHistogram::new(&AUTH_BOUNDS),
+            upstream: DurationHistogram::new(&UPSTREAM_BOUNDS),
+            upstream_errors,
+        }
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "requests",
+            "Requests by outcome, by the class of the response's status, rejections by reason code",
+            self.requests.clone(),
+        );
+        registry.register(
+            "request_duration_seconds",
+            "Time from the head of a request to the end of its response",
+            self.durations.clone(),
+        );
+        register_renamed(
+            registry,
+            "auth_duration_seconds",
+            "own_seconds",
+            "Time from the head of a request to the decision about it, by this program",
+            self.auth.clone(),
+        );
+        register_renamed(
+            registry,
+            "upstream_duration_seconds",
+            "upstream_seconds",
+            "Time from that decision to the head of the service's response",
+            self.upstream.clone(),
+        );
+        registry.register(
+            "upstream_errors",
+            "Requests without a response of the service, by reason code",
+            self.upstream_errors.clone(),
+        );
+    }
+
+    /// Counts a finished request. Only a rejection takes a lock.
+    pub(super) fn ended(&self, completion: &Completion) {
+        let Completion {
+            outcome,
+            status,
+            duration,
+        } = *completion;
+        if let Some(duration) = duration {
+            self.durations.observe(duration);
+        }
+        let class = StatusClass::of(status);
+        if let Outcome::Rejected(rejection) = outcome {
+            self.requests.get_or_create(&labels(outcome, class)).inc();
+            if UPSTREAM_ERRORS.contains(&rejection) {
+                let reason = rejection.reason();
+                let labels = UpstreamErrorLabels { reason };
+                self.upstream_errors.get_or_create(&labels).inc();
+            }
+        }
+        if let Some(counter) = self.of(outcome).get(class as usize) {
+            counter.inc();
+        }
+    }
+
+    const fn of(&self, outcome: Outcome) -> &ByClass {
+        match outcome {
+            Outcome::Verified => &self.verified,
+            Outcome::Passed => &self.passed,
+            Outcome::Responded => &self.responded,
+            Outcome::Aborted => &self.aborted,
+            Outcome::Rejected(_) => &self.rejected,
+        }
+    }
+
+    /// Returns the number of requests since the start.
+    pub(super) fn totals(&self) -> Totals {
+        let sum = |counters: &ByClass| counters.iter().map(|counter| counter.get()).sum();
+        Totals {
+            verified: sum(&self.verified),
+            passed: sum(&self.passed),
+            answered: sum(&self.responded),
+            refused: sum(&self.rejected),
+            aborted: sum(&self.aborted),
+        }
+    }
+}
+
+fn labels(outcome: Outcome, class: StatusClass) -> RequestLabels {
+    RequestLabels {
+        outcome: outcome.as_str(),
+        reason: outcome.reason().unwrap_or_default(),
+        code: class.as_str(),
+    }
+}

@@ -1,0 +1,30 @@
+//! Samples of `/metrics`.
+
+use std::net::SocketAddr;
+
+use crate::auth_server::admin_get;
+
+/// Returns the sum of the samples of `name` with all of these labels; 0 without any.
+pub fn sum(admin: SocketAddr, name: &str, labels: &[(&str, &str)]) -> u64 {
+    let metrics = admin_get(admin, "/metrics").text();
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(label, value)| format!("{label}=\"{value}\""))
+        .collect();
+    let has = |line: &str, label: &String| {
+        let (_, labels) = line.split_once('{').unwrap_or_default();
+        labels.split([',', '}']).any(|found| found == label)
+    };
+    let samples = metrics.lines().filter(|line| {
+        let rest = line.strip_prefix(name).unwrap_or_default();
+        rest.starts_with(['{', ' ']) && labels.iter().all(|label| has(line, label))
+    });
+    let values = samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum::<f64>() as u64
+}
+
+/// Returns the number of rejections with this reason of a sidecar.
+pub fn rejections(admin: SocketAddr, reason: &str) -> u64 {
+    let labels = [("outcome", "refused"), ("reason", reason)];
+    sum(admin, "postern_sidecar_requests_total", &labels)
+}
