@@ -58,6 +58,7 @@ fn run() -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve(&args, &warnings),
         Command::Check(args) => {
+            runtime::traces::check()?;
             telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             block_on(commands::check::run(&args, warnings))
         }
@@ -75,7 +76,8 @@ fn serve(args: &ServeArgs, warnings: &[String]) -> Result<(), Failure> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    block_on(serve::serve(args))
+    let span_export = runtime::traces::install("postern-auth-server", env!("CARGO_PKG_VERSION"))?;
+    block_on(serve::serve(args, span_export))
 }
 
 /// Appends the operator's filter, so that it can enable the library's lines too.

@@ -12,6 +12,7 @@ use runtime::listener::{self, Port};
 use runtime::signals::{SighupStream, Termination, Terminations};
 use runtime::supervisor::{FirstFailure, Supervisor, supervisor};
 use runtime::telemetry::LogFormat;
+use runtime::traces::{self, Export};
 use runtime::{admin, tls};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -41,11 +42,11 @@ use crate::users::reload::UsersReload;
 ///
 /// # Errors
 /// Start errors; later only a background task that has ended.
-pub(crate) async fn serve(args: &ServeArgs) -> Result<(), Failure> {
+pub(crate) async fn serve(args: &ServeArgs, span_export: Option<Export>) -> Result<(), Failure> {
     let hang_ups = SighupStream::install().map_err(no_signals)?;
     let config = Config::from_args(args)?;
     let store = config.store.open_for_serving()?;
-    serve_with(args, config, store, hang_ups).await
+    serve_with(args, config, store, hang_ups, span_export).await
 }
 
 async fn serve_with(
@@ -53,11 +54,17 @@ async fn serve_with(
     config: Config,
     store: Arc<dyn KeyStore>,
     hang_ups: SighupStream,
+    span_export: Option<Export>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     // Before the addresses are printed: a reader of them may send a signal at once.
     let terminations = Terminations::install().map_err(no_signals)?;
     let (background, ends) = supervisor();
+    if let Some(export) = span_export {
+        background.spawn_critical_until_shutdown("the export of spans", async move {
+            export.run().await.map(|never| match never {})
+        });
+    }
     let shared = SyncedState {
         live_keys: Arc::default(),
         registrations: Arc::new(config.registrations()),
@@ -117,6 +124,7 @@ async fn serve_with(
     let format = args.logs.log_format;
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
+    traces::flush().await;
     stop.send_replace(());
     let _ = tokio::time::timeout(Duration::from_secs(2), admin_task).await;
     info!(uptime_s = started.elapsed().as_secs(), "stopped");
@@ -228,6 +236,7 @@ fn follow_certificate(
 fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     let mut registry = Registry::default();
     metrics.register(&mut registry);
+    traces::register(registry.sub_registry_with_prefix("postern_auth_server"));
     if config.users.is_some() {
         metrics.register_users_file(&mut registry);
     }

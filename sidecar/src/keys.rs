@@ -4,6 +4,7 @@ mod backoff;
 pub(crate) mod cache;
 pub(crate) mod current;
 pub(crate) mod fetch;
+mod fetch_span;
 mod grace;
 mod http_client;
 mod jwks;

@@ -49,6 +49,7 @@ fn run() -> Result<(), Failure> {
         Command::Serve(args) => serve(&args, warnings),
         Command::Check(args) => {
             install_tls_provider()?;
+            runtime::traces::check()?;
             runtime::telemetry::check(&log_filter(&args.settings.logs.log_level))?;
             commands::check::run(&args, warnings)
         }
@@ -69,6 +70,7 @@ fn run() -> Result<(), Failure> {
 fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
     install_tls_provider()?;
     let _logs = runtime::telemetry::init(args.logs.log_format, &log_filter(&args.logs.log_level))?;
+    let span_export = runtime::traces::install("postern-sidecar", env!("CARGO_PKG_VERSION"))?;
     let watched = server::reload::watch(args);
     let config = Config::new(args)?;
     let of_config = config.warnings_at_the_start();
@@ -83,7 +85,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
         keys_from = %config.key_source,
         "starting"
     );
-    server::build::serve(config, args, watched)
+    server::build::serve(config, args, watched, span_export)
 }
 
 /// Installs it before Pingora installs ring's: the whole product uses one library.

@@ -6,3 +6,4 @@ pub(crate) mod outcome;
 pub(crate) mod recent_rejections;
 pub(crate) mod request_id;
 pub(crate) mod request_log;
+pub(crate) mod request_span;

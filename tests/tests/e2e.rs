@@ -76,6 +76,7 @@ mod e2e {
     mod tls;
     mod token_cache;
     mod token_places;
+    mod traces;
     mod unread_answers;
     mod unread_log;
     mod upstream_failures;

@@ -4,3 +4,4 @@ pub(crate) mod access_log;
 pub(crate) mod authenticate;
 pub(crate) mod client_ip;
 pub(crate) mod security_headers;
+mod server_span;

@@ -73,7 +73,7 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
     let config = Config::from_args(&args).unwrap();
     let hang_ups = SighupStream::install().unwrap();
     let store = Arc::<PanickingStore>::default();
-    let serving = serve_with(&args, config, store, hang_ups);
+    let serving = serve_with(&args, config, store, hang_ups, None);
     let outcome = tokio::time::timeout(Duration::from_secs(60), serving).await;
 
     let failure = outcome.unwrap().unwrap_err();

@@ -33,4 +33,5 @@ pub mod supervisor;
 pub mod telemetry;
 pub mod tls;
 pub mod toml_error;
+pub mod traces;
 pub mod write_deadline;

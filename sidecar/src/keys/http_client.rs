@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use contract::http::trace::TRACEPARENT;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -23,6 +24,7 @@ use time::format_description::well_known::Rfc2822;
 use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
+use super::fetch_span::FetchSpan;
 use super::tls::{TlsFileError, TlsFiles, TlsMaterial};
 use crate::discovery::Instance;
 
@@ -227,6 +229,18 @@ impl Transport {
         instance: &Instance,
         question: KeyRequest<'_>,
     ) -> Result<KeyResponse, TransportError> {
+        let span = FetchSpan::begin(&instance.host, question.target);
+        let response = self.send(instance, question, span.traceparent()).await;
+        span.end(response.as_ref().ok().map(|response| response.status));
+        response
+    }
+
+    async fn send(
+        &mut self,
+        instance: &Instance,
+        question: KeyRequest<'_>,
+        traceparent: Option<&HeaderValue>,
+    ) -> Result<KeyResponse, TransportError> {
         self.choose(instance.address)?;
         self.keeps = !question.is_last;
         let mut request = self
@@ -235,6 +249,9 @@ impl Transport {
             .header(header::ACCEPT, question.accept);
         if !question.credentials.is_empty() {
             request = request.query(question.credentials);
+        }
+        if let Some(traceparent) = traceparent {
+            request = request.header(TRACEPARENT, traceparent);
         }
         if let Some(known) = question.known {
             request = request.header(header::IF_NONE_MATCH, known);

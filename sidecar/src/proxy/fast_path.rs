@@ -220,7 +220,7 @@ impl FastPath {
     /// Counts and logs the request, and records a rejection.
     fn record(
         &self,
-        request: &Request,
+        request: &mut Request,
         client: Client,
         forward: Option<&Forward>,
         progress: &Progress,
@@ -232,15 +232,24 @@ impl FastPath {
             duration: Some(request.began.elapsed()),
         };
         let logger = &self.proxy.request_logger;
+        let mut span = std::mem::take(&mut request.span);
         let received = OnceCell::new();
+        let head = || {
+            received
+                .get_or_init(|| request_head::read_again(&request.raw))
+                .as_deref()
+        };
+        let client = || {
+            head().map_or(client.address, |head| {
+                self.proxy.client_ip(client, &head.headers)
+            })
+        };
+        span.end(&completion, client, || progress.cause.clone());
         logger.request_ended(completion, || {
-            let head = received.get_or_init(|| request_head::read_again(&request.raw));
-            let head = head.as_deref();
+            let head = head();
             RequestRecord {
                 request: head.map(|head| (&head.method, head.raw_path())),
-                client: head.map_or(client.address, |head| {
-                    self.proxy.client_ip(client, &head.headers)
-                }),
+                client: client(),
                 status: completion.status,
                 user: self.proxy.logged_user(&request.rules, forward),
                 duration: completion.duration,

@@ -39,6 +39,7 @@ use crate::telemetry::metrics::{Counted, Metrics};
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::request_id::{CorrelationPolicy, RequestIds};
 use crate::telemetry::request_log::RequestLogger;
+use crate::telemetry::request_span::{RequestSpan, SpanHead};
 use crate::upstream::errors;
 use crate::upstream::response;
 use crate::upstream::{Sent, Tries, Upstream};
@@ -80,6 +81,7 @@ pub(crate) struct RequestContext {
     counted: Option<Counted>,
     /// Time of the service up to the head of its response.
     upstream_duration: Option<Duration>,
+    span: RequestSpan,
 }
 
 impl RequestContext {
@@ -305,6 +307,7 @@ impl ProxyHttp for AuthProxy {
             decided: now,
             counted: Some(self.metrics.request_began()),
             upstream_duration: None,
+            span: RequestSpan::default(),
         }
     }
 
@@ -323,7 +326,16 @@ impl ProxyHttp for AuthProxy {
             session.set_write_timeout(self.send_timeout);
         }
         self.limit_connection(session);
-        ctx.ids = self.correlation.ids(&session.req_header().headers);
+        let request = session.req_header();
+        ctx.ids = self.correlation.ids(&request.headers);
+        let head = SpanHead {
+            method: &request.method,
+            target: request.raw_path(),
+            version: request.version,
+            headers: &request.headers,
+            tls: client_of(session).tls,
+        };
+        ctx.span = RequestSpan::begin(head, &mut ctx.ids);
         let mut decision = self.authorize_session(session, &ctx.rules.auth_policy);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
             // The auth server may have a newer key.
@@ -557,9 +569,12 @@ impl ProxyHttp for AuthProxy {
             status: session.response_written().map(|head| head.status.as_u16()),
             duration: Some(ctx.began.elapsed()),
         };
+        let client = || self.client_ip(client_of(session), &request.headers);
+        let mut span = std::mem::take(&mut ctx.span);
+        span.end(&completion, client, || error.map(errors::log_cause));
         let record = || RequestRecord {
             request: Some((&request.method, request.raw_path())),
-            client: self.client_ip(client_of(session), &request.headers),
+            client: client(),
             status: completion.status,
             user: self.logged_user(&ctx.rules, ctx.forward.as_ref()),
             duration: completion.duration,

@@ -16,6 +16,7 @@ use runtime::health::Health;
 use runtime::listener::{self, Port};
 use runtime::supervisor::{FirstFailure, Supervisor, supervisor};
 use runtime::telemetry::LogFormat;
+use runtime::traces::{self, Export};
 use tokio::sync::watch;
 
 use crate::admin::drain::Drain;
@@ -39,7 +40,7 @@ use crate::proxy::phases::AuthProxy;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
-use crate::server::services::{AdminPort, CertificateReloader, KeyRefresh};
+use crate::server::services::{AdminPort, CertificateReloader, KeyRefresh, SpanExport};
 use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_log::RequestLogger;
@@ -63,7 +64,12 @@ struct Shared {
 ///
 /// # Errors
 /// At the start an address that cannot be bound or resolved; later the end of a background task.
-pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Result<(), Failure> {
+pub(crate) fn serve(
+    config: Config,
+    args: &ServeArgs,
+    files: WatchedFiles,
+    span_export: Option<Export>,
+) -> Result<(), Failure> {
     let public = listener::bind(Port::Public, config.listen)?;
     let admin = listener::bind(Port::Admin, config.admin_listen)?;
     let (shared, registry) = shared(&config);
@@ -100,6 +106,10 @@ pub(crate) fn serve(config: Config, args: &ServeArgs, files: WatchedFiles) -> Re
         metrics: shared.metrics.clone(),
     };
     server.add_service(supervised("reload", reload, &background));
+    if let Some(export) = span_export {
+        let export = SpanExport(export);
+        server.add_service(supervised("span export", export, &background));
+    }
     if let Some(settings) = &config.tls {
         let certificate = Arc::clone(&settings.certificate);
         let follower = CertificateReloader(certificate, shared.metrics.clone());
@@ -148,6 +158,7 @@ fn shared(config: &Config) -> (Shared, Registry) {
     if config.tls.is_some() {
         metrics.tls.register(&mut registry);
     }
+    traces::register(&mut registry);
     let request_logger = RequestLogger {
         metrics: metrics.clone(),
         access_log: config.access_log,

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use runtime::health::Health;
 use runtime::supervisor::STOPPED_UNEXPECTEDLY;
 use runtime::tls::ServerCertificate;
+use runtime::traces::Export;
 use runtime::{admin, tls};
 
 use crate::admin::status::{self, Status};
@@ -68,6 +69,17 @@ impl BackgroundTask for CertificateReloader {
         let following = tls::follow(Arc::clone(&self.0), self.1.tls.clone());
         following.map_err(|error| error.to_string())?.await;
         Err(STOPPED_UNEXPECTEDLY.to_owned())
+    }
+}
+
+/// Exports the spans of requests.
+#[derive(Debug)]
+pub(crate) struct SpanExport(pub(crate) Export);
+
+#[async_trait]
+impl BackgroundTask for SpanExport {
+    async fn run(&self) -> Result<Infallible, String> {
+        self.0.run().await
     }
 }
 

@@ -16,6 +16,7 @@ use runtime::exit::Failure;
 use runtime::health::Condition;
 use runtime::signals::{Termination, terminated};
 use runtime::supervisor::FirstFailure;
+use runtime::traces;
 use tokio::sync::watch;
 
 use crate::background::Draining;
@@ -80,6 +81,7 @@ impl GracefulStop {
                 "--drain-limit is over: closing connections with requests in flight"
             );
         }
+        traces::flush().await;
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct CorrelationPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestIds {
     request_id: Option<RequestId>,
-    /// Set if the trace starts here.
+    /// Set if the trace starts here, or goes on with a span of this program.
     traceparent: Option<HeaderValue>,
 }
 
@@ -40,6 +40,11 @@ impl CorrelationPolicy {
 impl RequestIds {
     pub(crate) const fn request_id(&self) -> Option<&RequestId> {
         self.request_id.as_ref()
+    }
+
+    /// Replaces the trace's parent by a span of this program.
+    pub(crate) fn continue_trace(&mut self, traceparent: HeaderValue) {
+        self.traceparent = Some(traceparent);
     }
 
     /// Returns the id of the trace that started here, or of the one in `headers`.

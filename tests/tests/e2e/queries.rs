@@ -8,6 +8,7 @@ use serde_json::Value;
 use tests::auth_server::{AuthServer, AuthServerPlan, admin_get};
 use tests::certificates::{Authority, write_private};
 use tests::programs::repository;
+use tests::prometheus::Prometheus;
 use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::Stack;
 use tests::wait;
@@ -36,12 +37,14 @@ fn scrapes() -> Vec<String> {
         .flags(["--applications-dir", &applications.display().to_string()])
         .flags(["--registry", "nacos://127.0.0.1:1"])
         .flags(["--advertise", "127.0.0.1:9000"])
+        .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .start()
         .ready();
     let cache = home.path().join("keys.json");
     let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
         .flags(certificate.flags().iter().map(String::as_str))
         .flags(["--key-cache", cache.to_str().unwrap()])
+        .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .start()
         .ready();
     wait::until("the cache", || cache.exists().then_some(()));
@@ -223,6 +226,38 @@ fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_is_exported() {
     );
     for query in alerts.iter().chain(&panels) {
         assert_eq!(problems(query, &exported), Vec::<String>::new(), "{query}");
+    }
+}
+
+/// Replaces what Grafana fills in.
+fn filled_in(query: &str) -> String {
+    let query = query.replace("$__rate_interval", "5s");
+    query.replace("$job", ".*").replace("$instance", ".*")
+}
+
+#[test]
+fn prometheus_evaluates_every_query_of_the_dashboard_and_the_alerts() {
+    let stack = Stack::start();
+    let targets = [stack.sidecar.admin(), stack.auth_server.admin()];
+    let Some(prometheus) = Prometheus::scraping(&targets) else {
+        return;
+    };
+    let client = stack.sidecar.bearing(&stack.auth_server.login());
+    for query in alert_queries().iter().chain(&dashboard_queries()) {
+        let result = prometheus.query(&filled_in(query));
+        assert!(result.is_ok(), "{query}: {result:?}");
+    }
+    for query in [
+        r#"sum by (code) (rate(postern_sidecar_requests_total{code="2xx"}[5s])) > 0"#,
+        "histogram_quantile(0.99, sum by (le) (rate(postern_sidecar_request_duration_seconds_bucket[5s]))) > 0",
+        "process_open_fds / process_max_fds > 0 and on (job, instance) postern_sidecar_build_info",
+        "rate(process_cpu_seconds_total[5s])",
+    ] {
+        wait::until("a result", || {
+            client.get("/42");
+            let result = prometheus.query(query).unwrap();
+            (!result.is_empty()).then_some(())
+        });
     }
 }
 

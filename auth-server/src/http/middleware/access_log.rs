@@ -15,6 +15,7 @@ use runtime::access_log::{AccessLog, Entry, LoggedPath, short};
 use runtime::client_address::TrustedProxies;
 
 use super::client_ip::client_of;
+use super::server_span::ServerSpan;
 use crate::audit::events::RequestIds;
 use crate::metrics::Metrics;
 use crate::random;
@@ -105,6 +106,7 @@ pub(crate) async fn log_request(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let span = ServerSpan::begin(&request);
     let headers = request.headers();
     let record = RequestRecord {
         method: request.method().clone(),
@@ -112,7 +114,7 @@ pub(crate) async fn log_request(
         client: client_of(&logger.trusted_proxies, request.extensions(), headers),
         ids: RequestIds {
             request_id: logger.request_id(headers),
-            trace_id: TraceId::received(headers),
+            trace_id: span.trace_id().or_else(|| TraceId::received(headers)),
         },
         began: Instant::now(),
     };
@@ -129,5 +131,6 @@ pub(crate) async fn log_request(
             .insert(REQUEST_ID, id.value().clone());
     }
     logger.log(&record, &response);
+    span.end(record.client, &response);
     response
 }

@@ -78,9 +78,10 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// Returns the `traceparent` of a new trace: version 00, sampled.
+/// Returns the `traceparent` of a new trace: version 00, not sampled, because its first span is
+/// reported to nobody.
 pub fn new_traceparent(trace: u128, parent: u64) -> HeaderValue {
-    let text = format!("00-{:032x}-{:016x}-01", trace.max(1), parent.max(1));
+    let text = format!("00-{:032x}-{:016x}-00", trace.max(1), parent.max(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 

@@ -57,7 +57,7 @@ impl<'a> Connection<'a> {
                 Err(departure) => return Left::ToPingora(departure, self.received.freeze()),
             };
             if !self
-                .serve_request(Request::new(block, &self.path.proxy))
+                .serve_request(Request::new(block, &self.path.proxy, self.client))
                 .await
             {
                 break;
@@ -147,7 +147,7 @@ impl<'a> Connection<'a> {
             }
         };
         self.path
-            .record(&request, self.client, forwarded.as_ref(), &progress);
+            .record(&mut request, self.client, forwarded.as_ref(), &progress);
         self.stream.set_handling(false);
         keep_alive
     }

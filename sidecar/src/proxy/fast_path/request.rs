@@ -21,6 +21,7 @@ use crate::headers::forwarded::Client;
 use crate::proxy::phases::AuthProxy;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
+use crate::telemetry::request_span::{RequestSpan, SpanHead};
 use crate::upstream::{Sent, Tries};
 
 /// Enough for most heads to the service.
@@ -37,6 +38,7 @@ pub(super) struct Request {
     pub(super) rules: Arc<Rules>,
     pub(super) ids: RequestIds,
     pub(super) began: Instant,
+    pub(super) span: RequestSpan,
 }
 
 /// An authorized request, for the service.
@@ -105,17 +107,28 @@ impl Progress {
 }
 
 impl Request {
-    pub(super) fn new(block: RequestBlock, proxy: &AuthProxy) -> Self {
+    pub(super) fn new(block: RequestBlock, proxy: &AuthProxy, client: Client) -> Self {
         let RequestBlock {
             head,
             raw,
             body,
             keep_alive,
         } = block;
+        let began = Instant::now();
+        let mut ids = proxy.correlation.ids(&head.headers);
+        let received = SpanHead {
+            method: &head.method,
+            target: head.raw_path(),
+            version: head.version,
+            headers: &head.headers,
+            tls: client.tls,
+        };
+        let span = RequestSpan::begin(received, &mut ids);
         Self {
-            began: Instant::now(),
+            began,
+            span,
             rules: proxy.rules.load(),
-            ids: proxy.correlation.ids(&head.headers),
+            ids,
             body,
             version: head.version,
             head,

@@ -1,0 +1,194 @@
+//! Spans of OpenTelemetry, exported over OTLP as its standard variables configure; off without
+//! them.
+//!
+//! There is one tracer for the program, as there is one log. An ended span waits in a bounded queue:
+//! one that finds it full is dropped and counted, so a collector that is away costs a request
+//! nothing.
+
+mod export;
+mod settings;
+mod transport;
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+pub use opentelemetry::Value;
+use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::trace::{
+    Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use prometheus_client::registry::Registry;
+use tokio::sync::{mpsc, oneshot};
+
+pub use self::export::Export;
+use self::export::{ExportMetrics, Message, Queue};
+use self::settings::Settings;
+use crate::exit::Failure;
+
+const TRACEPARENT: &str = "traceparent";
+/// Enough for the last spans of a process that ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+static INSTALLED: OnceLock<Tracer> = OnceLock::new();
+
+#[derive(Debug)]
+struct Tracer {
+    tracer: SdkTracer,
+    messages: mpsc::Sender<Message>,
+    metrics: ExportMetrics,
+}
+
+/// One span; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Span {
+    span: opentelemetry_sdk::trace::Span,
+    /// The header for the next hop, unless the received one stays.
+    traceparent: Option<HeaderValue>,
+}
+
+/// Starts tracing for `program` if the environment names a collector. The work returned exports the
+/// spans; it runs as long as the program.
+///
+/// # Errors
+/// [`Failure::Config`] for a variable with a value that cannot be used.
+pub fn install(program: &'static str, version: &'static str) -> Result<Option<Export>, Failure> {
+    let Some(settings) = Settings::from_environment(&variable)? else {
+        return Ok(None);
+    };
+    let resource = settings.resource(program, version);
+    let metrics = ExportMetrics::default();
+    let (messages, received) = mpsc::channel(settings.queue);
+    let queue = Queue::new(messages.clone(), metrics.clone());
+    let export = Export::new(settings, resource.clone(), received, metrics.clone())?;
+    let provider = SdkTracerProvider::builder()
+        .with_resource(resource)
+        .with_span_processor(queue)
+        .build();
+    let tracer = Tracer {
+        tracer: provider.tracer("postern"),
+        messages,
+        metrics,
+    };
+    tracing::info!("exporting spans over OTLP");
+    match INSTALLED.set(tracer) {
+        Ok(()) => Ok(Some(export)),
+        Err(_) => Err(Failure::Software("a tracer is already there".to_owned())),
+    }
+}
+
+/// Checks the variables as [`install`] does.
+///
+/// # Errors
+/// [`Failure::Config`] for a variable with a value that cannot be used.
+pub fn check() -> Result<(), Failure> {
+    Settings::from_environment(&variable).map(drop)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Registers the metrics of the export, if there is one.
+pub fn register(registry: &mut Registry) {
+    if let Some(tracer) = INSTALLED.get() {
+        tracer.metrics.register(registry);
+    }
+}
+
+/// Exports the spans that have ended, for 2 s at most.
+pub async fn flush() {
+    let Some(tracer) = INSTALLED.get() else {
+        return;
+    };
+    let flushed = async {
+        let (done, is_done) = oneshot::channel();
+        if tracer.messages.send(Message::Flush(done)).await.is_ok() {
+            let _ = is_done.await;
+        }
+    };
+    let _ = tokio::time::timeout(FLUSH_TIMEOUT, flushed).await;
+}
+
+/// Begins the span of a received request, below the parent that its headers name; `None` without
+/// tracing.
+#[must_use]
+pub fn server_span(name: impl Into<Cow<'static, str>>, headers: &HeaderMap) -> Option<Span> {
+    let tracer = INSTALLED.get()?;
+    let parent = received_parent(headers);
+    let has_parent = parent.span().span_context().is_valid();
+    Some(tracer.span(name.into(), SpanKind::Server, &parent, has_parent))
+}
+
+/// Begins the span of a request that this program makes by itself; `None` without tracing.
+#[must_use]
+pub fn client_span(name: &'static str) -> Option<Span> {
+    let tracer = INSTALLED.get()?;
+    Some(tracer.span(name.into(), SpanKind::Client, &Context::new(), false))
+}
+
+/// Reads the parent. Several fields name none (W3C Trace Context §3.2).
+fn received_parent(headers: &HeaderMap) -> Context {
+    let mut fields = headers.get_all(TRACEPARENT).iter();
+    if fields.next().is_none() || fields.next().is_some() {
+        return Context::new();
+    }
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &HeaderExtractor(headers))
+}
+
+impl Tracer {
+    fn span(
+        &self,
+        name: Cow<'static, str>,
+        kind: SpanKind,
+        parent: &Context,
+        has_parent: bool,
+    ) -> Span {
+        let builder = self.tracer.span_builder(name).with_kind(kind);
+        let span = self.tracer.build_with_context(builder, parent);
+        // A decision against a trace is passed on only where it begins here.
+        let is_news = span.is_recording() || !has_parent;
+        let traceparent = is_news.then(|| header_of(span.span_context())).flatten();
+        Span { span, traceparent }
+    }
+}
+
+fn header_of(context: &SpanContext) -> Option<HeaderValue> {
+    let text = format!(
+        "00-{}-{}-{:02x}",
+        context.trace_id(),
+        context.span_id(),
+        u8::from(context.is_sampled())
+    );
+    HeaderValue::try_from(text).ok()
+}
+
+impl Span {
+    /// Returns false for a span that the sampler left out: attributes of it are not kept.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.span.is_recording()
+    }
+
+    /// Returns the `traceparent` for the next hop; `None` where the received one stays.
+    #[must_use]
+    pub const fn traceparent(&self) -> Option<&HeaderValue> {
+        self.traceparent.as_ref()
+    }
+
+    /// Sets an attribute.
+    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.span.set_attribute(KeyValue::new(key, value));
+    }
+
+    /// Marks the work as failed, by the fault of this side or behind it.
+    pub fn fail(&mut self, error_type: &'static str) {
+        self.set("error.type", error_type);
+        self.span.set_status(Status::error(error_type));
+    }
+}

@@ -1,0 +1,102 @@
+//! Debian's Prometheus, for queries against what the programs export; stopped on drop.
+
+use std::net::{SocketAddr, TcpListener};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::Request;
+use crate::message::Message;
+use crate::process::{CommandLine, Process};
+use crate::raw_client::exchange;
+use crate::{skip, wait};
+
+/// A running Prometheus.
+#[derive(Debug)]
+pub struct Prometheus {
+    address: SocketAddr,
+    _process: Process,
+    _directory: TempDir,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes these admin ports every second; `None`, with a SKIP line, where it
+    /// is not installed.
+    ///
+    /// # Panics
+    /// When there is no temporary directory, or Prometheus does not start.
+    pub fn scraping(targets: &[SocketAddr]) -> Option<Self> {
+        let found = std::process::Command::new("prometheus")
+            .arg("--version")
+            .output();
+        if !found.is_ok_and(|output| output.status.success()) {
+            skip::skip("the queries in Prometheus", "apt-get install prometheus");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let targets: Vec<_> = targets.iter().map(|target| format!("'{target}'")).collect();
+        let config = format!(
+            "global: {{scrape_interval: 1s}}\n\
+             scrape_configs: [{{job_name: test, static_configs: [{{targets: [{}]}}]}}]\n",
+            targets.join(", ")
+        );
+        let file = directory.path().join("prometheus.yml");
+        std::fs::write(&file, config).expect("a writable file");
+        let address = free_address();
+        let process = CommandLine::new("prometheus")
+            .arguments(["--config.file", &file.display().to_string()])
+            .arguments([
+                "--storage.tsdb.path",
+                &directory.path().join("data").display().to_string(),
+            ])
+            .arguments(["--web.listen-address", &address.to_string()])
+            .start();
+        let prometheus = Self {
+            address,
+            _process: process,
+            _directory: directory,
+        };
+        wait::until("Prometheus", || {
+            let connected = std::net::TcpStream::connect(address);
+            connected.ok().map(|_| ())
+        });
+        Some(prometheus)
+    }
+
+    /// Returns the result of an instant query, or the error of Prometheus.
+    ///
+    /// # Errors
+    /// The message of Prometheus about a query that it cannot evaluate.
+    pub fn query(&self, query: &str) -> Result<Vec<Value>, String> {
+        let answer = self
+            .get(&format!("/api/v1/query?query={}", escaped(query)))
+            .json();
+        if answer["status"] == "success" {
+            Ok(answer["data"]["result"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default())
+        } else {
+            Err(answer["error"].to_string())
+        }
+    }
+
+    fn get(&self, target: &str) -> Message {
+        let request = Request::new("GET", target);
+        exchange(
+            self.address,
+            "GET",
+            &request.bytes(&self.address.to_string()),
+        )
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Returns an address that was free a moment ago: Prometheus names no port that it picks itself.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("the address just bound")
+}

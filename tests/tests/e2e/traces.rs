@@ -1,0 +1,240 @@
+//! Spans over OTLP, from a client through both programs to the service.
+
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, credentials};
+use tests::client::Request;
+use tests::echo_service::EchoService;
+use tests::metrics::sum;
+use tests::otlp_collector::{Collector, SeenSpan};
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::ForgedStack;
+use tests::wait;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const SERVER: i32 = 2;
+const CLIENT: i32 = 3;
+
+/// Returns the `traceparent` of a client's span.
+fn traceparent(flags: &str) -> String {
+    format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-{flags}")
+}
+
+fn auth_server(collector: &Collector) -> AuthServer {
+    let environment = collector.environment();
+    let plan = environment
+        .iter()
+        .fold(AuthServerPlan::new(), |plan, (name, value)| {
+            plan.environment(name, value)
+        });
+    plan.start().ready()
+}
+
+fn sidecar(service: &EchoService, auth_server: &str, environment: &[(&str, String)]) -> Sidecar {
+    let plan = SidecarPlan::new(service, auth_server);
+    let plan = environment
+        .iter()
+        .fold(plan, |plan, (name, value)| plan.environment(name, value));
+    plan.start().ready()
+}
+
+fn span(collector: &Collector, what: &str, is: impl Fn(&SeenSpan) -> bool) -> SeenSpan {
+    wait::until(what, || collector.spans().into_iter().find(|span| is(span)))
+}
+
+#[test]
+fn one_trace_leads_from_the_console_through_both_programs() {
+    for collector in [Collector::over_http(), Collector::over_grpc()] {
+        let auth_server = auth_server(&collector);
+        let service = EchoService::start();
+        let sidecar = sidecar(&service, &auth_server.url(), &collector.environment());
+
+        let client = auth_server.anonymous();
+        let login = client.request("POST", LOGIN).line(traceparent("01"));
+        let answer = client.send(&login.json(&credentials()));
+        let token = answer.json()["data"]["access_token"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let client = sidecar.bearing(&token);
+        client.send(&client.request("GET", "/42?q=hush").line(traceparent("01")));
+
+        let of_login = span(&collector, "the login's span", |span| {
+            span.trace_id == TRACE && span.service == "postern-auth-server"
+        });
+        assert_eq!(
+            (of_login.kind, of_login.parent_id.as_str()),
+            (SERVER, "00f067aa0ba902b7")
+        );
+        assert_eq!(
+            of_login.name,
+            format!("POST {}", of_login.attribute("http.route").unwrap())
+        );
+        assert!(of_login.name.ends_with("/oauth/jwt/token"), "{of_login:?}");
+        let of_request = span(&collector, "the request's span", |span| {
+            span.trace_id == TRACE && span.service == "postern-sidecar"
+        });
+        assert_eq!((of_request.kind, of_request.name.as_str()), (SERVER, "GET"));
+        for (name, value) in [
+            ("url.path", "/orders/42"),
+            ("http.response.status_code", "200"),
+            ("postern.outcome", "verified"),
+            ("client.address", "127.0.0.1"),
+        ] {
+            assert_eq!(of_request.attribute(name), Some(value), "{of_request:?}");
+        }
+        let seen = service
+            .requests()
+            .pop()
+            .unwrap()
+            .header("traceparent")
+            .concat();
+        assert_eq!(seen, format!("00-{TRACE}-{}-01", of_request.span_id));
+
+        let fetch = span(&collector, "the span of the key fetch", |span| {
+            span.kind == CLIENT
+        });
+        let served = span(&collector, "the span of its response", |span| {
+            span.service == "postern-auth-server" && span.parent_id == fetch.span_id
+        });
+        assert_eq!(served.trace_id, fetch.trace_id);
+        let exported = "postern_sidecar_spans_exported_total";
+        wait::until("exported spans", || {
+            (sum(sidecar.admin(), exported, &[]) > 0).then_some(())
+        });
+        let all = format!("{:?}", collector.spans());
+        for secret in ["hush", &token, "not-registered"] {
+            assert!(!all.contains(secret), "{secret}: {all}");
+        }
+    }
+}
+
+#[test]
+fn a_rejection_and_a_failure_have_their_reason_in_the_span() {
+    let collector = Collector::over_http();
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        let environment = collector.environment();
+        environment
+            .iter()
+            .fold(plan, |plan, (name, value)| plan.environment(name, value))
+    });
+    stack.sidecar.anonymous().get("/refused");
+    let refused = span(&collector, "the rejection", |span| {
+        span.attribute("postern.reason") == Some("token_missing")
+    });
+    assert!(
+        !refused.failed && refused.parent_id.is_empty(),
+        "{refused:?}"
+    );
+    assert_eq!(refused.attribute("http.response.status_code"), Some("401"));
+    stack.service.answers(b"no HTTP\r\n\r\n".to_vec());
+    stack.sidecar.bearing(&stack.token()).get("/list");
+    let failed = span(&collector, "the failure", |span| {
+        span.attribute("postern.reason") == Some("upstream_malformed")
+    });
+    assert!(failed.failed, "{failed:?}");
+}
+
+#[test]
+fn a_trace_that_is_not_sampled_is_passed_on_and_not_exported() {
+    let collector = Collector::over_http();
+    let mut environment = collector.environment().to_vec();
+    environment.push(("OTEL_TRACES_SAMPLER", "parentbased_always_off".to_owned()));
+    let auth_server = AuthServer::start();
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &auth_server.url(), &environment);
+    let client = sidecar.bearing(&auth_server.login());
+    let header = |request: &Request| {
+        client.send(request);
+        service
+            .requests()
+            .pop()
+            .unwrap()
+            .header("traceparent")
+            .concat()
+    };
+    let asked = client.request("GET", "/a").line(traceparent("00"));
+    assert_eq!(
+        header(&asked),
+        traceparent("00").replace("traceparent: ", "")
+    );
+    let root = header(&client.request("GET", "/a"));
+    assert!(root.starts_with("00-") && root.ends_with("-00"), "{root}");
+    let sampled = header(&client.request("GET", "/a").line(traceparent("01")));
+    assert!(sampled.starts_with(&format!("00-{TRACE}-")) && sampled.ends_with("-01"));
+    span(&collector, "the sampled one", |span| span.trace_id == TRACE);
+    assert!(collector.spans().iter().all(|span| span.trace_id == TRACE));
+}
+
+#[test]
+fn a_collector_that_is_away_costs_a_request_nothing() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+            .environment("OTEL_EXPORTER_OTLP_TIMEOUT", "500")
+            .environment("OTEL_BSP_SCHEDULE_DELAY", "10")
+            .environment("OTEL_BSP_MAX_QUEUE_SIZE", "2")
+            .flags(["--lame-duck", "0"])
+    });
+    let client = stack.sidecar.bearing(&stack.token());
+    for _ in 0..50 {
+        assert_eq!(client.get("/list").status(), 200);
+    }
+    let dropped = |reason| {
+        let labels = [("reason", reason)];
+        sum(
+            stack.sidecar.admin(),
+            "postern_sidecar_spans_dropped_total",
+            &labels,
+        )
+    };
+    wait::until("dropped spans", || {
+        (dropped("queue_full") > 0 && dropped("export_failed") > 0).then_some(())
+    });
+    wait::until("the warning", || {
+        let log = stack.sidecar.process().stderr();
+        log.contains("spans were not exported").then_some(())
+    });
+    let log = stack.sidecar.process().stderr();
+    assert_eq!(log.matches("spans were not exported").count(), 1, "{log}");
+    stack.sidecar.process().terminate();
+    assert_eq!(stack.sidecar.into_process().finished().code, Some(0));
+}
+
+#[test]
+fn without_a_collector_nothing_is_traced() {
+    let stack = ForgedStack::with(tests::keys::SigningType::Ecdsa, |plan| {
+        plan.flags(["--start-traces"])
+            .environment("OTEL_SERVICE_NAME", "orders")
+    });
+    let client = stack.sidecar.bearing(&stack.token());
+    client.send(&client.request("GET", "/a").line(traceparent("01")));
+    client.get("/b");
+    let headers: Vec<String> = stack
+        .service
+        .requests()
+        .iter()
+        .map(|request| request.header("traceparent").concat())
+        .collect();
+    assert_eq!(headers[0], traceparent("01").replace("traceparent: ", ""));
+    // No parent is invented that a tracing system would miss.
+    assert!(headers[1].ends_with("-00"), "{headers:?}");
+    let metrics = tests::auth_server::admin_get(stack.sidecar.admin(), "/metrics").text();
+    assert!(!metrics.contains("spans_"), "{metrics}");
+}
+
+#[test]
+fn a_variable_that_cannot_be_used_stops_the_start() {
+    for (name, value) in [
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "http://me:hush@127.0.0.1:4318",
+        ),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/hush.pem"),
+        ("OTEL_TRACES_SAMPLER", "hush"),
+    ] {
+        let plan = SidecarPlan::to("http://127.0.0.1:1", "http://127.0.0.1:1/auth");
+        let plan = plan.environment("OTEL_TRACES_EXPORTER", "otlp");
+        let end = plan.environment(name, value).fails();
+        assert_eq!(end.code, Some(78), "{}", end.stderr);
+        assert!(end.stderr.contains(name), "{}", end.stderr);
+        assert!(!end.stderr.contains("me:hush"), "{}", end.stderr);
+    }
+}
