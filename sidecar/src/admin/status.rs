@@ -8,6 +8,7 @@ mod chart;
 pub(crate) mod history;
 mod page;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -21,7 +22,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use self::history::LastHour;
+use self::history::{LastHour, Responses};
 use crate::config::effective::EffectiveConfig;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
@@ -79,6 +80,7 @@ struct Snapshot<'a> {
     protected: &'a EffectiveConfig,
     keys: Option<KeysSnapshot>,
     last_hour: Vec<MinuteSnapshot>,
+    responses: ResponsesSnapshot,
     refusals: Vec<RefusalSnapshot>,
 }
 
@@ -103,6 +105,17 @@ struct MinuteSnapshot {
     began: String,
     #[serde(flatten)]
     requests: Totals,
+}
+
+/// Responses of the last hour.
+#[derive(Debug, Serialize)]
+struct ResponsesSnapshot {
+    /// Number by status class; an empty class is for requests without a response.
+    by_class: BTreeMap<&'static str, u64>,
+    /// Durations of requests that half, 95 and 99 of 100 do not exceed.
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+    p99_ms: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,7 +150,28 @@ impl Status {
             protected: &rules.protected,
             keys: self.keys(),
             last_hour: self.hour.minutes().into_iter().map(minute).collect(),
+            responses: self.responses(),
             refusals: self.refusals(),
+        }
+    }
+
+    fn responses(&self) -> ResponsesSnapshot {
+        let Responses {
+            by_class,
+            durations,
+        } = self.hour.responses();
+        let quantile = |share| {
+            let found = durations.quantile(share);
+            found.map(|found| found.as_micros() as f64 / 1000.0)
+        };
+        let by_class = by_class.into_iter().filter(|(_, count)| *count > 0);
+        ResponsesSnapshot {
+            by_class: by_class
+                .map(|(class, count)| (class.as_str(), count))
+                .collect(),
+            p50_ms: quantile(0.5),
+            p95_ms: quantile(0.95),
+            p99_ms: quantile(0.99),
         }
     }
 
@@ -304,6 +338,7 @@ mod tests {
                 audiences: vec!["orders".into(), "<u>".into()],
                 cors_origins: Vec::new(),
                 keys_from: "http://127.0.0.1:9000/auth".into(),
+                settings: "pass = [\"<kbd>\"]".into(),
             }),
             hour: LastHour::new(
                 Metrics::new(TokenCacheCounters::default()).0,
@@ -335,6 +370,7 @@ mod tests {
             "<u>",
             "<s>",
             "<img",
+            "<kbd>",
             "hush",
             "\"onmouseover",
         ] {
@@ -368,5 +404,7 @@ mod tests {
         assert_eq!(snapshot["refusals"][0]["reason"], "token_expired");
         assert_eq!(snapshot["refusals"][0]["path"], "/a");
         assert_eq!(snapshot["last_hour"][0]["verified"], 0);
+        assert_eq!(snapshot["responses"]["p99_ms"], serde_json::Value::Null);
+        assert_eq!(snapshot["protected"]["settings"], "pass = [\"<kbd>\"]");
     }
 }

@@ -2,6 +2,7 @@
 
 use contract::rules::Rule;
 use serde::Serialize;
+use toml::Table;
 
 use crate::auth::authorize::AuthPolicy;
 use crate::cli::ServeArgs;
@@ -35,6 +36,8 @@ pub(crate) struct EffectiveConfig {
     pub(crate) audiences: Vec<String>,
     pub(crate) cors_origins: Vec<String>,
     pub(crate) keys_from: String,
+    /// All settings as a configuration file, without secrets.
+    pub(crate) settings: String,
 }
 
 /// One rule.
@@ -89,5 +92,6 @@ pub(super) fn effective_config(
         audiences: args.rules.tokens.audience.clone(),
         cors_origins: args.rules.cors_origin.clone(),
         keys_from: key_source.to_string(),
+        settings: Table::try_from(args).map_or_else(|_| String::new(), |all| all.to_string()),
     }
 }

@@ -10,12 +10,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use runtime::histogram::HistogramSnapshot;
 use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
 
 use self::requests::RequestMetrics;
-use crate::telemetry::outcome::{Completion, Totals};
+use crate::telemetry::outcome::{Completion, StatusClass, Totals};
 
 const PREFIX: &str = "postern_sidecar";
 
@@ -274,6 +275,16 @@ impl Metrics {
     /// Returns the number of requests since the start.
     pub(crate) fn totals(&self) -> Totals {
         self.requests.totals()
+    }
+
+    /// Returns the number of responses of each class since the start.
+    pub(crate) fn responses(&self) -> [u64; StatusClass::ALL.len()] {
+        StatusClass::ALL.map(|class| self.requests.responses(class))
+    }
+
+    /// Returns the durations of requests since the start.
+    pub(crate) fn durations(&self) -> HistogramSnapshot {
+        self.requests.durations()
     }
 
     /// Records the time from the head of a request to its decision.

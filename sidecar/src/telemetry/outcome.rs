@@ -120,6 +120,17 @@ impl Totals {
         }
     }
 
+    /// Adds those of another minute.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            verified: self.verified + other.verified,
+            passed: self.passed + other.passed,
+            answered: self.answered + other.answered,
+            refused: self.refused + other.refused,
+            aborted: self.aborted + other.aborted,
+        }
+    }
+
     pub(crate) const fn sum(self) -> u64 {
         self.verified + self.passed + self.answered + self.refused + self.aborted
     }

@@ -6,9 +6,10 @@ use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use runtime::histogram::HistogramSnapshot;
 
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::outcome::Totals;
+use crate::telemetry::outcome::{StatusClass, Totals};
 
 const MINUTES: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,9 +24,36 @@ pub(crate) struct LastHour {
 #[derive(Debug)]
 struct State {
     over: VecDeque<Minute>,
+    /// Taken at the start of each minute in `over`, and of the current one.
+    figures: VecDeque<Figures>,
     /// The counters at the start of the current minute.
     before: Totals,
     began: SystemTime,
+}
+
+/// Counts since the start of the process, at one moment.
+#[derive(Debug, Clone)]
+struct Figures {
+    responses: [u64; StatusClass::ALL.len()],
+    durations: HistogramSnapshot,
+}
+
+impl Figures {
+    fn of(metrics: &Metrics) -> Self {
+        Self {
+            responses: metrics.responses(),
+            durations: metrics.durations(),
+        }
+    }
+}
+
+/// Responses of the last hour.
+#[derive(Debug, Clone)]
+pub(crate) struct Responses {
+    /// Their number for each class.
+    pub(crate) by_class: [(StatusClass, u64); StatusClass::ALL.len()],
+    /// From the head of each request to the end of its response.
+    pub(crate) durations: HistogramSnapshot,
 }
 
 /// One minute, or the past part of the current one.
@@ -39,6 +67,7 @@ impl LastHour {
     pub(crate) fn new(metrics: Metrics, now: SystemTime) -> Self {
         let state = State {
             over: VecDeque::with_capacity(MINUTES),
+            figures: VecDeque::from([Figures::of(&metrics)]),
             before: metrics.totals(),
             began: now,
         };
@@ -63,10 +92,28 @@ impl LastHour {
         let present = self.present(&state);
         if state.over.len() == MINUTES - 1 {
             state.over.pop_front();
+            state.figures.pop_front();
         }
         state.over.push_back(present);
+        state.figures.push_back(Figures::of(&self.metrics));
         state.before = self.metrics.totals();
         state.began = now;
+    }
+
+    /// Returns the responses of these minutes.
+    pub(crate) fn responses(&self) -> Responses {
+        let now = Figures::of(&self.metrics);
+        let state = self.state.lock();
+        let before = state.figures.front().unwrap_or(&now);
+        let count = |class: StatusClass| {
+            let at = |figures: &Figures| figures.responses.get(class as usize).copied();
+            let counts = at(&now).zip(at(before));
+            counts.map_or(0, |(now, before)| now.saturating_sub(before))
+        };
+        Responses {
+            by_class: StatusClass::ALL.map(|class| (class, count(class))),
+            durations: now.durations.since(&before.durations),
+        }
     }
 
     fn present(&self, state: &State) -> Minute {
@@ -100,7 +147,7 @@ mod tests {
                 metrics.request_ended(&Completion {
                     outcome: Outcome::Verified,
                     status: Some(200),
-                    duration: None,
+                    duration: Some(Duration::from_millis(1)),
                 });
             }
             let last = hour.minutes().pop();
@@ -115,5 +162,11 @@ mod tests {
         let minutes = hour.minutes();
         assert_eq!(minutes.len(), 60);
         assert_eq!(minutes.first().map(|minute| minute.began), Some(at(41)));
+        let responses = hour.responses();
+        // The minutes 41 to 99, and the current one.
+        let of_minutes = (41..100).sum::<u64>();
+        assert_eq!(responses.by_class[2], (StatusClass::Success, of_minutes));
+        let median = responses.durations.quantile(0.5);
+        assert_eq!(median, Some(Duration::from_micros(2500)));
     }
 }

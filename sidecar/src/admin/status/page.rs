@@ -34,6 +34,13 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                     (chart(&snapshot.last_hour))
                     (legend())
                 }
+                section aria-labelledby="settings" {
+                    h2 id="settings" { "Configuration in force" }
+                    details {
+                        summary { "All settings, as " code { "sidecar check" } " prints them" }
+                        pre tabindex="0" { (snapshot.protected.settings) }
+                    }
+                }
                 section aria-labelledby="rejections" {
                     h2 id="rejections" { "Recent rejections" }
                     (refusals(&snapshot.refusals))
@@ -144,21 +151,9 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &EffectiveConfig) -> Markup {
 
 /// The numbers of the chart as text.
 fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
-    let mut sum = Totals::default();
-    for Totals {
-        verified,
-        passed,
-        answered,
-        refused,
-        aborted,
-    } in snapshot.last_hour.iter().map(|minute| minute.requests)
-    {
-        sum.verified += verified;
-        sum.passed += passed;
-        sum.answered += answered;
-        sum.refused += refused;
-        sum.aborted += aborted;
-    }
+    let minutes = snapshot.last_hour.iter().map(|minute| minute.requests);
+    let sum = minutes.fold(Totals::default(), Totals::plus);
+    let responses = &snapshot.responses;
     html! {
         section.card aria-labelledby="numbers" {
             h2 id="numbers" { "Last hour" }
@@ -169,8 +164,22 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
                 dt { "current user" } dd { (sum.answered) }
                 dt { "refused" } dd { (sum.refused) }
                 dt { "client left" } dd { (sum.aborted) }
+                @for (class, count) in &responses.by_class {
+                    dt { @if class.is_empty() { "no response" } @else { "status " (class) } } dd { (count) }
+                }
+                @for (name, found) in [("p50", responses.p50_ms), ("p95", responses.p95_ms), ("p99", responses.p99_ms)] {
+                    @if let Some(found) = found { dt { (name) } dd { (milliseconds(found)) } }
+                }
             }
         }
+    }
+}
+
+/// Formats a duration that is interpolated, and so not exact.
+fn milliseconds(duration: f64) -> String {
+    match duration {
+        ..10.0 => format!("{duration:.1} ms"),
+        _ => format!("{duration:.0} ms"),
     }
 }
 

@@ -7,7 +7,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use runtime::histogram::DurationHistogram;
+use runtime::histogram::{DurationHistogram, HistogramSnapshot};
 use runtime::metrics::register_renamed;
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
@@ -211,6 +211,23 @@ impl RequestMetrics {
             Outcome::Aborted => &self.aborted,
             Outcome::Rejected(_) => &self.rejected,
         }
+    }
+
+    /// Returns the number of responses of this class since the start.
+    pub(super) fn responses(&self, class: StatusClass) -> u64 {
+        let outcomes = [
+            &self.verified,
+            &self.passed,
+            &self.responded,
+            &self.aborted,
+            &self.rejected,
+        ];
+        let counters = outcomes.into_iter().filter_map(|of| of.get(class as usize));
+        counters.map(|counter| counter.get()).sum()
+    }
+
+    pub(super) fn durations(&self) -> HistogramSnapshot {
+        self.durations.snapshot()
     }
 
     /// Returns the number of requests since the start.
