@@ -40,6 +40,7 @@ command -v rnacos >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/rnacos" ] 
 for tool in h2load nghttp; do
     command -v "$tool" >/dev/null || skip "HTTP/2 conformance ($tool)" "apt-get install nghttp2-client"
 done
+command -v prometheus >/dev/null || skip "the queries in Prometheus" "apt-get install prometheus"
 command -v curl >/dev/null || skip "HTTP conformance (curl)" "apt-get install curl"
 
 demo_service() {
