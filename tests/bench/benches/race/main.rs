@@ -55,13 +55,18 @@ fn race() -> ExitCode {
     let field = Field::start(&settings);
     let results = measure(&field, &settings);
     let report = report::markdown(&results, &field.versions(), &settings);
-    println!("\n{report}\nmeasured in {} s", begun.elapsed().as_secs());
+    let shapes = report::shapes(&results);
+    println!(
+        "\n{report}\n{shapes}\nmeasured in {} s",
+        begun.elapsed().as_secs()
+    );
     if settings.write {
         let docs = repository().join("docs");
         document::write_part(&docs.join("performance.md"), "race", &report);
+        document::write_part(&docs.join("performance/shapes.md"), "shapes", &shapes);
         let chart = report::chart(&results).to_svg();
         std::fs::write(docs.join("performance.svg"), chart).expect("the chart is written");
-        println!("docs/performance.md and docs/performance.svg are written");
+        println!("docs/performance.md, its chart and docs/performance/shapes.md are written");
     }
     ExitCode::SUCCESS
 }

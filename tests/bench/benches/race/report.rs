@@ -8,7 +8,7 @@ use bench::settings::Settings;
 use bench::statistics::Summary;
 
 use crate::results::{Results, Who, Work, cell};
-use crate::shapes;
+use crate::shapes::CONTESTANTS;
 use crate::targets::{Target, targets};
 
 /// Returns the whole report, for the document and the terminal.
@@ -32,7 +32,6 @@ pub(crate) fn markdown(results: &Results, versions: &[String], settings: &Settin
         "Each figure is the median of the rounds, the lowest and the highest behind it.\n\n",
     );
     cpu_table(&mut text, results);
-    shape_table(&mut text, results);
     latency_table(&mut text, results);
     memory_table(&mut text, results);
     target_table(&mut text, &targets(results), settings);
@@ -114,22 +113,23 @@ fn cpu_table(text: &mut String, results: &Results) {
     text.push('\n');
 }
 
-fn shape_table(text: &mut String, results: &Results) {
-    let contestants = shapes::CONTESTANTS;
+/// Returns the table of other requests than small GETs, for a page of its own.
+pub(crate) fn shapes(results: &Results) -> String {
+    let mut text = String::new();
     text.push_str("| Repeated token, CPU µs per request |");
-    for who in contestants {
+    for who in CONTESTANTS {
         let _ = write!(text, " {} |", who.name());
     }
-    let _ = writeln!(text, "\n|---{}|", "|---".repeat(contestants.len()));
+    let _ = writeln!(text, "\n|---{}|", "|---".repeat(CONTESTANTS.len()));
     for (shape, of) in &results.shapes {
         let _ = write!(text, "| {shape} |");
-        for who in contestants {
+        for who in CONTESTANTS {
             let values = of.get(&who).map_or(&[][..], Vec::as_slice);
             let _ = write!(text, " {} |", cell(values, 1));
         }
         text.push('\n');
     }
-    text.push('\n');
+    text
 }
 
 fn latency_table(text: &mut String, results: &Results) {
