@@ -59,6 +59,7 @@ impl TokenIssuer {
             not_before: Some(now),
             expires_at: Some(now.saturating_add(i64::from(self.lifetime))),
             token_id: Some(token_id),
+            client_id: None,
             username: user.account.clone(),
             nick_name: Some(user.nick_name.clone()),
             user_id: user.id.clone(),

@@ -125,6 +125,8 @@ rejections! {
     TokenIssuer: UNAUTHORIZED, "token_issuer", "the access token comes from another issuer", invalid_token;
     /// `aud` is absent or lacks the configured audience.
     TokenAudience: UNAUTHORIZED, "token_audience", "the access token is meant for another audience", invalid_token;
+    /// The token, its user or its application is on the revocation list.
+    TokenRevoked: UNAUTHORIZED, "token_revoked", "the access token was revoked", invalid_token;
     /// None of the scopes of a rule is in the token (RFC 6750 §3.1).
     InsufficientScope: FORBIDDEN, "insufficient_scope", "the access token lacks a required scope", insufficient_scope;
     /// A claim of the token has none of the values that a rule asks for.
@@ -137,6 +139,8 @@ rejections! {
     AuthKeysUnavailable: SERVICE_UNAVAILABLE, "auth_keys_unavailable", "no verification key is available yet", none;
     /// The verification keys are older than allowed.
     AuthKeysStale: SERVICE_UNAVAILABLE, "auth_keys_stale", "the verification key is too old to be trusted", none;
+    /// The revocation list is older than allowed, or was never fetched.
+    RevocationsStale: SERVICE_UNAVAILABLE, "revocations_stale", "the revocation list is too old to be trusted", none;
 
     // The way to the service.
     /// The user header would be longer than the configured limit.
@@ -185,6 +189,7 @@ impl Rejection {
         match self {
             Self::AuthKeysUnavailable
             | Self::AuthKeysStale
+            | Self::RevocationsStale
             | Self::ServerBusy
             | Self::StoreUnavailable
             | Self::TooManyAttempts => Some(RETRY_AFTER_SECONDS),

@@ -4,4 +4,5 @@ pub mod bearer;
 pub mod claim_mapping;
 pub mod claim_name;
 pub mod claims;
+pub mod revocations;
 pub mod verifier;

@@ -113,6 +113,10 @@ impl Rejection {
                 "The token is meant for another audience (`aud`) than `--audience` asks for.",
                 "Ask the issuer for a token of this audience, or set `--audience` to what its tokens say.",
             ),
+            Self::TokenRevoked => (
+                "The token was ended before its expiry: by its own bearer (`POST /auth/oauth/revoke`), or with `auth-server revoke`, or because its user was disabled or removed.",
+                "Log in again, if the user still may. For operators: the audit line `token_revoked`, `user_revoked`, `application_revoked` or `everyone_revoked` names the reason and who did it.",
+            ),
             Self::InsufficientScope => (
                 "The token is valid, and a `[[rule]]` for this method and path asks for a scope that it does not have: neither in `scope` nor in `scp`. `WWW-Authenticate` names the scopes of the rule; one of them is enough.",
                 "Ask the issuer for a token with the scope. If the token should be enough, `sidecar explain` lists the rules of the request with what each asks for and what it found; a path that programs may read differently has to satisfy every rule.",
@@ -132,6 +136,10 @@ impl Rejection {
             Self::AuthKeysStale => (
                 "The verification keys were last fetched longer ago than `--max-key-age` allows.",
                 "Bring the auth server back, or the way to it; the log line `verification key not fetched` names the cause.",
+            ),
+            Self::RevocationsStale => (
+                "With `--revocations required` no token counts unless the revocation list was fetched within `--max-revocation-age`.",
+                "Bring the auth server back, or the way to it; the log line `revocation list not fetched` names the cause. An auth server that publishes no list is too old, or another implementation: use `--revocations on`.",
             ),
             Self::IdentityTooLarge => (
                 "The user of the token does not fit into the user header (6 KiB by default).",
@@ -166,8 +174,8 @@ impl Rejection {
                 "Send `Content-Type: application/json`. A form is not accepted.",
             ),
             Self::ParameterMissing => (
-                "`appId` or `appSecret` is missing, empty, given twice or unreadable.",
-                "Send both, once, in the query or as `X-App-Id` and `X-App-Secret`.",
+                "`appId` or `appSecret`, or the `token` to revoke, is missing, empty, given twice or unreadable.",
+                "Send `appId` and `appSecret`, once, in the query or as `X-App-Id` and `X-App-Secret`; send `token` in the form.",
             ),
             Self::ApplicationUnknown => (
                 "The application is not registered with the auth server, or its secret is wrong; which of the two is not told.",

@@ -12,6 +12,14 @@ use crate::rejection::Rejection;
 pub struct Bearer<'a>(&'a str);
 
 impl<'a> Bearer<'a> {
+    /// Accepts a token that did not come in a header field.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenMalformed`] for an empty one, and for any other byte than `token68` has.
+    pub fn new(token: &'a str) -> Result<Self, Rejection> {
+        token68(token.as_bytes())
+    }
+
     /// Returns the token as it was sent.
     pub const fn as_str(self) -> &'a str {
         self.0

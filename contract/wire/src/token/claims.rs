@@ -32,6 +32,9 @@ pub struct Claims {
     /// `jti`.
     #[serde(rename = "jti", skip_serializing_if = "Option::is_none")]
     pub token_id: Option<String>,
+    /// `client_id` of an application's own token (RFC 9068 §2.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// The account.
     pub username: String,
     /// The name to show.
@@ -137,6 +140,10 @@ impl Claims {
             not_before: numeric_date(members, "nbf", f64::ceil)?,
             expires_at: numeric_date(members, "exp", f64::floor)?,
             token_id: text(members, "jti")?,
+            // Of no meaning to a sidecar of another issuer, so no value of it is an error.
+            client_id: members
+                .remove("client_id")
+                .and_then(|id| id.as_str().map(ToOwned::to_owned)),
             ..Self::default()
         })
     }

@@ -69,8 +69,8 @@ impl VerificationPolicy {
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Claims, Rejection> {
-        let token = observer.check("token_form", CompactToken::split(token))?;
-        let header = observer.check("token_header", Header::parse(token.header))?;
+        let token = observer.check("token_form", CompactToken::split(token.as_str()))?;
+        let header = observer.check("token_header", Header::parse(token.header, check_type))?;
         let signature = check_signature(keys, &header, &token);
         let key = observer.check("signature", signature)?;
         observer.learned(Fact::SigningKey(key));
@@ -129,6 +129,22 @@ impl VerificationPolicy {
     }
 }
 
+/// Returns the payload of a compact JWS of one of `keys`, and the key. `check_type` gets the
+/// members of its header.
+pub(super) fn verified_payload<'k>(
+    keys: &'k KeySet,
+    jws: &str,
+    check_type: CheckType,
+) -> Result<(Vec<u8>, &'k VerificationKey), Rejection> {
+    let token = CompactToken::split(jws)?;
+    let header = Header::parse(token.header, check_type)?;
+    let key = check_signature(keys, &header, &token)?;
+    Ok((decode(token.payload)?, key))
+}
+
+/// A check of `typ` in the members of a header.
+type CheckType = fn(&Map<String, Value>) -> Result<(), Rejection>;
+
 /// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.
 struct CompactToken<'a> {
     header: &'a str,
@@ -139,8 +155,7 @@ struct CompactToken<'a> {
 }
 
 impl<'a> CompactToken<'a> {
-    fn split(token: Bearer<'a>) -> Result<Self, Rejection> {
-        let token = token.as_str();
+    fn split(token: &'a str) -> Result<Self, Rejection> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Rejection::TokenMalformed)?;
         let (header, payload) = signed.split_once('.').ok_or(Rejection::TokenMalformed)?;
         if payload.contains('.') {
@@ -169,7 +184,7 @@ struct Header {
 }
 
 impl Header {
-    fn parse(encoded: &str) -> Result<Self, Rejection> {
+    fn parse(encoded: &str, check_type: CheckType) -> Result<Self, Rejection> {
         let members =
             strict_json::object(&decode(encoded)?).map_err(|_| Rejection::TokenMalformed)?;
         if REFUSED_HEADER_MEMBERS
