@@ -15,7 +15,8 @@ use tracing::field::display;
 use tracing::info;
 
 use self::events::{
-    ApplicationEvent, ApplicationEventKind, KeyEvent, RequestIds, UserChange, UserChangeKind,
+    ApplicationEvent, ApplicationEventKind, KeyEvent, RequestIds, RevocationEvent,
+    RevocationEventKind, UserChange, UserChangeKind,
 };
 use crate::changed_by::ChangedBy;
 
@@ -126,6 +127,33 @@ pub(crate) fn key(event: &KeyEvent) {
     info!(target: TARGET, event = %event.kind, kid = %event.kid, at = event.at, by, reason, "key");
 }
 
+/// Bounds the lines where many revocations arrive at once.
+const MAX_REVOCATION_LINES: usize = 1000;
+
+/// Logs revocations of tokens.
+pub(crate) fn revocations(events: &[RevocationEvent]) {
+    for event in events.iter().take(MAX_REVOCATION_LINES) {
+        let (by, reason) = actor(event.changed_by.as_ref());
+        let id = LogText(&event.id).to_string();
+        let of = |kind| (event.kind == kind).then_some(&id);
+        let user = event.user.as_ref().map(|user| LogText(user).to_string());
+        let user = user.as_ref().or(of(RevocationEventKind::User));
+        let jti = of(RevocationEventKind::Token);
+        let app_id = of(RevocationEventKind::Application);
+        let event = revocation_name(event.kind);
+        info!(target: TARGET, %event, jti, user, app_id, by, reason, "revocation");
+    }
+}
+
+const fn revocation_name(kind: RevocationEventKind) -> &'static str {
+    match kind {
+        RevocationEventKind::Token => "token_revoked",
+        RevocationEventKind::User => "user_revoked",
+        RevocationEventKind::Application => "application_revoked",
+        RevocationEventKind::Everyone => "everyone_revoked",
+    }
+}
+
 const USERS_CHANGED: &str = "users_changed";
 /// Bounds the lines where a whole file was replaced; `users_changed` counts all changes.
 const MAX_USER_LINES: usize = 1000;
@@ -229,6 +257,12 @@ mod tests {
             UserChangeKind::PasswordChanged => Some(UserChangeKind::DetailsChanged),
             UserChangeKind::DetailsChanged => None,
         });
+        let revocations = successors(Some(RevocationEventKind::Token), |kind| match kind {
+            RevocationEventKind::Token => Some(RevocationEventKind::User),
+            RevocationEventKind::User => Some(RevocationEventKind::Application),
+            RevocationEventKind::Application => Some(RevocationEventKind::Everyone),
+            RevocationEventKind::Everyone => None,
+        });
         let plain = [
             USERS_CHANGED,
             SERVER_STARTED,
@@ -239,6 +273,7 @@ mod tests {
         plain
             .into_iter()
             .chain(users.map(user_name))
+            .chain(revocations.map(revocation_name))
             .chain(logins.map(LoginEvent::name))
             .chain(applications.map(application_name))
             .chain(registrations.map(registration_name))

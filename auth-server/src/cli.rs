@@ -2,6 +2,7 @@
 //! file as well; the doc comments are the help text.
 
 pub(crate) mod application;
+pub(crate) mod revoke;
 mod rotate_every;
 mod serve;
 pub(crate) mod store;
@@ -21,6 +22,7 @@ use runtime::listener::ip_address_and_port;
 use serde::Serialize;
 
 use self::application::ApplicationCommand;
+use self::revoke::RevokeArgs;
 pub(crate) use self::serve::ServeArgs;
 use self::store::StoreArgs;
 use self::token::TokenCommand;
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     /// Show, rotate and revoke the keys in the store
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Revoke access tokens before they expire: one, or those of a user or an application
+    Revoke(RevokeArgs),
     /// Manage the applications that may fetch the verification key
     #[command(subcommand)]
     Application(ApplicationCommand),

@@ -25,8 +25,8 @@ use crate::applications::directory::MountedApplications;
 use crate::applications::registry::ApplicationRegistry;
 use crate::cli::ServeArgs;
 use crate::http::routes::console::Console;
-use crate::http::routes::jwks;
 use crate::http::routes::static_files::StaticFiles;
+use crate::http::routes::{jwks, revocations};
 use crate::keys::ring::rotation::RotationPolicy;
 use crate::keys::store::location::StoreLocation;
 use crate::nacos::RegistryConfig;
@@ -51,8 +51,9 @@ pub(crate) struct Config {
     pub(crate) store: StoreLocation,
     pub(crate) store_reread: Duration,
     pub(crate) rotation: RotationPolicy,
-    /// `Link` field of the key response.
+    /// `Link` fields of the key response.
     pub(crate) jwks_link: HeaderValue,
+    pub(crate) revocations_link: HeaderValue,
     pub(crate) signing_type: SigningType,
     pub(crate) issuer: TokenIssuer,
     pub(crate) interceptor: Interceptor,
@@ -100,6 +101,8 @@ impl Config {
             store_reread: args.keys.store_reread.duration(),
             rotation: rotation::policy(args)?,
             jwks_link: jwks::link(&args.listening.context_path)
+                .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
+            revocations_link: revocations::link(&args.listening.context_path)
                 .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
             signing_type: args.keys.signing.signing_type,
             issuer: TokenIssuer {

@@ -23,6 +23,8 @@ pub(crate) use self::response::raw_http1_response;
 use self::routes::current_user::current_user;
 use self::routes::jwks::{JWKS_PATH, Jwks, jwks};
 use self::routes::login::{LOGIN_PATH, Login, login};
+use self::routes::revocations::{REVOCATIONS_PATH, RevocationEndpoint, revocations};
+use self::routes::revoke::{REVOKE_PATH, RevokeEndpoint, revoke};
 use self::routes::static_files::{self, StaticFiles, static_file};
 use self::routes::verification_key::{KeyEndpoint, VERIFICATION_KEY_PATH, verification_key};
 
@@ -33,6 +35,8 @@ pub(crate) struct Routes {
     pub(crate) login: Login,
     pub(crate) verification_key: KeyEndpoint,
     pub(crate) jwks: Jwks,
+    pub(crate) revocations: RevocationEndpoint,
+    pub(crate) revoke: RevokeEndpoint,
     pub(crate) static_files: StaticFiles,
 }
 
@@ -58,6 +62,14 @@ impl Routes {
                     .with_state(Arc::new(self.verification_key)),
             )
             .route(&path(JWKS_PATH), get(jwks).with_state(Arc::new(self.jwks)))
+            .route(
+                &path(REVOCATIONS_PATH),
+                get(revocations).with_state(Arc::new(self.revocations)),
+            )
+            .route(
+                &path(REVOKE_PATH),
+                post(revoke).with_state(Arc::new(self.revoke)),
+            )
             .route(&path(USER_DETAILS_PATH), get(current_user));
         for tree in static_files::TREES {
             for below in ["", "/", "/{*path}"] {

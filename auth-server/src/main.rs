@@ -13,6 +13,7 @@ mod metrics;
 mod nacos;
 mod random;
 mod rate_limit;
+mod revocations;
 mod serve;
 mod server;
 mod tokens;
@@ -64,6 +65,7 @@ fn run() -> Result<(), Failure> {
         }
         Command::Healthcheck(args) => healthcheck::ready(args.admin_listen, HEALTHCHECK_TIMEOUT),
         Command::Keys(command) => block_on(commands::keys::run(&command)),
+        Command::Revoke(args) => block_on(commands::revoke::run(&args)),
         Command::Application(command) => block_on(commands::application::run(&command)),
         Command::Token(command) => block_on(commands::token::run(&command)),
         Command::User(command) => commands::user::run(&command),

@@ -32,6 +32,12 @@ struct Key {
     role: &'static str,
 }
 
+/// The kind of a revoked entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RevocationKind {
+    kind: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
@@ -108,6 +114,7 @@ pub(crate) struct Metrics {
     exported_keys: Arc<Mutex<HashSet<Key>>>,
     key_rotations: Counter,
     key_revocations: Counter,
+    revocations: Family<RevocationKind, Gauge>,
     signing: SigningTime,
     refusals: Family<Reason, Counter>,
     builtin_users: Gauge,
@@ -173,6 +180,11 @@ impl Metrics {
             "postern_auth_server_key_revocations",
             "Revoked keys that this server heard of while it ran",
             self.key_revocations.clone(),
+        );
+        registry.register(
+            "postern_auth_server_revocations",
+            "Entries of the revocation list by kind: token, user, application",
+            self.revocations.clone(),
         );
         register_renamed(
             registry,
@@ -288,6 +300,14 @@ impl Metrics {
     pub(crate) fn unreadable_applications(&self, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.unreadable_applications.set(count);
+    }
+
+    /// Sets the entries of the revocation list: tokens, users, applications.
+    pub(crate) fn revocations(&self, counts: [usize; 3]) {
+        for (kind, count) in ["token", "user", "application"].into_iter().zip(counts) {
+            let gauge = self.revocations.get_or_create(&RevocationKind { kind });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     pub(crate) fn clock_skew(&self, seconds: i64) {

@@ -25,6 +25,8 @@ use crate::http::middleware::access_log::RequestLogger;
 use crate::http::middleware::authenticate::Authentication;
 use crate::http::routes::jwks::Jwks;
 use crate::http::routes::login::Login;
+use crate::http::routes::revocations::RevocationEndpoint;
+use crate::http::routes::revoke::RevokeEndpoint;
 use crate::http::routes::static_files::StaticFiles;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
@@ -33,7 +35,9 @@ use crate::keys::sync::{KeySync, SyncedState};
 use crate::metrics::Metrics;
 use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
+use crate::revocations::queue::{RevocationQueue, revocation_queue};
 use crate::server::{self, ConnectionLimit, Draining, ServerParts};
+use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -85,13 +89,15 @@ async fn serve_with(
     let public = listener::bind(Port::Public, args.listening.listen)?;
     let admin = listener::bind(Port::Admin, args.listening.admin_listen)?;
 
+    let (revocations, inbox) = revocation_queue();
     let mut key_sync = KeySync::new(
         store,
         config.signing_type,
         config.rotation,
         shared.clone(),
         &health,
-    );
+    )
+    .with_revocations(inbox);
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
     let admin_task = serve_admin(
@@ -103,7 +109,7 @@ async fn serve_with(
         &background,
     )?;
     key_sync.start().await?;
-    follow_users(&config, &shared.metrics, &background)?;
+    follow_users(&config, &shared.metrics, &revocations, &background)?;
     follow_applications(&config, &shared, &background)?;
     follow_certificate(&config, &shared.metrics, &background)?;
     let hang_ups = log_sighups(hang_ups, reloaded_parts(&config));
@@ -122,6 +128,7 @@ async fn serve_with(
         parts,
     );
     let format = args.logs.log_format;
+    let shared = (shared, revocations);
     let outcome = serve_public(public, format, config, shared, &health, draining, end).await;
 
     traces::flush().await;
@@ -190,6 +197,7 @@ fn registration(
 fn follow_users(
     config: &Config,
     metrics: &Metrics,
+    revocations: &RevocationQueue,
     background: &Supervisor,
 ) -> Result<(), Failure> {
     let Some(users) = &config.users else {
@@ -197,7 +205,8 @@ fn follow_users(
         return Ok(());
     };
     users.remove_unfinished();
-    let reload = UsersReload::new(Arc::clone(users), metrics.clone());
+    let reload = UsersReload::new(Arc::clone(users), metrics.clone())
+        .with_revocations(revocations.clone(), config.issuer.lifetime.into());
     let following = reload.watch().map_err(no_signals)?;
     background.spawn_critical("following the users file", following);
     Ok(())
@@ -337,7 +346,7 @@ async fn serve_public(
     listener: TcpListener,
     format: LogFormat,
     config: Config,
-    shared: SyncedState,
+    (shared, revocations): (SyncedState, RevocationQueue),
     health: &Health,
     draining: Draining,
     end: impl Future<Output = Result<(), Failure>>,
@@ -352,7 +361,7 @@ async fn serve_public(
         request_timeout: config.request_timeout,
         draining,
         unfinished: unfinished.clone(),
-        router: routes(config, shared, logger, unfinished).into_router(),
+        router: routes(config, shared, revocations, logger, unfinished).into_router(),
     };
     listener::announce(Port::Public, &listener, format)?;
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -375,6 +384,7 @@ fn logger(config: &Config, shared: &SyncedState) -> RequestLogger {
 fn routes(
     config: Config,
     shared: SyncedState,
+    revocations: RevocationQueue,
     logger: RequestLogger,
     unfinished: Unfinished,
 ) -> Routes {
@@ -388,7 +398,7 @@ fn routes(
         authentication: Authentication::new(
             &config.context_path,
             config.interceptor,
-            config.policy,
+            config.policy.clone(),
             Arc::clone(&live_keys),
         ),
         login: Login {
@@ -402,14 +412,26 @@ fn routes(
             live_keys: Arc::clone(&live_keys),
             metrics: metrics.clone(),
             body_timeout: config.request_timeout,
-            unfinished,
+            unfinished: unfinished.clone(),
             oauth_response: config.oauth_response,
         },
         jwks: Jwks {
             live_keys: Arc::clone(&live_keys),
         },
+        revocations: RevocationEndpoint {
+            live_keys: Arc::clone(&live_keys),
+            signer: RevocationListSigner::default(),
+        },
+        revoke: RevokeEndpoint {
+            live_keys: Arc::clone(&live_keys),
+            policy: config.policy,
+            queue: revocations,
+            body_timeout: config.request_timeout,
+            unfinished,
+        },
         verification_key: KeyEndpoint {
             jwks_link: config.jwks_link,
+            revocations_link: config.revocations_link,
             live_keys,
             registrations,
             trusted_proxies: config.trusted_proxies,

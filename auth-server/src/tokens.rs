@@ -1,3 +1,4 @@
 //! Access tokens.
 
 pub(crate) mod issuer;
+pub(crate) mod revocation_list;

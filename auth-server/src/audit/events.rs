@@ -84,3 +84,24 @@ pub(crate) enum ApplicationEventKind {
     SecretsChanged,
     Removed,
 }
+
+/// A revocation of tokens that this server saw appear, for the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RevocationEvent {
+    pub(crate) kind: RevocationEventKind,
+    /// The `jti`, or the id of the user or the application.
+    pub(crate) id: String,
+    /// The user of a single token, where that is known.
+    pub(crate) user: Option<String>,
+    /// The actor, where a command recorded one.
+    pub(crate) changed_by: Option<ChangedBy>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RevocationEventKind {
+    Token,
+    User,
+    Application,
+    /// Single revocations became too many.
+    Everyone,
+}

@@ -227,7 +227,7 @@ impl KeysInStore {
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.
-    async fn now(&self) -> Result<i64, Failure> {
+    pub(super) async fn now(&self) -> Result<i64, Failure> {
         let skew = ClockSkew::default();
         skew.measure(&*self.store).await?;
         if skew.is_noticeable() {
@@ -242,7 +242,7 @@ impl KeysInStore {
         Ok(skew.to_store(unix_now()))
     }
 
-    async fn update(
+    pub(super) async fn update(
         &self,
         decide: impl Fn(KeyRing, Option<&Arc<SigningKeyPair>>) -> Plan,
     ) -> Result<KeyRing, Failure> {
@@ -284,7 +284,7 @@ impl KeysInStore {
     }
 
     /// Notes a change that is in effect but incomplete: not an error, but the disk needs room.
-    fn note_unfinished_change(&self) {
+    pub(super) fn note_unfinished_change(&self) {
         if let Some(cause) = self.store.unfinished() {
             print_note(&format!(
                 "the change is in effect, but not complete in the store yet: {cause}"

@@ -4,5 +4,7 @@ pub(crate) mod console;
 pub(crate) mod current_user;
 pub(crate) mod jwks;
 pub(crate) mod login;
+pub(crate) mod revocations;
+pub(crate) mod revoke;
 pub(crate) mod static_files;
 pub(crate) mod verification_key;

@@ -25,7 +25,9 @@ use crate::applications::secret_hash::SecretHashes;
 use crate::keys::live::LiveKeys;
 use crate::keys::pair::tests::pair;
 use crate::metrics::Metrics;
+use crate::revocations::queue::revocation_queue;
 use crate::tokens::issuer::TokenIssuer;
+use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 
@@ -57,7 +59,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         authentication: Authentication::new(
             &context,
             Interceptor::new(context.clone(), pass_list, 8192),
-            policy,
+            policy.clone(),
             Arc::clone(&live_keys),
         ),
         login: Login {
@@ -78,8 +80,20 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         jwks: Jwks {
             live_keys: Arc::clone(&live_keys),
         },
+        revocations: RevocationEndpoint {
+            live_keys: Arc::clone(&live_keys),
+            signer: RevocationListSigner::default(),
+        },
+        revoke: RevokeEndpoint {
+            live_keys: Arc::clone(&live_keys),
+            policy: policy.clone(),
+            queue: revocation_queue().0,
+            body_timeout: Duration::from_secs(5),
+            unfinished: Unfinished::of(1024 * 1024),
+        },
         verification_key: KeyEndpoint {
             jwks_link: routes::jwks::link(&context).unwrap(),
+            revocations_link: routes::revocations::link(&context).unwrap(),
             live_keys,
             registrations: Arc::new(registrations),
             trusted_proxies: TrustedProxies::default(),

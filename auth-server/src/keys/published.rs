@@ -49,11 +49,21 @@ impl PublishedKeys {
         })
     }
 
+    /// Takes over the age of `former` if only revoked tokens differ.
+    #[must_use]
+    pub(crate) fn after(self, former: Option<&Self>) -> Self {
+        let same = former.filter(|former| former.ring.has_same_keys(&self.ring));
+        match same.map(|same| same.since) {
+            Some(since) => Self { since, ..self },
+            None => self,
+        }
+    }
+
     pub(crate) fn ring(&self) -> &KeyRing {
         &self.ring
     }
 
-    /// Returns the time since the ring last changed.
+    /// Returns the time since the keys of the ring last changed.
     pub(crate) fn age(&self) -> Duration {
         self.since.elapsed()
     }

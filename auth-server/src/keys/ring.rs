@@ -16,6 +16,7 @@ use self::record::{CurrentRecord, NextRecord, RetiredRecord, RingRecord, Unknown
 use super::pair::{KeyPairError, SigningKeyPair};
 use super::{StoredKeyPair, StoredKeys};
 use crate::changed_by::{self, ChangedBy};
+use crate::revocations::{MergeTime, Revocation, Revocations};
 
 /// All keys in use. Equal rings have equal stored forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct RingMetadata {
     pub(super) revoked: BTreeSet<KeyId>,
     /// By key, as long as that is listed or revoked.
     pub(super) changed_by: BTreeMap<KeyId, ChangedBy>,
+    /// Of tokens: here, because they change and come back as the keys do.
+    pub(super) revocations: Revocations,
     /// Members of a newer version, written back unchanged.
     unknown: Unknown,
 }
@@ -150,6 +153,28 @@ impl KeyRing {
         self
     }
 
+    /// Returns the revoked tokens.
+    pub(crate) fn revocations(&self) -> &Revocations {
+        &self.metadata.revocations
+    }
+
+    /// Revokes tokens.
+    #[must_use]
+    pub(crate) fn revoke_tokens(mut self, revocations: &[Revocation], now: i64) -> Self {
+        self.metadata.revocations = self.metadata.revocations.with(revocations, now);
+        self
+    }
+
+    /// Returns true if both rings differ in their revoked tokens at most.
+    pub(crate) fn has_same_keys(&self, other: &Self) -> bool {
+        let (mine, theirs) = (&self.metadata, &other.metadata);
+        self.current == other.current
+            && mine.since == theirs.since
+            && mine.next == theirs.next
+            && mine.retired == theirs.retired
+            && mine.revoked == theirs.revoked
+    }
+
     /// Returns every key that may have signed a valid token: current, next, retired.
     pub(crate) fn verification_keys(&self) -> impl Iterator<Item = &VerificationKey> {
         let signing = std::iter::once(&self.current).chain(self.next().map(|next| &next.pair));
@@ -185,7 +210,11 @@ impl KeyRing {
 
 /// Stored keys with the revocations of `memory` and everything else as it is; `None` where that changes
 /// nothing, or the ring is no ring.
-pub(super) fn with_revocations(stored: &StoredKeys, memory: &KeyRing) -> Option<StoredKeys> {
+pub(super) fn with_revocations(
+    stored: &StoredKeys,
+    memory: &KeyRing,
+    now: i64,
+) -> Option<StoredKeys> {
     let held = RingRecord::parse(stored.ring.as_ref()).ok()?;
     let mut record = held.clone();
     let mut changes = BTreeMap::new();
@@ -198,6 +227,11 @@ pub(super) fn with_revocations(stored: &StoredKeys, memory: &KeyRing) -> Option<
             record.revoked.push(kid);
         }
     }
+    let time = MergeTime {
+        latest: now,
+        over: None,
+    };
+    record.revocations = record.revocations.merged(memory.revocations(), time);
     changed_by::merge(&mut record.changed_by, &changes);
     changed_by::bound(&mut record.changed_by);
     (record != held).then_some(())?;
@@ -234,6 +268,7 @@ impl RingMetadata {
                 .into_iter()
                 .filter_map(|(kid, by)| Some((KeyId::new(&kid)?, by)))
                 .collect(),
+            revocations: record.revocations,
             unknown: record.unknown,
         })
     }
@@ -254,6 +289,7 @@ impl RingMetadata {
                 .iter()
                 .map(|(id, by)| (id.to_string(), by.clone()))
                 .collect(),
+            revocations: self.revocations.clone(),
             unknown: self.unknown.clone(),
             ..RingRecord::default()
         }

@@ -7,6 +7,7 @@ pub(crate) mod backoff;
 pub(crate) mod compare_and_swap;
 pub(crate) mod preview;
 pub(crate) mod reconcile;
+mod revocations;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tracing::{debug, error, info, warn};
 use self::backoff::next_poll;
 use self::compare_and_swap::{serialization_error, unusable_keys, update};
 use self::reconcile::Reconciliation;
+use self::revocations::Revocations;
 use super::clock::ClockSkew;
 use super::live::LiveKeys;
 use super::pair::SigningKeyPair;
@@ -33,6 +35,8 @@ use super::store::{Entry, KeyStore, StoreError, within_timeout};
 use crate::applications::registry::{ApplicationRegistry, Restored};
 use crate::audit;
 use crate::metrics::Metrics;
+use crate::revocations::events::events as revocation_events;
+use crate::revocations::queue::RevocationInbox;
 
 /// The synchronized state that the routes use.
 #[derive(Clone)]
@@ -50,6 +54,7 @@ pub(crate) struct KeySync {
     key_condition: Condition,
     store_condition: Condition,
     skew: ClockSkew,
+    revocations: Revocations,
     /// A store error that does not keep this server from serving, for `/readyz`.
     store_error_note: Arc<ArcSwapOption<String>>,
     /// The parts of it that were logged since the store failed last.
@@ -79,11 +84,19 @@ impl KeySync {
             key_condition: health.condition("signing_key", unread),
             store_condition: health.condition_with_note("store", unread, note),
             skew: ClockSkew::default(),
+            revocations: Revocations::new(),
             store_error_note,
             logged_notes: Vec::new(),
             failures: 0,
             last_failure: None,
         }
+    }
+
+    /// Adds the revocations of `inbox`, as soon as they arrive.
+    #[must_use]
+    pub(crate) fn with_revocations(mut self, inbox: RevocationInbox) -> Self {
+        self.revocations.receive(inbox);
+        self
     }
 
     /// Synchronizes for the first time. An unavailable store does not fail the start.
@@ -106,19 +119,28 @@ impl KeySync {
         loop {
             let due_in = self.next_due().map(until);
             let jitter = crate::random::fraction();
-            tokio::time::sleep(next_poll(reread, self.failures, jitter, due_in)).await;
+            let pause = next_poll(reread, self.failures, jitter, due_in);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.revocations.arrived() => {}
+            }
             self.poll(unix_now()).await;
         }
     }
 
     /// Synchronizes once; `now` is the time of this machine's clock.
     async fn poll(&mut self, now: i64) {
+        self.revocations.begin();
         let mut outcome = self.synchronize(now).await;
+        let stored = outcome.is_ok();
         if outcome.is_err()
             && let Err(failure) = self.advance_offline(now)
         {
             outcome = Err(failure);
         }
+        // Without a key there is no ring to hold them, and no token either.
+        let has_key = self.shared.live_keys.load().is_some();
+        self.revocations.end(stored, has_key);
         self.report(outcome, now);
     }
 
@@ -144,12 +166,15 @@ impl KeySync {
         self.compare_clocks().await?;
         let keys = self.shared.live_keys.published();
         let memory = keys.as_deref().map(PublishedKeys::ring);
+        let time = self.skew.time(now);
+        let with_waiting = memory.and_then(|ring| self.revocations.added_to(ring, time.latest));
         let reconciliation = Reconciliation {
             signing_type: self.signing_type,
             policy: &self.policy,
-            memory,
-            time: self.skew.time(now),
+            memory: with_waiting.as_ref().or(memory),
+            time,
             is_settled: keys.as_deref().is_some_and(|keys| self.is_settled(keys)),
+            over: self.revocations.over(time, self.policy.keep),
         };
         let updated = update(&*self.store, self.signing_type, |stored, fresh| {
             let plan = reconciliation.plan(stored, fresh);
@@ -157,7 +182,8 @@ impl KeySync {
         });
         let updated = match updated.await {
             Err(unusable @ StoreError::Unusable(_)) => {
-                self.carry_revocations(memory).await?;
+                self.carry_revocations(reconciliation.memory, time.latest)
+                    .await?;
                 return Err(unusable);
             }
             updated => updated?,
@@ -193,12 +219,16 @@ impl KeySync {
 
     /// Adds revocations from memory to stored keys that are unusable, so that they survive a
     /// repair.
-    async fn carry_revocations(&self, memory: Option<&KeyRing>) -> Result<(), StoreError> {
+    async fn carry_revocations(
+        &self,
+        memory: Option<&KeyRing>,
+        now: i64,
+    ) -> Result<(), StoreError> {
         let Some(memory) = memory else {
             return Ok(());
         };
         let stored = within_timeout(self.store.load()).await?;
-        if let Some(new) = with_revocations(&stored, memory) {
+        if let Some(new) = with_revocations(&stored, memory, now) {
             within_timeout(self.store.compare_and_swap(&stored, &new)).await?;
         }
         Ok(())
@@ -211,7 +241,9 @@ impl KeySync {
             return Ok(());
         };
         let time = self.skew.time(now);
-        let advanced = keys.ring().clone().advance(time, &self.policy);
+        let waiting = self.revocations.added_to(keys.ring(), time.latest);
+        let advanced = waiting.unwrap_or_else(|| keys.ring().clone());
+        let advanced = advanced.advance(time, &self.policy);
         self.install(Some(keys.ring()), advanced, None)
     }
 
@@ -225,8 +257,14 @@ impl KeySync {
             return Ok(());
         }
         let events = events(memory, &ring, generated.map(SigningKeyPair::id));
+        if let Some(memory) = memory {
+            let revoked = revocation_events(memory.revocations(), ring.revocations());
+            audit::revocations(&revoked);
+        }
+        self.shared.metrics.revocations(ring.revocations().counts());
         let keys = PublishedKeys::new(self.signing_type, ring)
             .map_err(|error| serialization_error(&error))?;
+        let keys = keys.after(self.shared.live_keys.published().as_deref());
         events.iter().for_each(audit::key);
         self.shared.metrics.keys(keys.ring().listed(), &events);
         self.shared.live_keys.replace(keys);

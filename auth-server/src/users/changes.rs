@@ -1,5 +1,7 @@
 //! Differences between two versions of the users file, for the audit lines.
 
+use std::collections::HashSet;
+
 use super::User;
 use super::password::HashedPassword;
 use super::users_file::Users;
@@ -26,6 +28,31 @@ pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
         })
     };
     accounts.into_iter().flat_map(of_account).collect()
+}
+
+/// Lists the ids of the users who could log in before and cannot any more.
+pub(super) fn ended(before: &Users, after: &Users) -> Vec<String> {
+    let still: HashSet<&String> = enabled(after).collect();
+    let ended = enabled(before).filter(|id| !still.contains(id));
+    ended.cloned().collect()
+}
+
+fn enabled(users: &Users) -> impl Iterator<Item = &String> {
+    let all = users
+        .accounts()
+        .filter_map(|account| users.compared(account));
+    all.filter(|known| !known.disabled)
+        .map(|known| &known.user.id)
+}
+
+/// Lists the ids of the disabled users.
+pub(super) fn disabled(users: &Users) -> Vec<String> {
+    let all = users
+        .accounts()
+        .filter_map(|account| users.compared(account));
+    all.filter(|known| known.disabled)
+        .map(|known| known.user.id.clone())
+        .collect()
 }
 
 /// Lists the changes of one user, who is in at least one of the files.

@@ -9,7 +9,7 @@ use contract::api::login::LoginRequest;
 use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 
-use super::changes::changes;
+use super::changes::{changes, disabled, ended};
 use super::users_file::{self, Users, UsersFileError};
 use super::{User, UserStore};
 use crate::audit::events::UserChange;
@@ -18,6 +18,14 @@ use crate::audit::events::UserChange;
 pub(crate) struct FileUsers {
     path: PathBuf,
     loaded: ArcSwap<Loaded>,
+}
+
+/// The difference that a reload made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reloaded {
+    pub(crate) changes: Vec<UserChange>,
+    /// Ids of users who cannot log in any more.
+    pub(crate) ended: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -50,14 +58,22 @@ impl FileUsers {
     ///
     /// # Errors
     /// For an unusable file; the users stay as they were.
-    pub(crate) fn reload(&self) -> Result<Option<Vec<UserChange>>, UsersLoadError> {
+    pub(crate) fn reload(&self) -> Result<Option<Reloaded>, UsersLoadError> {
         let text = users_file::read(&self.path)?;
         if self.loaded.load().digest == digest_of(&text) {
             return Ok(None);
         }
         let loaded = Arc::new(Loaded::parse(&self.path, &text)?);
         let former = self.loaded.swap(Arc::clone(&loaded));
-        Ok(Some(changes(&former.users, &loaded.users)))
+        Ok(Some(Reloaded {
+            changes: changes(&former.users, &loaded.users),
+            ended: ended(&former.users, &loaded.users),
+        }))
+    }
+
+    /// Returns the ids of the disabled users.
+    pub(crate) fn disabled(&self) -> Vec<String> {
+        disabled(&self.loaded.load().users)
     }
 
     /// Removes the temporary file of a killed command, if this server has the permission.
@@ -167,7 +183,9 @@ pub(crate) mod tests {
             change("ada", UserChangeKind::Removed),
             change("bob", UserChangeKind::Added),
         ];
-        assert_eq!(users.reload().unwrap(), Some(changes.into()));
+        let reloaded = users.reload().unwrap().unwrap();
+        assert_eq!(reloaded.changes, changes);
+        assert_eq!(reloaded.ended, ["id of ada"]);
         assert!(!knows(&users, "ada") && knows(&users, "bob"));
         assert_eq!(users.count(), 1);
     }
@@ -191,7 +209,7 @@ pub(crate) mod tests {
             (all, &[Disabled, PasswordChanged, DetailsChanged]),
         ] {
             fs::write(file.path(), &text).unwrap();
-            let changes = users.reload().unwrap().unwrap();
+            let changes = users.reload().unwrap().unwrap().changes;
             assert!(changes.iter().all(|change| change.account == "ada"));
             let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
             assert_eq!(kinds, expected, "{text}");

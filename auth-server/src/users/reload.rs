@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
+use runtime::clock::unix_now;
 use runtime::file_watch::{FailureDedup, PollTimer, Transition, run_blocking};
 use tracing::{error, info, warn};
 
-use super::file::FileUsers;
+use super::file::{FileUsers, Reloaded};
 use crate::audit;
 use crate::metrics::Metrics;
+use crate::revocations::queue::RevocationQueue;
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 
 pub(crate) struct UsersReload {
     users: Arc<FileUsers>,
     metrics: Metrics,
     /// Logs an unusable file once, not at every poll.
     dedup: FailureDedup,
+    /// The way of revocations into the store, and the lifetime of a token in seconds.
+    revocations: Option<(RevocationQueue, i64)>,
 }
 
 impl UsersReload {
@@ -24,6 +29,16 @@ impl UsersReload {
             users,
             metrics,
             dedup: FailureDedup::default(),
+            revocations: None,
+        }
+    }
+
+    /// Revokes the tokens of users who cannot log in any more.
+    #[must_use]
+    pub(crate) fn with_revocations(self, queue: RevocationQueue, token_lifetime: i64) -> Self {
+        Self {
+            revocations: Some((queue, token_lifetime)),
+            ..self
         }
     }
 
@@ -34,6 +49,8 @@ impl UsersReload {
     pub(crate) fn watch(mut self) -> std::io::Result<impl Future<Output = ()>> {
         let mut timer = PollTimer::start()?;
         Ok(async move {
+            // The file may have changed while no server ran.
+            self.revoke(self.users.disabled()).await;
             loop {
                 timer.next().await;
                 self.poll().await;
@@ -47,10 +64,11 @@ impl UsersReload {
         self.metrics.users_file_usable(reloaded.is_ok());
         let count = self.users.count();
         self.metrics.users(count, self.users.uncommon());
-        let (replaced, changes) = match reloaded {
-            Ok(changes) => (Ok(changes.is_some()), changes.unwrap_or_default()),
-            Err(failure) => (Err(failure), Vec::new()),
+        let (replaced, reloaded) = match reloaded {
+            Ok(reloaded) => (Ok(reloaded.is_some()), reloaded),
+            Err(failure) => (Err(failure), None),
         };
+        let Reloaded { changes, ended } = reloaded.unwrap_or_default();
         match self.dedup.transition(replaced) {
             Some(Transition::Replaced) => {
                 audit::users_changed(count, &changes);
@@ -63,6 +81,26 @@ impl UsersReload {
                 error!(%failure, "the users file is unusable; keeping the previous users");
             }
             None => {}
+        }
+        self.revoke(ended).await;
+    }
+
+    /// Revokes every token that these users have.
+    async fn revoke(&self, ids: Vec<String>) {
+        let Some((queue, token_lifetime)) = &self.revocations else {
+            return;
+        };
+        let now = unix_now();
+        for id in ids {
+            let before = now.saturating_add(1);
+            let revocation = Revocation {
+                revoked: Revoked::User { id, before },
+                until: now
+                    .saturating_add(*token_lifetime)
+                    .saturating_add(KEEP_AFTER_EXPIRY),
+                changed_by: None,
+            };
+            queue.note(revocation).await;
         }
     }
 }

@@ -22,6 +22,8 @@ use tracing::debug;
 use crate::http::response;
 use crate::http::routes::jwks::JWKS_PATH;
 use crate::http::routes::login::LOGIN_PATH;
+use crate::http::routes::revocations::REVOCATIONS_PATH;
+use crate::http::routes::revoke::REVOKE_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
 use crate::keys::live::LiveKeys;
 
@@ -38,10 +40,10 @@ pub(crate) struct Authentication {
     live_keys: Arc<LiveKeys>,
     /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token);
     /// compared exactly, so that no similar path is exempt.
-    exempt_paths: [String; 2],
+    exempt_paths: [String; 4],
     user_details_path: String,
     /// Paths with CORS rules of their own.
-    endpoints: [(String, Endpoint); 2],
+    endpoints: [(String, Endpoint); 3],
 }
 
 impl Authentication {
@@ -56,8 +58,15 @@ impl Authentication {
             endpoints: [
                 (path(LOGIN_PATH), Endpoint::Login),
                 (path(VERIFICATION_KEY_PATH), Endpoint::Key),
+                (path(REVOKE_PATH), Endpoint::Login),
             ],
-            exempt_paths: [VERIFICATION_KEY_PATH, JWKS_PATH].map(path),
+            exempt_paths: [
+                VERIFICATION_KEY_PATH,
+                JWKS_PATH,
+                REVOCATIONS_PATH,
+                REVOKE_PATH,
+            ]
+            .map(path),
             user_details_path: path(USER_DETAILS_PATH),
             interceptor,
             policy,
@@ -96,9 +105,13 @@ impl Authentication {
     fn verify(&self, token: Bearer<'_>, now: i64) -> Result<CurrentUser, Rejection> {
         let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::AuthKeysUnavailable)?;
-        self.policy
-            .verify_at(keys.verification_keys(), token, now)
-            .map(CurrentUser)
+        let claims = self
+            .policy
+            .verify_at(keys.verification_keys(), token, now)?;
+        if keys.ring().revocations().revokes(&claims) {
+            return Err(Rejection::TokenRevoked);
+        }
+        Ok(CurrentUser(claims))
     }
 
     fn reject(&self, request: &Request, rejection: Rejection) -> Response {

@@ -35,6 +35,8 @@ pub(crate) struct KeyEndpoint {
     pub(crate) metrics: Metrics,
     /// Leads to the JWK Set, unless in hmac mode.
     pub(crate) jwks_link: HeaderValue,
+    /// Leads to the revocation list.
+    pub(crate) revocations_link: HeaderValue,
 }
 
 pub(crate) async fn verification_key(
@@ -74,10 +76,11 @@ impl KeyEndpoint {
 
     fn jwks_response(&self, keys: &PublishedKeys) -> Response {
         let mut response = response::prepared(keys.key_response());
+        let fields = response.headers_mut();
         if keys.jwk_set().is_some() {
-            let link = self.jwks_link.clone();
-            response.headers_mut().insert(LINK, link);
+            fields.append(LINK, self.jwks_link.clone());
         }
+        fields.append(LINK, self.revocations_link.clone());
         response
     }
 

@@ -120,7 +120,10 @@ async fn a_shared_secret_is_never_listed() {
         (status, envelope["data"]["reason"].as_str()),
         (404, Some("not_found"))
     );
-    assert!(!get(&router, KEY, None).await.1.contains_key(LINK));
+    let links = get(&router, KEY, None).await.1;
+    let links: Vec<_> = links.get_all(LINK).iter().collect();
+    let list = "</auth/.well-known/revocations>; rel=\"revocations\"";
+    assert_eq!(links, [list]);
 }
 
 #[tokio::test]

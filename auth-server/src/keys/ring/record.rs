@@ -1,7 +1,7 @@
 //! Stored form of the ring, beside the contract's two values:
 //! `{"current": {"kid", "since"}, "next": {"private", "public", "signsFrom"},
 //! "retired": [{"public", "until"}], "revoked": ["kid"], "changedBy": {"kid": {"by", "reason", "at"}},
-//! "version": 1}`, times in seconds since the epoch.
+//! "revocations": {"seq", "tokens", "users", "applications"}, "version": 1}`, times in seconds since the epoch.
 //!
 //! During an upgrade servers of two versions share one store: unknown members are kept, and a change
 //! that older servers must not overwrite gets a new `version`.
@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use super::KeyRingError;
 use crate::changed_by::{self, ChangedBy};
 use crate::keys::StoredRing;
+use crate::revocations::Revocations;
 
 /// Of the format; a ring without one has the first.
 const VERSION: u32 = 1;
@@ -40,6 +41,8 @@ pub(super) struct RingRecord {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(super) changed_by: BTreeMap<String, ChangedBy>,
+    #[serde(skip_serializing_if = "Revocations::is_unused")]
+    pub(super) revocations: Revocations,
     #[serde(flatten)]
     pub(super) unknown: Unknown,
 }

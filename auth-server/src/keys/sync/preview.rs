@@ -32,6 +32,7 @@ pub(crate) async fn preview(
         memory: None,
         time: unix_now().into(),
         is_settled: false,
+        over: None,
     };
     let plan = reconciliation.plan(&stored, None);
     plan.map(drop).map_err(|fault| unusable_keys(store, &fault))

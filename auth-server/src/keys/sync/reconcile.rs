@@ -13,6 +13,7 @@ use crate::keys::clock::Time;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::rotation::{RotationPolicy, RotationStep};
 use crate::keys::ring::{KeyRing, KeyRingError, RingMetadata};
+use crate::revocations::MergeTime;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -32,6 +33,8 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) time: Time,
     /// True if memory is unchanged since the last token of each retired key expired.
     pub(crate) is_settled: bool,
+    /// Revocations of tokens up to this time are over for certain.
+    pub(crate) over: Option<i64>,
 }
 
 impl Reconciliation<'_> {
@@ -82,6 +85,11 @@ impl Reconciliation<'_> {
             None => memory.metadata.clone(),
         };
         metadata.revoked.extend(memory.revoked().iter().cloned());
+        let time = MergeTime {
+            latest: self.time.latest,
+            over: self.over,
+        };
+        metadata.revocations = metadata.revocations.merged(memory.revocations(), time);
         changed_by::merge(&mut metadata.changed_by, memory.changes());
         metadata
     }

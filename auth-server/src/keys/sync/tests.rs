@@ -13,6 +13,8 @@ use self::memory_store::MemoryStore;
 use super::*;
 use crate::keys::StoredKeys;
 use crate::keys::pair::tests::pair;
+use crate::revocations::queue::{NotStored, RevocationQueue, revocation_queue};
+use crate::revocations::tests::token;
 
 /// The keys of one server.
 struct Server {
@@ -59,6 +61,13 @@ impl Server {
         let mut server = Self::new(TYPE);
         server.key_sync.start().await.unwrap();
         server
+    }
+
+    /// Accepts revocations.
+    fn revoking(&mut self) -> RevocationQueue {
+        let (queue, inbox) = revocation_queue();
+        self.key_sync.revocations.receive(inbox);
+        queue
     }
 
     /// Runs one turn of the loop.
@@ -199,6 +208,66 @@ async fn a_lost_pair_is_put_back_and_another_one_is_adopted() {
     assert_eq!(server.keys().pair, theirs.pair);
     assert_eq!(server.keys(), server.store.keys());
     assert_eq!(server.ring().retired().len(), 1);
+}
+
+#[tokio::test]
+async fn a_revoked_token_reaches_the_store_at_once_and_other_servers_at_their_poll() {
+    let mut server = Server::started().await;
+    let mut other = Server::on(Arc::clone(&server.store), TYPE);
+    other.key_sync.start().await.unwrap();
+    let queue = server.revoking();
+    let submitted = tokio::spawn(async move { queue.submit(token("a", "1", NOW + 99)).await });
+    server.key_sync.revocations.arrived().await;
+    server.poll().await;
+    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(server.store.ring().revocations().counts(), [1, 0, 0]);
+    other.poll().await;
+    assert_eq!(other.ring(), server.ring());
+    server.store.lose_everything();
+    other.poll().await;
+    assert_eq!(server.store.ring(), server.ring());
+}
+
+#[tokio::test]
+async fn a_revocation_counts_here_while_the_store_is_away_and_is_stored_later() {
+    let mut server = Server::started().await;
+    let queue = server.revoking();
+    server.store.set_away(true);
+    let submitted = tokio::spawn(async move { queue.submit(token("a", "1", NOW + 99)).await });
+    server.key_sync.revocations.arrived().await;
+    server.poll().await;
+    assert_eq!(submitted.await.unwrap(), Err(NotStored::StoreUnavailable));
+    assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
+    server.store.set_away(false);
+    server.poll().await;
+    assert_eq!(server.store.ring(), server.ring());
+    assert_eq!(server.store.ring().revocations().counts(), [1, 0, 0]);
+}
+
+#[tokio::test]
+async fn one_clock_alone_ends_no_revocation() {
+    let mut server = Server::started().await;
+    let revoked = server.ring().revoke_tokens(&[token("a", "1", NOW)], NOW);
+    server.store.put_ring(&revoked);
+    server.look_at(NOW + 100_000).await;
+    assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
+    server.store.set_clock(unix_now());
+    server.poll().await;
+    assert_eq!(server.ring().revocations().counts(), [1, 0, 0]);
+}
+
+#[tokio::test]
+async fn revoked_tokens_do_not_make_the_keys_look_changed() {
+    let mut server = Server::started().await;
+    let age = server.live_keys.published().unwrap().age();
+    let revoked = server
+        .ring()
+        .revoke_tokens(&[token("a", "1", NOW + 99)], NOW);
+    server.store.put_ring(&revoked);
+    server.poll().await;
+    let after = server.live_keys.published().unwrap();
+    assert_eq!(*after.ring(), revoked);
+    assert!(after.age() >= age);
 }
 
 #[tokio::test]

@@ -19,8 +19,9 @@ use zeroize::Zeroizing;
 use crate::keys::store::StoreError;
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// A key pair is under 2 KiB, a thousand applications under 100 KiB.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// A key pair is under 2 KiB, a thousand applications under 100 KiB; a ring has up to 3 MiB of
+/// revoked tokens, which its quotes lengthen in the journal.
+const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// Writers hold the lock for a few file operations; after this time one of them hangs.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
 

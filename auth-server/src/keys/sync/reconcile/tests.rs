@@ -38,6 +38,7 @@ fn at(now: i64, memory: Option<&KeyRing>) -> Reconciliation<'_> {
         memory,
         time: Time::from(now),
         is_settled: false,
+        over: None,
     }
 }
 
@@ -191,12 +192,12 @@ fn what_was_revoked_is_added_to_a_ring_beside_a_pair_that_cannot_be_used() {
         Some(r#"{"next":{"private":"","public":"","signsFrom":1}}"#),
     ] {
         let stored = foreign(ring);
-        let carried = with_revocations(&stored, &mine).unwrap();
+        let carried = with_revocations(&stored, &mine, NOW).unwrap();
         assert_eq!(carried.pair, stored.pair);
-        assert_eq!(with_revocations(&carried, &mine), None);
+        assert_eq!(with_revocations(&carried, &mine, NOW), None);
     }
-    assert_eq!(with_revocations(&foreign(Some("{")), &mine), None);
-    assert_eq!(with_revocations(&foreign(None), &ring()), None);
+    assert_eq!(with_revocations(&foreign(Some("{")), &mine, NOW), None);
+    assert_eq!(with_revocations(&foreign(None), &ring(), NOW), None);
 }
 
 #[test]
@@ -317,10 +318,10 @@ fn the_actor_of_a_change_stays_with_its_key_and_goes_with_it() {
         ))),
         ..stored(&put_back)
     };
-    let carried = with_revocations(&unusable, &revoked).unwrap();
+    let carried = with_revocations(&unusable, &revoked, NOW).unwrap();
     let json: serde_json::Value = serde_json::from_str(&carried.ring.as_ref().unwrap().0).unwrap();
     assert_eq!(json["changedBy"][next.id().as_str()]["by"], "eve@desk");
-    assert_eq!(with_revocations(&carried, &revoked), None);
+    assert_eq!(with_revocations(&carried, &revoked, NOW), None);
 }
 
 #[test]

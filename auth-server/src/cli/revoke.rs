@@ -1,0 +1,59 @@
+//! The command line of `revoke`.
+
+use clap::{ArgGroup, Args};
+use contract::explain::report::parse_moment;
+use runtime::command_line::seconds::{Seconds, within};
+
+use super::{KeyArgs, ReasonArgs};
+use crate::applications::AppId;
+
+/// In characters; ids of our own tokens have 22.
+const MAX_ID: usize = 128;
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("revoked").required(true))]
+pub(crate) struct RevokeArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// The token with this `jti`, as token inspect and the audit line login_succeeded show it; an unknown
+    /// one is recorded all the same
+    #[arg(
+        long,
+        value_name = "ID",
+        group = "revoked",
+        allow_hyphen_values = true,
+        value_parser = id
+    )]
+    pub(crate) jti: Option<String>,
+    /// The tokens of the user with this id (`sub`, `userId`)
+    #[arg(
+        long,
+        value_name = "ID",
+        group = "revoked",
+        allow_hyphen_values = true,
+        value_parser = id
+    )]
+    pub(crate) user: Option<String>,
+    /// The tokens that this application got for itself
+    #[arg(long, value_name = "ID", group = "revoked")]
+    pub(crate) app: Option<AppId>,
+    /// Only tokens issued before this time, up to an hour ahead: seconds since the epoch, or
+    /// 2026-01-31T12:00:00Z [default: now]
+    #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
+    pub(crate) before: Option<i64>,
+    /// Longest lifetime of the tokens in use, as of serve: the revocation is kept for as long
+    #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "DURATION",
+          default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
+    pub(crate) token_lifetime: Seconds,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
+}
+
+fn id(text: &str) -> Result<String, &'static str> {
+    let fits = (1..=MAX_ID).contains(&text.chars().count());
+    if fits && !text.contains(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected 1 to 128 characters, none of them a control character")
+    }
+}

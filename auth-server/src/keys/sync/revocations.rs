@@ -1,0 +1,97 @@
+//! Revocations of tokens in the synchronization: those that wait for a write, and the time at which
+//! old ones are over.
+
+use runtime::clock::unix_now;
+use tokio::time::Instant;
+
+use crate::keys::clock::Time;
+use crate::keys::ring::KeyRing;
+use crate::revocations::Revocation;
+use crate::revocations::queue::RevocationInbox;
+
+pub(super) struct Revocations {
+    /// The start of this process, by both kinds of clock.
+    started: (Instant, i64),
+    /// `None` where nothing submits revocations.
+    inbox: Option<RevocationInbox>,
+    /// Revocations that are in no ring yet.
+    waiting: Vec<Revocation>,
+}
+
+impl Revocations {
+    pub(super) fn new() -> Self {
+        Self {
+            started: (Instant::now(), unix_now()),
+            inbox: None,
+            waiting: Vec::new(),
+        }
+    }
+
+    pub(super) fn receive(&mut self, inbox: RevocationInbox) {
+        self.inbox = Some(inbox);
+    }
+
+    /// Waits for revocations; forever where nothing submits any.
+    pub(super) async fn arrived(&mut self) {
+        match &mut self.inbox {
+            Some(inbox) => inbox.fill().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes those that wait, for one synchronization.
+    pub(super) fn begin(&mut self) {
+        let inbox = self.inbox.as_ref();
+        self.waiting = inbox.map(RevocationInbox::waiting).unwrap_or_default();
+    }
+
+    /// Reports the outcome of it; `is_known` is true if this server counts them from now on.
+    pub(super) fn end(&mut self, stored: bool, is_known: bool) {
+        self.waiting.clear();
+        if let Some(inbox) = &mut self.inbox {
+            inbox.settle(stored, is_known);
+        }
+    }
+
+    /// Adds those that wait; `None` without any.
+    pub(super) fn added_to(&self, ring: &KeyRing, now: i64) -> Option<KeyRing> {
+        let any = !self.waiting.is_empty();
+        any.then(|| ring.clone().revoke_tokens(&self.waiting, now))
+    }
+
+    /// Returns the time up to which revocations are over. One clock alone may be wrong and bring
+    /// revoked tokens back: it counts only with the monotonic clock, and only after `keep`, the
+    /// lifetime of a token.
+    pub(super) fn over(&self, time: Time, keep: i64) -> Option<i64> {
+        if time.is_certain {
+            return Some(time.earliest);
+        }
+        let (started, began) = self.started;
+        let passed = i64::try_from(started.elapsed().as_secs()).unwrap_or(i64::MAX);
+        (passed >= keep).then(|| time.earliest.min(began.saturating_add(passed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_clock_counts_after_a_lifetime_and_with_the_time_that_passed() {
+        const KEEP: i64 = 1_000;
+        let revocations = Revocations::new();
+        let began = revocations.started.1;
+        let by_one_clock = |now| Time {
+            is_certain: false,
+            ..Time::from(now)
+        };
+        let over = |time| revocations.over(time, KEEP);
+        assert_eq!(over(Time::from(began + 7)), Some(began + 7));
+        assert_eq!(over(by_one_clock(began + 100_000)), None);
+        tokio::time::advance(Duration::from_secs(1_000)).await;
+        assert_eq!(over(by_one_clock(began + 100_000)), Some(began + 1_000));
+        assert_eq!(over(by_one_clock(began + 900)), Some(began + 900));
+    }
+}

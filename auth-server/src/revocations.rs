@@ -1,0 +1,320 @@
+//! Revoked access tokens: single ones, those of a user or an application, or all. An entry stays
+//! until no such token can be valid.
+//!
+//! Servers merge their entries as sets, so that a lost store, an older backup or a slow server
+//! brings no token back.
+
+mod bounds;
+pub(crate) mod events;
+pub(crate) mod queue;
+
+use std::collections::BTreeMap;
+
+use contract::token::claims::Claims;
+use contract::token::revocations::{RevocationClaims, RevocationDigest};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::changed_by::ChangedBy;
+
+/// Seconds beyond `exp` for which an entry stays: the largest leeway of a sidecar, and as much for
+/// its clock.
+pub(crate) const KEEP_AFTER_EXPIRY: i64 = 600;
+/// Seconds: entries that are over go together, because each change is written and published.
+const FORGET_EVERY: i64 = 600;
+
+/// The revocations of one installation. Equal ones have equal stored forms.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Revocations {
+    /// Grows with each change, by the clock if that is ahead: also after the loss of everything it
+    /// does not fall.
+    seq: u64,
+    #[serde(flatten)]
+    entries: Entries,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Entries {
+    /// By `jti`.
+    tokens: BTreeMap<String, RevokedToken>,
+    /// By id.
+    users: BTreeMap<String, NotBefore>,
+    /// By id.
+    applications: BTreeMap<String, NotBefore>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    everyone: Option<NotBefore>,
+    /// Members of a newer version.
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+/// Times in seconds since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RevokedToken {
+    /// Until then the token could be valid.
+    until: i64,
+    /// The user's id, unless only the `jti` was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed_by: Option<ChangedBy>,
+}
+
+/// Revokes tokens that were issued before a time. Times in seconds since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NotBefore {
+    before: i64,
+    /// Until then such a token could be valid.
+    until: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed_by: Option<ChangedBy>,
+}
+
+/// The revoked tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Revoked {
+    /// The token with this `jti`.
+    Token { id: String, user: Option<String> },
+    /// Those of the user with this id, issued before a time.
+    User { id: String, before: i64 },
+    /// Those of the application with this id, issued before a time.
+    Application { id: String, before: i64 },
+}
+
+/// One revocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Revocation {
+    pub(crate) revoked: Revoked,
+    /// Seconds since the epoch until which such a token could be valid.
+    pub(crate) until: i64,
+    pub(crate) changed_by: Option<ChangedBy>,
+}
+
+/// The times of a merge, in seconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MergeTime {
+    /// No clock is later.
+    pub(crate) latest: i64,
+    /// Entries up to then are over for certain; `None` while no clock can be relied on.
+    pub(crate) over: Option<i64>,
+}
+
+impl Revocations {
+    pub(crate) fn is_unused(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the numbers of entries: tokens, users, applications.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        let Entries {
+            tokens,
+            users,
+            applications,
+            ..
+        } = &self.entries;
+        [tokens.len(), users.len(), applications.len()]
+    }
+
+    /// Returns true if the token of these claims was revoked.
+    pub(crate) fn revokes(&self, claims: &Claims) -> bool {
+        let issued_before = |entry: Option<&NotBefore>| {
+            entry.is_some_and(|entry| claims.issued_at.is_none_or(|at| at < entry.before))
+        };
+        let entries = &self.entries;
+        let token = claims.token_id.as_ref();
+        let application = claims.client_id.as_ref();
+        token.is_some_and(|id| entries.tokens.contains_key(id))
+            || issued_before(entries.users.get(&claims.user_id))
+            || issued_before(application.and_then(|id| entries.applications.get(id)))
+            || issued_before(entries.everyone.as_ref())
+    }
+
+    /// Adds revocations at `now`.
+    #[must_use]
+    pub(crate) fn with(&self, revocations: &[Revocation], now: i64) -> Self {
+        let mut entries = self.entries.clone();
+        for revocation in revocations {
+            entries.add(revocation.clone());
+        }
+        entries.bound(now);
+        let mut next = Self {
+            seq: self.seq,
+            entries,
+        };
+        if next.entries != self.entries {
+            next.count(now);
+        }
+        next
+    }
+
+    /// Returns the entries of both that are not over. Equal numbers mean equal entries, so a mixture
+    /// gets the next one.
+    #[must_use]
+    pub(crate) fn merged(&self, other: &Self, time: MergeTime) -> Self {
+        let mut entries = self.entries.clone();
+        entries.absorb(&other.entries, time.over);
+        if let Some(over) = time.over
+            && entries.is_due(over)
+        {
+            entries.forget(over);
+        }
+        entries.bound(time.latest);
+        let seq = self.seq.max(other.seq);
+        let is_known = |side: &Self| side.seq < seq || side.entries == entries;
+        let is_known = is_known(self) && is_known(other);
+        let mut merged = Self { seq, entries };
+        if !is_known {
+            merged.count(time.latest);
+        }
+        merged
+    }
+
+    /// Returns the claims of the published list.
+    pub(crate) fn claims(&self, issued_at: i64) -> RevocationClaims {
+        let before = |(id, entry): (RevocationDigest, &NotBefore)| (id, entry.before);
+        let Entries {
+            tokens,
+            users,
+            applications,
+            everyone,
+            ..
+        } = &self.entries;
+        RevocationClaims {
+            seq: self.seq,
+            issued_at,
+            tokens: tokens
+                .keys()
+                .map(|id| RevocationDigest::of_token(id))
+                .collect(),
+            users: users
+                .iter()
+                .map(|(id, entry)| before((RevocationDigest::of_user(id), entry)))
+                .collect(),
+            applications: applications
+                .iter()
+                .map(|(id, entry)| before((RevocationDigest::of_application(id), entry)))
+                .collect(),
+            everyone: everyone.as_ref().map(|entry| entry.before),
+        }
+    }
+
+    fn count(&mut self, now: i64) {
+        let now = u64::try_from(now).unwrap_or_default();
+        self.seq = self.seq.saturating_add(1).max(now);
+    }
+}
+
+impl Entries {
+    fn add(&mut self, revocation: Revocation) {
+        let Revocation {
+            revoked,
+            until,
+            changed_by,
+        } = revocation;
+        let not_before = |before| NotBefore {
+            before,
+            until,
+            changed_by: changed_by.clone(),
+        };
+        match revoked {
+            Revoked::Token { id, user } => add_token(
+                &mut self.tokens,
+                id,
+                RevokedToken {
+                    until,
+                    user,
+                    changed_by,
+                },
+            ),
+            Revoked::User { id, before } => add_time(&mut self.users, id, not_before(before)),
+            Revoked::Application { id, before } => {
+                add_time(&mut self.applications, id, not_before(before));
+            }
+        }
+    }
+
+    /// Adds the entries of `other` that are not over.
+    fn absorb(&mut self, other: &Self, over: Option<i64>) {
+        let counts = |until: i64| over.is_none_or(|over| until > over);
+        let tokens = other.tokens.iter().filter(|(_, entry)| counts(entry.until));
+        for (id, entry) in tokens {
+            add_token(&mut self.tokens, id.clone(), entry.clone());
+        }
+        for (mine, theirs) in [
+            (&mut self.users, &other.users),
+            (&mut self.applications, &other.applications),
+        ] {
+            for (id, entry) in theirs.iter().filter(|(_, entry)| counts(entry.until)) {
+                add_time(mine, id.clone(), entry.clone());
+            }
+        }
+        if let Some(entry) = other.everyone.as_ref().filter(|it| counts(it.until)) {
+            self.everyone = Some(match self.everyone.take() {
+                Some(mine) => mine.joined(entry.clone()),
+                None => entry.clone(),
+            });
+        }
+    }
+
+    fn ends(&self) -> impl Iterator<Item = i64> {
+        let times = self.users.values().chain(self.applications.values());
+        let times = times.chain(&self.everyone).map(|entry| entry.until);
+        self.tokens.values().map(|entry| entry.until).chain(times)
+    }
+
+    /// Returns true if an entry is over for long enough.
+    fn is_due(&self, over: i64) -> bool {
+        let latest = over.saturating_sub(FORGET_EVERY);
+        self.ends().any(|until| until <= latest)
+    }
+
+    fn forget(&mut self, over: i64) {
+        self.tokens.retain(|_, entry| entry.until > over);
+        self.users.retain(|_, entry| entry.until > over);
+        self.applications.retain(|_, entry| entry.until > over);
+        self.everyone.take_if(|entry| entry.until <= over);
+    }
+}
+
+impl NotBefore {
+    /// Returns the entry that revokes the tokens of both.
+    fn joined(self, other: Self) -> Self {
+        let until = self.until.max(other.until);
+        let later = if other.before > self.before {
+            other
+        } else {
+            self
+        };
+        Self { until, ..later }
+    }
+}
+
+fn add_time(entries: &mut BTreeMap<String, NotBefore>, id: String, entry: NotBefore) {
+    let entry = match entries.remove(&id) {
+        Some(known) => known.joined(entry),
+        None => entry,
+    };
+    entries.insert(id, entry);
+}
+
+/// Adds a token; of a known one only a later end counts.
+fn add_token(tokens: &mut BTreeMap<String, RevokedToken>, id: String, entry: RevokedToken) {
+    match tokens.get_mut(&id) {
+        Some(known) => {
+            known.until = known.until.max(entry.until);
+            if known.user.is_none() {
+                known.user = entry.user;
+            }
+        }
+        None => {
+            tokens.insert(id, entry);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,102 @@
+//! Revocations on their way from a route, or from the users file, to the key synchronization, which
+//! writes all that are waiting at once.
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::Revocation;
+
+/// More are turned away: each waits for one write.
+const MAX_WAITING: usize = 4096;
+
+/// The sending side.
+#[derive(Debug, Clone)]
+pub(crate) struct RevocationQueue(mpsc::Sender<Submitted>);
+
+/// A revocation was not written to the store, or not known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotStored {
+    /// Too many wait already.
+    Busy,
+    /// The store did not take it. This server counts it all the same, and tries again.
+    StoreUnavailable,
+}
+
+#[derive(Debug)]
+struct Submitted {
+    revocation: Revocation,
+    stored: Option<oneshot::Sender<bool>>,
+}
+
+/// The receiving side.
+#[derive(Debug)]
+pub(crate) struct RevocationInbox {
+    receiver: mpsc::Receiver<Submitted>,
+    waiting: Vec<Submitted>,
+}
+
+/// Creates both sides.
+pub(crate) fn revocation_queue() -> (RevocationQueue, RevocationInbox) {
+    let (sender, receiver) = mpsc::channel(MAX_WAITING);
+    let inbox = RevocationInbox {
+        receiver,
+        waiting: Vec::new(),
+    };
+    (RevocationQueue(sender), inbox)
+}
+
+impl RevocationQueue {
+    /// Submits a revocation, and waits until the store has it.
+    ///
+    /// # Errors
+    /// See [`NotStored`].
+    pub(crate) async fn submit(&self, revocation: Revocation) -> Result<(), NotStored> {
+        let (stored, outcome) = oneshot::channel();
+        let submitted = Submitted {
+            revocation,
+            stored: Some(stored),
+        };
+        let sent = self.0.try_send(submitted);
+        sent.map_err(|_| NotStored::Busy)?;
+        match outcome.await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(NotStored::StoreUnavailable),
+        }
+    }
+
+    /// Submits a revocation that is written sooner or later.
+    pub(crate) async fn note(&self, revocation: Revocation) {
+        let stored = None;
+        let _ = self.0.send(Submitted { revocation, stored }).await;
+    }
+}
+
+impl RevocationInbox {
+    /// Waits for revocations and takes all that are there. Without a sender it waits forever.
+    pub(crate) async fn fill(&mut self) {
+        match self.receiver.recv().await {
+            Some(first) => self.waiting.push(first),
+            None => std::future::pending().await,
+        }
+        while let Ok(next) = self.receiver.try_recv() {
+            self.waiting.push(next);
+        }
+    }
+
+    /// Returns the revocations that wait.
+    pub(crate) fn waiting(&self) -> Vec<Revocation> {
+        let waiting = self.waiting.iter();
+        waiting.map(|one| one.revocation.clone()).collect()
+    }
+
+    /// Reports the outcome of a write; `is_known` is true if this server counts them from now on.
+    pub(crate) fn settle(&mut self, stored: bool, is_known: bool) {
+        for one in &mut self.waiting {
+            if let Some(waiting) = one.stored.take() {
+                let _ = waiting.send(stored);
+            }
+        }
+        if is_known {
+            self.waiting.clear();
+        }
+    }
+}
