@@ -6,6 +6,7 @@ mod limit_args;
 mod listen_args;
 mod log_args;
 pub(crate) mod policy_args;
+pub(crate) mod revocation_args;
 pub(crate) mod rule_args;
 mod serve_args;
 pub(crate) mod service_args;

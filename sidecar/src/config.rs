@@ -9,6 +9,7 @@ use runtime::clock::unix_now;
 use runtime::command_line::exposed_secrets;
 use runtime::exit::Failure;
 
+use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::downstream::tls::{ClientTls, ClientTlsSettings};
@@ -48,6 +49,15 @@ pub(crate) struct ShutdownTimeouts {
     pub(crate) drain_limit: Duration,
 }
 
+/// The use of the revocation list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RevocationSettings {
+    /// The age up to which a list counts; `None` where none is required.
+    pub(crate) required: Option<Duration>,
+    /// The interval of fetches beside the schedule; `None` without them.
+    pub(crate) poll: Option<Duration>,
+}
+
 /// The settings of `serve`.
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -65,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) end_streams: bool,
     pub(crate) key_source: SourceSettings,
     pub(crate) key_cache: Option<KeyCacheSettings>,
+    /// `None` without a revocation list.
+    pub(crate) revocations: Option<RevocationSettings>,
     trusts_shared_secret: bool,
     pub(crate) timing: Timing,
     pub(crate) token_cache: TokenCacheConfig,
@@ -122,6 +134,7 @@ impl Config {
             end_streams: args.limits.end_streams,
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
             key_cache: key_source::key_cache(args, &key_source)?,
+            revocations: revocations(&args.revocations),
             timing: timing(args)?,
             token_cache: TokenCacheConfig {
                 bytes: args.limits.token_cache_bytes,
@@ -230,6 +243,18 @@ fn expired(
     let shown = tls.and_then(|tls| tls.certificate.expired(now));
     let to_the_service = upstream.and_then(|tls| tls.expired_certificate(now));
     shown.into_iter().chain(to_the_service)
+}
+
+fn revocations(args: &RevocationArgs) -> Option<RevocationSettings> {
+    let required = match args.revocations? {
+        RevocationMode::Off => return None,
+        RevocationMode::On => None,
+        RevocationMode::Required => Some(args.max_revocation_age.duration()),
+    };
+    Some(RevocationSettings {
+        required,
+        poll: args.revocation_poll.limit(),
+    })
 }
 
 fn timing(args: &ServeArgs) -> Result<Timing, Failure> {

@@ -14,6 +14,8 @@ pub(crate) mod key_response;
 mod link_header;
 mod on_demand;
 pub(crate) mod refresh;
+pub(crate) mod revocation_refresh;
+pub(crate) mod revocations;
 pub(crate) mod schedule;
 pub(crate) mod source;
 pub(crate) mod tls;

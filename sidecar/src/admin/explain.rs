@@ -91,7 +91,7 @@ impl Explainer {
 
     fn judge(&self, session: &ServerSession, explanation: &mut Explanation) -> Verdict {
         let state = self.keys.load();
-        let usable = self.keys.usable(state.as_deref(), Instant::now());
+        let usable = self.keys.trusted(state.as_deref(), Instant::now());
         let rules = self.rules.load();
         let at = explanation.at;
         let decision = head::with_request_head(session, |head| {

@@ -92,6 +92,15 @@ struct KeysSnapshot {
     age_seconds: u64,
     generation: u64,
     keys: Vec<KeySnapshot>,
+    /// `None` without a list.
+    revocations: Option<RevocationSnapshot>,
+}
+
+#[derive(Debug, Serialize)]
+struct RevocationSnapshot {
+    seq: u64,
+    entries: usize,
+    age_seconds: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -189,6 +198,11 @@ impl Status {
             age_seconds,
             generation: state.generation(),
             keys: state.keys().keys().iter().map(key).collect(),
+            revocations: state.revocations().map(|revocations| RevocationSnapshot {
+                seq: revocations.list().seq(),
+                entries: revocations.list().entries(),
+                age_seconds: revocations.age(Instant::now()).as_secs(),
+            }),
         })
     }
 

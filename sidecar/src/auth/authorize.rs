@@ -12,6 +12,7 @@ use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::rejection::Rejection;
 use contract::rules::{AccessRules, Broken, RuleRequest};
 use contract::token::bearer::Bearer;
+use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Uri, header};
 
@@ -325,6 +326,8 @@ impl AuthPolicy {
             .policy
             .verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
+        let digests = TokenDigests::of(&claims);
+        observer.check("revocation", keys.check_revoked(&digests))?;
         let mut extra = std::mem::take(&mut claims.extra);
         let of_rules = extra.split_off(self.user_header.claim_count());
         let details = claims.into_user_details();
@@ -332,13 +335,15 @@ impl AuthPolicy {
         let verified = identity.map(|identity| VerifiedToken {
             identity,
             validity,
+            digests,
             rule_verdicts: self.access_rules.verdicts(&of_rules),
             rules: self.generation,
         });
         Ok((details, verified.map(Arc::new)))
     }
 
-    /// Returns the cached token if these keys and rules verified it and it has not expired.
+    /// Returns the cached token if these keys and rules verified it and it has neither expired nor
+    /// been revoked.
     fn cached<O: Observer>(
         &self,
         keys: &InstalledKeys,
@@ -352,6 +357,7 @@ impl AuthPolicy {
             return Ok(None);
         };
         self.policy.check_times(known.validity, now)?;
+        keys.check_revoked(&known.digests)?;
         Ok(Some(known))
     }
 }

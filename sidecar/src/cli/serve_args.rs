@@ -10,6 +10,7 @@ use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
 use super::log_args::{AccessLogArgs, TracingArgs};
 use super::policy_args::{IssuerTokenArgs, RulesArgs};
+use super::revocation_args::RevocationArgs;
 use super::service_args::{ServiceArgs, UpstreamArgs};
 
 /// The settings of `serve` and `check`. Serialised, they are the effective configuration.
@@ -31,6 +32,10 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) keys: KeyArgs,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) revocations: RevocationArgs,
 
     #[command(flatten)]
     #[serde(flatten)]

@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwapOption, Guard};
 use contract::keys::{Algorithm, KeyId, KeySet, VerificationKey};
 use contract::rejection::Rejection;
+use contract::token::revocations::TokenDigests;
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::backoff::Attempts;
 use super::on_demand::OnDemandRefresh;
+use super::revocations::Revocations;
 use crate::keys::token_cache::{TokenCache, TokenCacheConfig};
 
 /// Empty until the first successful fetch: without a key no token is verified, and there is no
@@ -22,6 +26,12 @@ pub(crate) struct CurrentKeys {
     token_cache: TokenCacheConfig,
     /// The time for which keys are trusted without a fetch; `None`: forever.
     max_age: Option<Duration>,
+    /// The age up to which a revocation list counts; `None` where none is required.
+    max_revocation_age: Option<Duration>,
+    /// Held while the state changes: keys and revocations change it apart.
+    changing: Mutex<()>,
+    /// The revocations, for streams that wait for a change.
+    revocations: watch::Sender<Option<Arc<Revocations>>>,
 }
 
 /// One key set and its fetch time.
@@ -35,6 +45,8 @@ pub(crate) struct InstalledKeys {
     fetched: FetchTime,
     /// The tokens that these keys have verified; empty for new keys.
     verified: Arc<TokenCache>,
+    /// `None` before the first list.
+    revocations: Option<Arc<Revocations>>,
 }
 
 /// The fetch time of keys. A process that started later has no [`Instant`] for it.
@@ -55,7 +67,7 @@ impl FetchTime {
         }
     }
 
-    fn age(self, now: Instant) -> Duration {
+    pub(super) fn age(self, now: Instant) -> Duration {
         now.saturating_duration_since(self.learned_at)
             .saturating_add(self.cached_for.unwrap_or_default())
     }
@@ -128,6 +140,41 @@ impl CurrentKeys {
         Self { max_age, ..self }
     }
 
+    /// Requires a revocation list of at most this age.
+    #[must_use]
+    pub(crate) fn with_required_revocations(self, max_age: Option<Duration>) -> Self {
+        Self {
+            max_revocation_age: max_age,
+            ..self
+        }
+    }
+
+    /// Returns `state` if tokens may be judged by it at `now`.
+    ///
+    /// # Errors
+    /// Those of [`Self::usable`], and [`Rejection::RevocationsStale`].
+    pub(crate) fn trusted<'k>(
+        &self,
+        state: Option<&'k InstalledKeys>,
+        now: Instant,
+    ) -> Result<&'k InstalledKeys, Rejection> {
+        let state = self.usable(state, now)?;
+        if self.has_fresh_revocations(state, now) {
+            Ok(state)
+        } else {
+            Err(Rejection::RevocationsStale)
+        }
+    }
+
+    /// Returns true unless a required revocation list is missing or too old.
+    pub(crate) fn has_fresh_revocations(&self, state: &InstalledKeys, now: Instant) -> bool {
+        let Some(max_age) = self.max_revocation_age else {
+            return true;
+        };
+        let list = state.revocations();
+        list.is_some_and(|list| list.age(now) <= max_age)
+    }
+
     /// Returns `state` if it may verify tokens at `now`.
     ///
     /// # Errors
@@ -168,6 +215,7 @@ impl CurrentKeys {
     pub(crate) fn install(&self, keys: KeySet, fetched: impl Into<FetchTime>) -> InstallOutcome {
         let fetched = fetched.into();
         let names = KeySetFingerprint::of(&keys);
+        let _changing = self.changing.lock();
         let former = self.state.load();
         let former = former.as_deref();
         let (change, generation, verified) = match former {
@@ -188,8 +236,45 @@ impl CurrentKeys {
             generation,
             fetched,
             verified,
+            revocations: former.and_then(|former| former.revocations.clone()),
         })));
         change
+    }
+
+    /// Puts a revocation list in force, beside the present keys; `is_changed` wakes the streams whose
+    /// tokens it may end.
+    pub(crate) fn install_revocations(&self, revocations: Revocations, is_changed: bool) {
+        let _changing = self.changing.lock();
+        let Some(former) = self.state.load_full() else {
+            return;
+        };
+        let revocations = Arc::new(revocations);
+        self.state.store(Some(Arc::new(InstalledKeys {
+            keys: former.keys.clone(),
+            names: former.names.clone(),
+            generation: former.generation,
+            fetched: former.fetched,
+            verified: Arc::clone(&former.verified),
+            revocations: Some(Arc::clone(&revocations)),
+        })));
+        if is_changed {
+            self.revocations.send_replace(Some(revocations));
+        }
+    }
+
+    /// Completes once this token is revoked.
+    pub(crate) fn revoked(&self, token: TokenDigests) -> impl Future<Output = ()> + Send + use<> {
+        let mut lists = self.revocations.subscribe();
+        async move {
+            let is_revoked = |list: &Option<Arc<Revocations>>| {
+                let list = list.as_deref().map(Revocations::list);
+                list.is_some_and(|list| list.revokes(&token))
+            };
+            if lists.wait_for(is_revoked).await.is_err() {
+                // No list comes any more.
+                std::future::pending().await
+            }
+        }
     }
 }
 
@@ -204,6 +289,22 @@ impl InstalledKeys {
 
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Checks a verified token, cached or not.
+    ///
+    /// # Errors
+    /// [`Rejection::TokenRevoked`].
+    pub(crate) fn check_revoked(&self, token: &TokenDigests) -> Result<(), Rejection> {
+        match &self.revocations {
+            Some(revocations) if revocations.list().revokes(token) => Err(Rejection::TokenRevoked),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the revocation list in force.
+    pub(crate) fn revocations(&self) -> Option<&Revocations> {
+        self.revocations.as_deref()
     }
 
     pub(crate) fn verified_tokens(&self) -> &TokenCache {
@@ -224,8 +325,10 @@ impl InstalledKeys {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::keys::signing_type::SigningType;
+    use contract::token::claims::Claims;
 
     use super::*;
+    use crate::keys::revocations::tests::list_of;
 
     fn key(letter: char) -> VerificationKey {
         VerificationKey::parse(SigningType::Hmac, &letter.to_string().repeat(32)).unwrap()
@@ -292,6 +395,76 @@ mod tests {
                 "{algorithm}"
             );
         }
+    }
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+    fn digests(id: &str) -> TokenDigests {
+        TokenDigests::of(&Claims {
+            token_id: Some(id.to_owned()),
+            ..Claims::default()
+        })
+    }
+
+    #[test]
+    fn a_list_stays_with_new_keys_and_leaves_verified_tokens() {
+        let keys = CurrentKeys::default();
+        let now = Instant::now();
+        let list = |seq, tokens: &[&str]| Revocations::new(list_of(A, seq, tokens), now);
+        keys.install_revocations(list(1, &["x"]), true);
+        assert!(keys.load().is_none(), "there is no key that verified it");
+        keys.install(key_set("a"), now);
+        keys.install_revocations(list(1, &["x"]), true);
+        keys.install_revocations(list(2, &["x", "y"]), true);
+        keys.install(key_set("ab"), now);
+        let state = keys.load();
+        let state = state.as_deref().unwrap();
+        assert_eq!(state.generation(), 2);
+        assert_eq!(state.revocations().unwrap().list().seq(), 2);
+        let judged = |id| state.check_revoked(&digests(id));
+        assert_eq!(judged("y"), Err(Rejection::TokenRevoked));
+        assert_eq!(judged("z"), Ok(()));
+    }
+
+    #[test]
+    fn a_required_list_is_trusted_up_to_its_max_age() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let keys = CurrentKeys::default().with_required_revocations(Some(MINUTE));
+        let now = Instant::now();
+        let judged = |at| {
+            let state = keys.load();
+            let trusted = keys.trusted(state.as_deref(), at);
+            trusted.map(InstalledKeys::generation)
+        };
+        assert_eq!(judged(now), Err(Rejection::AuthKeysUnavailable));
+        keys.install(key_set("a"), now);
+        assert_eq!(judged(now), Err(Rejection::RevocationsStale));
+        keys.install_revocations(Revocations::new(list_of(A, 1, &[]), now), true);
+        assert_eq!(judged(now + MINUTE), Ok(1));
+        let later = now + 2 * MINUTE;
+        assert_eq!(judged(later), Err(Rejection::RevocationsStale));
+        let state = keys.load();
+        let known = state.as_deref().and_then(InstalledKeys::revocations);
+        let confirmed = known.unwrap().confirmed(later);
+        keys.install_revocations(confirmed, false);
+        assert_eq!(judged(later), Ok(1));
+    }
+
+    #[tokio::test]
+    async fn a_stream_waits_for_the_list_that_names_its_token() {
+        let keys = CurrentKeys::default();
+        keys.install(key_set("a"), Instant::now());
+        let install = |seq, tokens: &[&str]| {
+            let list = Revocations::new(list_of(A, seq, tokens), Instant::now());
+            keys.install_revocations(list, true);
+        };
+        let mut revoked = Box::pin(keys.revoked(digests("x")));
+        install(1, &["y"]);
+        let early = tokio::time::timeout(Duration::ZERO, &mut revoked);
+        assert!(early.await.is_err());
+        install(2, &["x"]);
+        revoked.await;
+        keys.revoked(digests("x")).await;
     }
 
     #[test]

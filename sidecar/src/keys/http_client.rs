@@ -41,8 +41,8 @@ const KEPT: Duration = Duration::from_millis(100);
 pub(crate) enum TransportError {
     #[error("{}", with_causes(.0))]
     Http(reqwest::Error),
-    #[error("the response is longer than {MAX_BODY_BYTES} bytes")]
-    TooLong,
+    #[error("the response is longer than {0} bytes")]
+    TooLong(usize),
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -68,7 +68,7 @@ impl TransportError {
         match self {
             // An untrusted certificate, or a port without TLS, does not change by waiting.
             Self::Http(error) => causes(error).all(|cause| tls_error(cause).is_none()),
-            Self::TooLong | Self::Client(_) => false,
+            Self::TooLong(_) | Self::Client(_) => false,
         }
     }
 }
@@ -85,6 +85,8 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) known: Option<&'a HeaderValue>,
     /// True without a further request in this fetch: the connection ends with the response.
     pub(crate) is_last: bool,
+    /// Length of the longest response.
+    pub(crate) max_bytes: usize,
 }
 
 /// The whole response.
@@ -264,7 +266,7 @@ impl Transport {
         Ok(KeyResponse {
             status: response.status(),
             headers: std::mem::take(response.headers_mut()),
-            body: bounded_body(response).await?,
+            body: bounded_body(response, question.max_bytes).await?,
         })
     }
 
@@ -330,11 +332,14 @@ fn date(headers: &HeaderMap) -> Option<i64> {
     Some(date.unix_timestamp())
 }
 
-async fn bounded_body(mut response: Response) -> Result<Zeroizing<Vec<u8>>, TransportError> {
+async fn bounded_body(
+    mut response: Response,
+    max_bytes: usize,
+) -> Result<Zeroizing<Vec<u8>>, TransportError> {
     let mut body = Zeroizing::new(Vec::new());
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > MAX_BODY_BYTES {
-            return Err(TransportError::TooLong);
+        if body.len() + chunk.len() > max_bytes {
+            return Err(TransportError::TooLong(max_bytes));
         }
         body.extend_from_slice(&chunk);
     }

@@ -15,8 +15,8 @@ use super::http_client::{KeyResponse, Unexpected};
 use super::jwks_address::JwksAddress;
 use super::link_header;
 
-/// The relation type of the link.
-const RELATION: &str = "jwks";
+/// The relation type of the link to the set.
+pub(crate) const RELATION: &str = "jwks";
 /// Length of an address in a log line.
 const MAX_SHOWN_BYTES: usize = 256;
 
@@ -71,13 +71,17 @@ pub(crate) struct CachedJwks {
     keys: KeySet,
 }
 
-/// Returns the first link to a key set in the response to a request for `asked`: a path on the same
+/// Returns the first link of `relation` in the response to a request for `asked`: a path on the same
 /// server.
 ///
 /// # Errors
 /// [`ForeignLink`] for another scheme, host or port.
-pub(crate) fn target(headers: &HeaderMap, asked: &str) -> Result<Option<String>, ForeignLink> {
-    let Some(link) = link_header::targets(headers, RELATION).into_iter().next() else {
+pub(crate) fn target(
+    headers: &HeaderMap,
+    relation: &str,
+    asked: &str,
+) -> Result<Option<String>, ForeignLink> {
+    let Some(link) = link_header::targets(headers, relation).into_iter().next() else {
         return Ok(None);
     };
     // Resolved as in a browser, so that `//host`, `/\host` and the like are recognised.
@@ -201,7 +205,7 @@ pub(super) mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::LINK, link.parse().unwrap());
         let asked = "http://auth.internal:9000/auth/client/user/secret/key";
-        target(&headers, asked)
+        target(&headers, RELATION, asked)
     }
 
     #[test]

@@ -50,6 +50,24 @@ impl Collector for KeyMetrics {
             "Memory of the token cache",
             None,
             cached.metric_type(),
+        )?)?;
+        let Some(revocations) = state.revocations() else {
+            return Ok(());
+        };
+        let entries = u64::try_from(revocations.list().entries()).unwrap_or(u64::MAX);
+        let entries = ConstGauge::new(entries);
+        entries.encode(encoder.encode_descriptor(
+            "revocations",
+            "Entries of the revocation list in force",
+            None,
+            entries.metric_type(),
+        )?)?;
+        let age = ConstGauge::new(revocations.age(now).as_secs_f64());
+        age.encode(encoder.encode_descriptor(
+            "revocation_age_seconds",
+            "Seconds since the revocation list was last fetched",
+            None,
+            age.metric_type(),
         )?)
     }
 }

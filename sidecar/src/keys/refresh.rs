@@ -19,6 +19,7 @@ use super::cache::{KeyCache, KeyCacheSettings};
 use super::current::{CurrentKeys, FetchTime, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::grace::PreviousKeys;
+use super::revocation_refresh::RevocationRefresh;
 use super::schedule::{Schedule, Tick, Ticks};
 use super::source::KeySource;
 use super::source::auth_server::Application;
@@ -48,6 +49,7 @@ pub(crate) struct Refresher {
     end_is_known: Notify,
     keys: Arc<CurrentKeys>,
     cache: Option<KeyCache>,
+    revocations: Option<RevocationRefresh>,
     metrics: Metrics,
     /// Ready with a usable key.
     ready: Condition,
@@ -68,6 +70,7 @@ impl Refresher {
             end_is_known: Notify::new(),
             keys,
             cache: None,
+            revocations: None,
             metrics,
             ready,
         }
@@ -81,6 +84,15 @@ impl Refresher {
             self.on_cache_hit(keys, fetched);
         }
         Self { cache, ..self }
+    }
+
+    /// Puts the revocation list of each fetch in force.
+    #[must_use]
+    pub(crate) fn with_revocations(self, revocations: Option<RevocationRefresh>) -> Self {
+        Self {
+            revocations,
+            ..self
+        }
     }
 
     /// Sets the credentials of the next fetch. Waits for a fetch in progress.
@@ -144,7 +156,13 @@ impl Refresher {
                 self.end_previous_keys().await;
             }
         };
+        let lists = async {
+            loop {
+                self.refresh_revocations().await;
+            }
+        };
         Ok(tokio::select! {
+            never = lists => never,
             never = ticks => never,
             never = early => never,
             never = ends => never,
@@ -195,6 +213,26 @@ impl Refresher {
         early_fetch.ended();
     }
 
+    /// Waits for the next fetch of the revocation list alone, and makes it. A fetch of the keys in
+    /// progress brings one anyway.
+    async fn refresh_revocations(self: &Arc<Self>) {
+        match &self.revocations {
+            Some(revocations) => revocations.next_poll().await,
+            None => std::future::pending().await,
+        }
+        let Ok(mut source) = Arc::clone(&self.source).try_lock_owned() else {
+            return;
+        };
+        let fetching = Arc::clone(self);
+        let fetched = tokio::spawn(async move {
+            source.fetch_revocations().await;
+            fetching.on_revocations(&mut source);
+        });
+        if fetched.await.is_err() {
+            tracing::error!("the fetch of the revocation list panicked");
+        }
+    }
+
     /// Waits for the end of a replaced key, and removes it: also while no fetch succeeds.
     async fn end_previous_keys(&self) {
         let next_end = self.previous().next_end();
@@ -226,12 +264,30 @@ impl Refresher {
 
     async fn fetch(&self, mut source: OwnedMutexGuard<KeySource>, purpose: Purpose) {
         match source.fetch(purpose).await {
-            Ok(Fetched::Keys(keys)) => self.on_success(keys),
+            Ok(Fetched::Keys(keys)) => {
+                self.on_success(keys);
+                self.on_revocations(&mut source);
+            }
             Ok(Fetched::StillFresh) => {
                 self.keys.attempts().succeeded();
                 self.metrics.key_refreshed(RefreshResult::Unchanged);
             }
-            Err(error) => self.on_failure(&source.last_endpoint(), &error),
+            Err(error) => {
+                self.on_failure(&source.last_endpoint(), &error);
+                if let Some(revocations) = &self.revocations {
+                    revocations.check_age();
+                }
+            }
+        }
+    }
+
+    fn on_revocations(&self, source: &mut KeySource) {
+        let Some(revocations) = &self.revocations else {
+            return;
+        };
+        let fetched = source.take_revocations();
+        if let Some(version) = revocations.on_fetch(fetched, &source.last_endpoint()) {
+            source.accept_revocations(version);
         }
     }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use aws_lc_rs::digest::{SHA256, digest};
 use contract::keys::Algorithm;
 use contract::keys::signing_type::SigningType;
+use http::HeaderValue;
 use runtime::exit::Failure;
 use runtime::file_watch::run_blocking;
 
@@ -19,6 +20,7 @@ use self::jwks_url::{JwksUrl, JwksUrlSettings};
 use super::cache::{CacheScope, KeyCacheSettings};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::jwks::jws;
+use super::revocations::FetchedList;
 
 /// The settings of one source.
 #[derive(Debug, Clone)]
@@ -115,8 +117,8 @@ fn names_of(algorithms: &[Algorithm]) -> Vec<String> {
 /// One source of keys, and its state between fetches.
 #[derive(Debug)]
 pub(crate) enum KeySource {
-    AuthServer(KeyEndpointSource),
-    JwksUrl(JwksUrl),
+    AuthServer(Box<KeyEndpointSource>),
+    JwksUrl(Box<JwksUrl>),
     File(KeyFile),
 }
 
@@ -128,9 +130,9 @@ impl KeySource {
     pub(crate) fn new(settings: SourceSettings) -> Result<Self, Failure> {
         Ok(match settings {
             SourceSettings::AuthServer(settings) => {
-                Self::AuthServer(KeyEndpointSource::new(settings)?)
+                Self::AuthServer(Box::new(KeyEndpointSource::new(settings)?))
             }
-            SourceSettings::JwksUrl(settings) => Self::JwksUrl(JwksUrl::new(settings)?),
+            SourceSettings::JwksUrl(settings) => Self::JwksUrl(Box::new(JwksUrl::new(settings)?)),
             SourceSettings::File(file) => {
                 // A wrong path fails at once; later the last good keys stay.
                 file.read()
@@ -164,6 +166,35 @@ impl KeySource {
             Self::AuthServer(endpoint) => endpoint.last_endpoint(),
             Self::JwksUrl(url) => url.to_string(),
             Self::File(file) => file.to_string(),
+        }
+    }
+
+    /// Fetches the revocation list with each key, where the source is the auth server.
+    pub(crate) fn want_revocations(&mut self) {
+        if let Self::AuthServer(endpoint) = self {
+            endpoint.want_revocations();
+        }
+    }
+
+    /// Fetches the revocation list alone, where one is known.
+    pub(crate) async fn fetch_revocations(&mut self) {
+        if let Self::AuthServer(endpoint) = self {
+            endpoint.fetch_revocations().await;
+        }
+    }
+
+    /// Takes the revocation list of the last fetch.
+    pub(crate) fn take_revocations(&mut self) -> FetchedList {
+        match self {
+            Self::AuthServer(endpoint) => endpoint.take_revocations(),
+            Self::JwksUrl(_) | Self::File(_) => FetchedList::NotWanted,
+        }
+    }
+
+    /// Names the version of an accepted list in the next fetch.
+    pub(crate) fn accept_revocations(&mut self, version: HeaderValue) {
+        if let Self::AuthServer(endpoint) = self {
+            endpoint.accept_revocations(version);
         }
     }
 

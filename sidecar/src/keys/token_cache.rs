@@ -11,6 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use contract::rules::RuleVerdict;
 use contract::token::bearer::Bearer;
 use contract::token::claims::Validity;
+use contract::token::revocations::TokenDigests;
 use prometheus_client::metrics::counter::Counter;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
@@ -25,6 +26,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) identity: Identity,
     /// Checked at each use.
     pub(crate) validity: Validity,
+    /// Checked at each use.
+    pub(crate) digests: TokenDigests,
     /// The result of each rule, so that a repeated token is not parsed again.
     pub(crate) rule_verdicts: Box<[RuleVerdict]>,
     /// The generation of the rules at the verification.
@@ -122,7 +125,7 @@ impl fmt::Debug for TokenCache {
 
 /// The size of a token besides its header values: its entry in the tables, which double when they
 /// grow and keep half as many evicted tokens, and three allocations.
-const OVERHEAD_BYTES: usize = 400;
+const OVERHEAD_BYTES: usize = 464;
 /// The size of a claim besides its value: its entry, and two allocations.
 const CLAIM_BYTES: usize = 112;
 /// The unused part of an allocation.
@@ -162,6 +165,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use contract::api::user_details::CurrentUserDetails;
     use contract::token::bearer;
+    use contract::token::claims::Claims;
     use http::{HeaderMap, HeaderValue, header};
     use serde_json::Value;
 
@@ -200,6 +204,7 @@ mod tests {
                 not_before: None,
                 expires_at: None,
             },
+            digests: TokenDigests::of(&Claims::default()),
             rule_verdicts: vec![RuleVerdict::Holds; rules].into(),
             rules: 0,
         };

@@ -180,6 +180,10 @@ impl FastPath {
                 RequestKind::EventStream => self.end_of_token(admitted),
                 _ => None,
             },
+            revocation: match admitted.forward.kind {
+                RequestKind::EventStream => self.proxy.revocation(&admitted.forward),
+                _ => None,
+            },
         }
     }
 
@@ -195,8 +199,10 @@ impl FastPath {
         self.proxy.metrics.service_responded(after);
         let may_be_silent = admitted.forward.kind == RequestKind::EventStream;
         limits.token = None;
+        let revocation = limits.revocation.take();
         if head.is_event_stream {
             limits.token = self.end_of_token(admitted);
+            limits.revocation = revocation.or_else(|| self.proxy.revocation(&admitted.forward));
             limits.response = limits.response.filter(|_| !may_be_silent);
         } else if may_be_silent {
             limits.response = self.proxy.part_timeout();

@@ -129,7 +129,7 @@ impl AuthProxy {
         head: RequestHead<'_>,
     ) -> Result<Decision, Refusal> {
         let keys = self.keys.load();
-        let keys = self.keys.usable(keys.as_deref(), Instant::now());
+        let keys = self.keys.trusted(keys.as_deref(), Instant::now());
         rules.authorize(head, keys, unix_now())
     }
 
@@ -160,7 +160,9 @@ impl AuthProxy {
                 let scope = rule.map(|rule| rule.requirement.scope.as_slice());
                 (outcome, response.required_scope(scope.unwrap_or_default()))
             }
-            Rejection::AuthKeysUnavailable | Rejection::AuthKeysStale => {
+            Rejection::AuthKeysUnavailable
+            | Rejection::AuthKeysStale
+            | Rejection::RevocationsStale => {
                 let seconds = self.keys.attempts().seconds_until_next(now);
                 (outcome, response.retry_after(seconds))
             }

@@ -1,15 +1,15 @@
 //! Deadlines of a request. A stream (WebSocket, server-sent events, gRPC) ends when its token
-//! expires; any other body may take any time as long as its parts keep coming.
+//! expires or is revoked; any other body may take any time as long as its parts keep coming.
 //!
 //! Pingora has no timer hook, so an expired deadline drops the whole work on a request: HTTP/1.1
 //! connections are closed on both sides, of an HTTP/2 connection only the stream is reset.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use contract::http::trace::{RequestId, TraceId};
@@ -23,10 +23,14 @@ tokio::task_local! {
     static DEADLINES: Deadlines;
 }
 
+/// The end of a stream by an event.
+pub(crate) type StreamEnd = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Deadlines of one request.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Deadlines {
     token: Cell<Option<Instant>>,
+    revocation: RefCell<Option<StreamEnd>>,
     /// For the next part of the request body; each part extends it.
     body: Cell<Option<Instant>>,
     /// For the begin of the response; each part of the request body extends it.
@@ -59,11 +63,20 @@ impl fmt::Debug for Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpiredDeadline {
     Token,
+    /// No deadline: the token was revoked.
+    Revocation,
     Body,
     Response,
 }
 
 impl Deadlines {
+    fn poll_revocation(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut *self.revocation.borrow_mut() {
+            Some(revocation) => revocation.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+
     fn first(&self) -> Option<(Instant, ExpiredDeadline)> {
         let token = self.token.get().map(|end| (end, ExpiredDeadline::Token));
         let body = self.body.get().map(|end| (end, ExpiredDeadline::Body));
@@ -79,6 +92,14 @@ impl Deadlines {
 /// Ends the present stream after `left`. `request` is called only if a deadline is set.
 pub(crate) fn expire_stream_after(left: Duration, request: impl FnOnce() -> Request) {
     set(|deadlines| &deadlines.token, Some(left), request);
+}
+
+/// Ends the present stream with the future. `request` as for a deadline.
+pub(crate) fn end_stream_on(revocation: StreamEnd, request: impl FnOnce() -> Request) {
+    let _ = DEADLINES.try_with(|deadlines| {
+        deadlines.revocation.replace(Some(revocation));
+        deadlines.request.get_or_init(request);
+    });
 }
 
 /// Ends the present request if the next part of its body does not come `within` this time; `None`
@@ -107,9 +128,12 @@ pub(crate) fn clear_response_deadline() {
     let _ = DEADLINES.try_with(|deadlines| deadlines.response.set(None));
 }
 
-/// Clears the token deadline: the response is not a stream.
+/// Clears what ends a stream with its token: the response is not a stream.
 pub(crate) fn clear_token_deadline() {
-    let _ = DEADLINES.try_with(|deadlines| deadlines.token.set(None));
+    let _ = DEADLINES.try_with(|deadlines| {
+        deadlines.token.set(None);
+        deadlines.revocation.replace(None);
+    });
 }
 
 /// Returns the deadline; `None` if it is too far in the future to represent.
@@ -151,6 +175,12 @@ pub(super) async fn within_deadlines<T>(work: impl Future<Output = T>) -> Result
             let expired = poll_fn(|cx| {
                 if let Poll::Ready(done) = work.as_mut().poll(cx) {
                     return Poll::Ready(Ok(done));
+                }
+                if DEADLINES
+                    .with(|deadlines| deadlines.poll_revocation(cx))
+                    .is_ready()
+                {
+                    return Poll::Ready(Err(ExpiredDeadline::Revocation));
                 }
                 let Some((end, expired)) = DEADLINES.with(Deadlines::first) else {
                     return Poll::Pending;

@@ -37,6 +37,10 @@ impl TimedRequests {
                 self.request_logger.metrics.stream_ended();
                 (Outcome::Verified, "the token of the stream has expired")
             }
+            ExpiredDeadline::Revocation => {
+                self.request_logger.metrics.stream_ended();
+                (Outcome::Verified, "the token of the stream was revoked")
+            }
             ExpiredDeadline::Body => (
                 Outcome::Rejected(Rejection::RequestTimeout),
                 "the request body timed out",

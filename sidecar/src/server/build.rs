@@ -33,6 +33,7 @@ use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
 use crate::keys::key_metrics::KeyMetrics;
 use crate::keys::refresh::Refresher;
+use crate::keys::revocation_refresh::RevocationRefresh;
 use crate::keys::source::KeySource;
 use crate::proxy::connections::ClientConnections;
 use crate::proxy::fast_path::FastPath;
@@ -150,8 +151,11 @@ pub(crate) fn serve(
 }
 
 fn shared(config: &Config) -> (Shared, Registry) {
-    let keys =
-        Arc::new(CurrentKeys::new(config.token_cache.clone()).with_max_age(config.max_key_age));
+    let required = config.revocations.and_then(|settings| settings.required);
+    let keys = CurrentKeys::new(config.token_cache.clone())
+        .with_max_age(config.max_key_age)
+        .with_required_revocations(required);
+    let keys = Arc::new(keys);
     let (metrics, mut registry) = Metrics::new(keys.token_cache().counters.clone());
     registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
     metrics.expect_rules(config.rules.auth_policy.rule_names());
@@ -232,7 +236,10 @@ fn graceful_stop(
 }
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
-    let source = KeySource::new(config.key_source.clone())?;
+    let mut source = KeySource::new(config.key_source.clone())?;
+    if config.revocations.is_some() {
+        source.want_revocations();
+    }
     if let Some(warning) = source.warning() {
         tracing::warn!("{warning}");
     }
@@ -252,10 +259,26 @@ fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> 
         shared.metrics.clone(),
         ready,
     )
-    .with_cache(cache, SystemTime::now());
+    .with_cache(cache, SystemTime::now())
+    .with_revocations(revocation_refresh(config, shared));
     Ok(KeyRefresh {
         refresher: Arc::new(refresher),
     })
+}
+
+fn revocation_refresh(config: &Config, shared: &Shared) -> Option<RevocationRefresh> {
+    let settings = config.revocations?;
+    let condition = |_| shared.health.condition("revocations", "not fetched yet");
+    let (keys, metrics) = (Arc::clone(&shared.keys), shared.metrics.clone());
+    let ready = settings.required.map(condition);
+    let refresh = RevocationRefresh::new(keys, metrics, ready).polling(settings.poll);
+    // Beside the keys that verify it.
+    let file = config.key_cache.as_ref().map(|cache| {
+        let mut file = cache.file.clone().into_os_string();
+        file.push(".revocations");
+        file.into()
+    });
+    Some(refresh.with_cache(file))
 }
 
 /// Returns the age of the keys for `/readyz`.

@@ -36,6 +36,11 @@ impl OutcomeLabels {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ListLabels {
+    outcome: &'static str,
+}
+
 /// The reason why a connection goes to Pingora's proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
@@ -105,6 +110,29 @@ impl RefreshResult {
     }
 }
 
+/// Result of a fetch of the revocation list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListResult {
+    Unchanged,
+    Replaced,
+    /// The list in force is newer.
+    Older,
+    Failed,
+}
+
+impl ListResult {
+    const ALL: [Self; 4] = [Self::Unchanged, Self::Replaced, Self::Older, Self::Failed];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Replaced => "replaced",
+            Self::Older => "older",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Lookups of the token cache, continued from one key set to the next.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenCacheCounters {
@@ -126,6 +154,7 @@ pub(crate) struct Metrics {
     streams_ended: Counter,
     bypass_possible: Gauge,
     key_refreshes: Family<OutcomeLabels, Counter>,
+    revocation_refreshes: Family<ListLabels, Counter>,
     key_cache_writes: Family<OutcomeLabels, Counter>,
     config_reloads: Family<OutcomeLabels, Counter>,
     config_usable: Gauge,
@@ -148,6 +177,7 @@ impl Metrics {
             streams_ended: Counter::default(),
             bypass_possible: Gauge::default(),
             key_refreshes: Family::default(),
+            revocation_refreshes: Family::default(),
             key_cache_writes: Family::default(),
             config_reloads: Family::default(),
             config_usable: Gauge::default(),
@@ -209,7 +239,7 @@ impl Metrics {
             &mut registry,
             "streams_expired",
             "streams_ended",
-            "Streams that were closed because their token had expired",
+            "Streams that were closed because their token had expired or was revoked",
             self.streams_ended.clone(),
         );
         initialize(
@@ -220,6 +250,17 @@ impl Metrics {
             "key_refreshes",
             "Fetches of the verification key by outcome",
             self.key_refreshes.clone(),
+        );
+        for outcome in ListResult::ALL.map(ListResult::as_str) {
+            drop(
+                self.revocation_refreshes
+                    .get_or_create(&ListLabels { outcome }),
+            );
+        }
+        registry.register(
+            "revocation_refreshes",
+            "Fetches of the revocation list by outcome: unchanged, replaced, older, failed",
+            self.revocation_refreshes.clone(),
         );
         initialize(&self.key_cache_writes, ["written", "failed"]);
         registry.register(
@@ -330,6 +371,13 @@ impl Metrics {
     pub(crate) fn key_refreshed(&self, result: RefreshResult) {
         let labels = OutcomeLabels::new(result.as_str());
         self.key_refreshes.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn revocations_refreshed(&self, result: ListResult) {
+        let outcome = result.as_str();
+        self.revocation_refreshes
+            .get_or_create(&ListLabels { outcome })
+            .inc();
     }
 
     /// Registers the reloads, with the start counted as usable.

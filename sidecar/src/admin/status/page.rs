@@ -142,6 +142,9 @@ fn keys(keys: Option<&KeysSnapshot>, protected: &EffectiveConfig) -> Markup {
                         @for key in &keys.keys { li { code { (key.id) } " " span.quiet { (key.algorithm) } } }
                     }
                     p.quiet { (changes(keys.generation)) }
+                    @if let Some(list) = &keys.revocations {
+                        p { "Revoked: " strong { (list.entries) } ", fetched " (duration(list.age_seconds)) " ago" }
+                    }
                 }
             }
             p.quiet { "from " code { (protected.keys_from) } }

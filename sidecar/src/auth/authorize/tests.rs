@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::current::CurrentKeys;
+use crate::keys::revocations::Revocations;
+use crate::keys::revocations::tests::list_of;
 use crate::keys::token_cache::TokenCacheConfig;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -488,4 +490,30 @@ fn nothing_is_allocated_again(rules: &AuthPolicy) {
     assert_eq!(authorized(), Ok(()));
     let again = allocation_counter::measure(|| assert_eq!(authorized(), Ok(())));
     assert_eq!(again.count_total, 0);
+}
+
+#[test]
+fn a_revoked_token_is_rejected_although_it_was_verified_before() {
+    let keys = keys();
+    let bearing =
+        |id: &str| token_of(&json!({"username": "ada", "userId": "1", "jti": id, "exp": NOW + 60}));
+    let (revoked, other) = (bearing("a"), bearing("b"));
+    let seen = |token: &str, path: &str| {
+        let decision = authorize(path, &[("authorization", token)], Some(&keys));
+        decision.map(drop)
+    };
+    for path in ["/orders/1", "/orders/current/user/details"] {
+        assert_eq!(seen(&revoked, path), Ok(()), "{path}");
+    }
+    let list = list_of(SECRET, 1, &["a"]);
+    keys.install_revocations(Revocations::new(list, Instant::now()), true);
+    let fresh = token_of(&json!({
+        "username": "ada", "userId": "1", "jti": "a", "exp": NOW + 59,
+    }));
+    for path in ["/orders/1", "/orders/current/user/details"] {
+        for token in [&revoked, &fresh] {
+            assert_eq!(seen(token, path), Err(Rejection::TokenRevoked), "{path}");
+        }
+        assert_eq!(seen(&other, path), Ok(()), "{path}");
+    }
 }

@@ -4,20 +4,27 @@
 
 use contract::keys::signing_type::SigningType;
 use contract::keys::{KeySet, VerificationKey};
+use contract::token::revocations::MAX_LIST_BYTES;
+use http::{HeaderValue, StatusCode, header};
 use runtime::exit::Failure;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::discovery::{AuthServer, Instance, RecentAttempts};
 use crate::keys::fetch::FetchError;
-use crate::keys::http_client::{KeyRequest, KeyResponse, Transport, TransportError};
+use crate::keys::http_client::{
+    KeyRequest, KeyResponse, MAX_BODY_BYTES, Transport, TransportError,
+};
 use crate::keys::jwks::{self, CachedJwks};
 use crate::keys::key_response::{KeyResponseError, key_string};
+use crate::keys::revocations::{FetchedList, ListError};
 use crate::keys::tls::TlsFiles;
 
 /// Relative to the auth server's context path.
 const KEY_PATH: &str = "/client/user/secret/key";
 /// Contract §1: the application name of the authentication service.
 const USUAL_CONTEXT: &str = "/auth";
+/// The relation type of the link to the revocation list.
+const REVOCATIONS: &str = "revocations";
 
 /// The credentials for the key endpoint.
 #[derive(Debug, Clone)]
@@ -45,6 +52,13 @@ pub(crate) struct KeyEndpointSource {
     attempts: RecentAttempts,
     /// The set of the last fetch; a failure clears it.
     known: Option<CachedJwks>,
+    wants_list: bool,
+    /// The revocation list of the last fetch, until it is taken.
+    list: FetchedList,
+    /// Path and `ETag` of the accepted one.
+    accepted_list: Option<(String, HeaderValue)>,
+    /// Server and path of the last one.
+    list_place: Option<(Instance, String)>,
 }
 
 impl KeyEndpointSource {
@@ -61,7 +75,34 @@ impl KeyEndpointSource {
             signing_type: settings.signing_type,
             attempts: RecentAttempts::default(),
             known: None,
+            wants_list: false,
+            list: FetchedList::default(),
+            accepted_list: None,
+            list_place: None,
         })
+    }
+
+    /// Fetches the revocation list with each key.
+    pub(crate) fn want_revocations(&mut self) {
+        self.wants_list = true;
+    }
+
+    /// Takes the revocation list of the last fetch.
+    pub(crate) fn take_revocations(&mut self) -> FetchedList {
+        std::mem::take(&mut self.list)
+    }
+
+    /// Names the version of an accepted list in the next fetch.
+    pub(crate) fn accept_revocations(&mut self, version: HeaderValue) {
+        let place = self.list_place.as_ref();
+        self.accepted_list = place.map(|(_, target)| (target.clone(), version));
+    }
+
+    /// Fetches the revocation list again, from the server of the last fetch.
+    pub(crate) async fn fetch_revocations(&mut self) {
+        if let Some((instance, target)) = self.list_place.clone() {
+            self.list = self.revocation_list(&instance, target).await;
+        }
     }
 
     /// Returns the HTTP client.
@@ -104,9 +145,54 @@ impl KeyEndpointSource {
             }
         })?;
         let key = VerificationKey::parse(self.signing_type, &text)?;
-        match self.jwks_target(&answer, instance, &path) {
-            None => Ok(KeySet::nameless(key)),
-            Some(target) => self.key_set(instance, &target, known, &key).await,
+        let jwks = self.may_have_set();
+        let jwks = jwks.then(|| self.link(&answer, jwks::RELATION, instance, &path));
+        let list = self.wants_list;
+        let list = list.then(|| self.link(&answer, REVOCATIONS, instance, &path));
+        let list = list.flatten();
+        let keys = match jwks.flatten() {
+            None => KeySet::nameless(key),
+            Some(target) => {
+                let is_last = list.is_none();
+                self.key_set(instance, &target, known, &key, is_last)
+                    .await?
+            }
+        };
+        self.list = match list {
+            Some(target) => self.revocation_list(instance, target).await,
+            None if self.wants_list => FetchedList::Absent,
+            None => FetchedList::NotWanted,
+        };
+        Ok(keys)
+    }
+
+    async fn revocation_list(&mut self, instance: &Instance, target: String) -> FetchedList {
+        let accepted = self.accepted_list.take();
+        let accepted = accepted.filter(|(of_target, _)| *of_target == target);
+        let question = KeyRequest {
+            target: &target,
+            credentials: &[],
+            accept: "application/jwt",
+            known: accepted.as_ref().map(|(_, version)| version),
+            is_last: true,
+            max_bytes: MAX_LIST_BYTES,
+        };
+        let answer = self.transport.get(instance, question).await;
+        self.list_place = Some((instance.clone(), target));
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return FetchedList::Failed(error.into()),
+        };
+        match (answer.status, accepted) {
+            (StatusCode::OK, _) => FetchedList::List {
+                jws: String::from_utf8_lossy(&answer.body).into_owned(),
+                version: answer.headers.get(header::ETAG).cloned(),
+            },
+            (StatusCode::NOT_MODIFIED, Some(accepted)) => {
+                self.accepted_list = Some(accepted);
+                FetchedList::NotModified
+            }
+            (status, _) => FetchedList::Failed(ListError::Refused(status)),
         }
     }
 
@@ -145,7 +231,8 @@ impl KeyEndpointSource {
             credentials: &credentials,
             accept: "application/json",
             known: None,
-            is_last: !self.may_have_set(),
+            is_last: !self.may_have_set() && !self.wants_list,
+            max_bytes: MAX_BODY_BYTES,
         };
         self.transport.get(instance, question).await
     }
@@ -155,15 +242,19 @@ impl KeyEndpointSource {
         self.signing_type != SigningType::Hmac
     }
 
-    /// Returns the path of the key set; a server without one has one key without a name.
-    fn jwks_target(&self, answer: &KeyResponse, instance: &Instance, path: &str) -> Option<String> {
-        if !self.may_have_set() {
-            return None;
-        }
+    /// Returns the path of the key set or the revocation list; a server without a set has one key
+    /// without a name.
+    fn link(
+        &self,
+        answer: &KeyResponse,
+        relation: &str,
+        instance: &Instance,
+        path: &str,
+    ) -> Option<String> {
         let base = self.transport.url(instance, path);
-        jwks::target(&answer.headers, &base).unwrap_or_else(|error| {
+        jwks::target(&answer.headers, relation, &base).unwrap_or_else(|error| {
             let auth_server = &instance.authority;
-            tracing::warn!(auth_server, %error, "the link to a key set is ignored");
+            tracing::warn!(auth_server, relation, %error, "a link of the auth server is ignored");
             None
         })
     }
@@ -174,13 +265,15 @@ impl KeyEndpointSource {
         target: &str,
         known: Option<CachedJwks>,
         contract_key: &VerificationKey,
+        is_last: bool,
     ) -> Result<KeySet, FetchError> {
         let question = KeyRequest {
             target,
             credentials: &[],
             accept: "application/jwk-set+json, application/json",
             known: CachedJwks::version_of(known.as_ref(), target),
-            is_last: true,
+            is_last,
+            max_bytes: MAX_BODY_BYTES,
         };
         let answer = self.transport.get(instance, question).await;
         let answer = answer.map_err(FetchError::JwksTransport)?;

@@ -10,7 +10,7 @@ use runtime::exit::Failure;
 
 use crate::discovery::Instance;
 use crate::keys::fetch::{FetchError, Fetched, Purpose};
-use crate::keys::http_client::{KeyRequest, Transport};
+use crate::keys::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 use crate::keys::jwks::{self, CachedJwks, jws};
 use crate::keys::jwks_address::JwksAddress;
 use crate::keys::tls::TlsFiles;
@@ -84,6 +84,7 @@ impl JwksUrl {
             accept: "application/jwk-set+json, application/json",
             known: CachedJwks::version_of(known.as_ref(), target),
             is_last: true,
+            max_bytes: MAX_BODY_BYTES,
         };
         let answer = self.transport.get(&instance, question).await?;
         let allowed = jws(&self.algorithms);

@@ -271,6 +271,11 @@ impl<'a> Connection<'a> {
         }
     }
 
+    fn stream_ended(&self, why: &str, progress: &mut Progress) {
+        self.path.proxy.metrics.stream_ended();
+        progress.cause = Some(format!("the token of the stream {why}"));
+    }
+
     /// Responds to a failed request, unless its response has begun. `rest` of its body was not
     /// read.
     async fn fail(
@@ -282,11 +287,8 @@ impl<'a> Connection<'a> {
     ) {
         let error = match failure {
             Failure::Error(error) => error,
-            Failure::TokenExpired => {
-                self.path.proxy.metrics.stream_ended();
-                progress.cause = Some("the token of the stream has expired".to_owned());
-                return;
-            }
+            Failure::TokenExpired => return self.stream_ended("has expired", progress),
+            Failure::TokenRevoked => return self.stream_ended("was revoked", progress),
         };
         let rejection = errors::rejection_of(&error);
         progress.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);

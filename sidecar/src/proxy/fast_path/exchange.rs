@@ -18,11 +18,12 @@ use super::timer::Timer;
 use super::upload::Upload;
 use crate::background::Draining;
 use crate::downstream::stream::ClientStream;
+use crate::proxy::stream_deadline::StreamEnd;
 
 const BODY_READ: usize = 16 * 1024;
 
 /// Timeouts of each side, and the deadline of the exchange.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Limits {
     /// Timeout between two parts of the request's body.
     pub(super) body: Option<Duration>,
@@ -30,6 +31,8 @@ pub(super) struct Limits {
     pub(super) response: Option<Duration>,
     /// Expiry of the token that opened a stream.
     pub(super) token: Option<Instant>,
+    /// Its revocation.
+    pub(super) revocation: Option<StreamEnd>,
 }
 
 /// The reason why an exchange was not completed.
@@ -37,6 +40,8 @@ pub(super) enum Failure {
     Error(Box<Error>),
     /// The token of the stream has expired.
     TokenExpired,
+    /// It was revoked.
+    TokenRevoked,
 }
 
 impl From<Box<Error>> for Failure {
@@ -194,6 +199,11 @@ impl Exchange<'_> {
 
     /// Returns the first timeout that has passed.
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        if let Some(revocation) = &mut self.limits.revocation
+            && revocation.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Failure::TokenRevoked);
+        }
         let token = self.limits.token;
         let first = [self.waits.body, self.waits.response, token];
         let Some(first) = first.into_iter().flatten().min() else {

@@ -10,7 +10,7 @@ use runtime::clock::unix_now;
 
 use super::AuthProxy;
 use crate::auth::authorize::Forward;
-use crate::proxy::stream_deadline;
+use crate::proxy::stream_deadline::{self, StreamEnd};
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 
@@ -22,11 +22,20 @@ impl AuthProxy {
         });
     }
 
-    /// Ends a stream when its token expires.
+    /// Ends a stream when its token expires or is revoked.
     fn end_with_token(&self, session: &Session, forward: &Forward, ids: &RequestIds) {
         if let Some(left) = self.token_time_left(forward) {
             stream_deadline::expire_stream_after(left, || self.request_record(session, ids));
         }
+        if let Some(revocation) = self.revocation(forward) {
+            stream_deadline::end_stream_on(revocation, || self.request_record(session, ids));
+        }
+    }
+
+    /// Returns the revocation of the token, which ends a stream; `None` if no token does.
+    pub(in crate::proxy) fn revocation(&self, forward: &Forward) -> Option<StreamEnd> {
+        let verified = forward.verified.as_ref().filter(|_| self.end_streams)?;
+        Some(Box::pin(self.keys.revoked(verified.digests)))
     }
 
     /// Returns the time after which a stream has to end; `None` if no token ends it.

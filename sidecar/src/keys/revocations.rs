@@ -1,0 +1,226 @@
+//! The revocation list in force, and the rule by which a fetched list takes its place.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contract::keys::KeySet;
+use contract::token::revocations::{RevocationList, RevocationListError};
+use http::{HeaderValue, StatusCode};
+
+use super::current::FetchTime;
+use super::http_client::{TransportError, Unexpected};
+
+/// An auth server signs its list anew every ten minutes: an older signature is a replay, or of a
+/// server whose clock is far behind.
+const MAX_SIGNATURE_AGE: i64 = 3_600;
+
+/// A list, and its fetch time.
+#[derive(Debug)]
+pub(crate) struct Revocations {
+    list: Arc<RevocationList>,
+    fetched: FetchTime,
+}
+
+impl Revocations {
+    pub(crate) fn new(list: RevocationList, fetched: impl Into<FetchTime>) -> Self {
+        Self {
+            list: Arc::new(list),
+            fetched: fetched.into(),
+        }
+    }
+
+    /// Returns the same list, fetched again `now`.
+    pub(crate) fn confirmed(&self, now: Instant) -> Self {
+        Self {
+            list: Arc::clone(&self.list),
+            fetched: now.into(),
+        }
+    }
+
+    pub(crate) fn list(&self) -> &RevocationList {
+        &self.list
+    }
+
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        self.fetched.age(now)
+    }
+}
+
+/// The part of a fetch about the list.
+#[derive(Debug, Default)]
+pub(crate) enum FetchedList {
+    /// No list was asked for.
+    #[default]
+    NotWanted,
+    /// The server publishes none.
+    Absent,
+    /// It is the accepted one.
+    NotModified,
+    /// A list, not verified yet.
+    List {
+        jws: String,
+        version: Option<HeaderValue>,
+    },
+    Failed(ListError),
+}
+
+/// The reason why there is no list.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    #[error("the auth server responded with {}", Unexpected(*.0))]
+    Refused(StatusCode),
+    #[error(transparent)]
+    List(#[from] RevocationListError),
+    #[error("it was signed {0} s ago")]
+    TooOld(i64),
+    #[error("the auth server publishes none")]
+    Absent,
+}
+
+/// The effect of a verified list.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Replaced(RevocationList),
+    Unchanged,
+    /// The list in force is newer: a server that has not read its store yet, or a replay.
+    Older,
+}
+
+/// Verifies a fetched list at `now`, in seconds since the epoch.
+///
+/// # Errors
+/// [`ListError::List`], [`ListError::TooOld`].
+pub(crate) fn verified(keys: &KeySet, jws: &str, now: i64) -> Result<RevocationList, ListError> {
+    let list = RevocationList::verify(keys, jws)?;
+    let age = now.saturating_sub(list.issued_at());
+    if age > MAX_SIGNATURE_AGE {
+        return Err(ListError::TooOld(age));
+    }
+    Ok(list)
+}
+
+/// Compares a verified list with the one in force. Lists of one number and different entries come
+/// from servers that have lost their store, and count together.
+pub(crate) fn take(known: Option<&RevocationList>, keys: &KeySet, list: RevocationList) -> Taken {
+    let Some(known) = known.filter(|known| is_comparable(known, keys)) else {
+        return Taken::Replaced(list);
+    };
+    if list.seq() < known.seq() {
+        return Taken::Older;
+    }
+    if list.seq() > known.seq() {
+        return Taken::Replaced(list);
+    }
+    let joined = list.joined(known);
+    if joined.revokes_same(known) {
+        Taken::Unchanged
+    } else {
+        Taken::Replaced(joined)
+    }
+}
+
+/// Returns true unless the key of the known list is gone, as after the loss of a store: its numbers
+/// begin anew with its keys, and its tokens are void.
+fn is_comparable(known: &RevocationList, keys: &KeySet) -> bool {
+    let mut names = keys.keys().iter().map(|key| key.id());
+    names.any(|name| known.signed_by() == Some(name))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    use contract::keys::VerificationKey;
+    use contract::keys::signing_type::SigningType;
+    use contract::token::revocations::{LIST_TYPE, RevocationClaims, RevocationDigest};
+    use jsonwebtoken::{Algorithm, EncodingKey, crypto};
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn secret(letter: char) -> String {
+        letter.to_string().repeat(32)
+    }
+
+    fn keys(letter: char) -> KeySet {
+        let key = VerificationKey::parse(SigningType::Hmac, &secret(letter));
+        KeySet::nameless(key.unwrap())
+    }
+
+    /// Signs a list of these tokens.
+    fn signed(letter: char, seq: u64, tokens: &[&str]) -> String {
+        signed_with(&secret(letter), seq, tokens)
+    }
+
+    /// Returns a list of these tokens, signed with a shared secret.
+    pub(crate) fn list_of(secret: &str, seq: u64, tokens: &[&str]) -> RevocationList {
+        let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+        let jws = signed_with(secret, seq, tokens);
+        verified(&KeySet::nameless(key), &jws, NOW).unwrap()
+    }
+
+    fn signed_with(secret: &str, seq: u64, tokens: &[&str]) -> String {
+        let claims = RevocationClaims {
+            seq,
+            issued_at: NOW,
+            tokens: tokens
+                .iter()
+                .map(|id| RevocationDigest::of_token(id))
+                .collect(),
+            ..RevocationClaims::default()
+        };
+        let header = json!({"alg": "HS256", "typ": LIST_TYPE}).to_string();
+        let payload = serde_json::to_string(&claims).unwrap();
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let signed = format!("{}.{}", encode(&header), encode(&payload));
+        let key = EncodingKey::from_secret(secret.as_bytes());
+        let signature = crypto::sign(signed.as_bytes(), &key, Algorithm::HS256).unwrap();
+        format!("{signed}.{signature}")
+    }
+
+    fn list(letter: char, seq: u64, tokens: &[&str]) -> RevocationList {
+        list_of(&secret(letter), seq, tokens)
+    }
+
+    #[test]
+    fn numbers_never_go_back() {
+        let known = list('a', 7, &["x"]);
+        for (seq, tokens, entries) in [
+            (6, &["x", "y"][..], None),
+            (7, &["x"], None),
+            (7, &["y"], Some(2)),
+            (8, &[], Some(0)),
+        ] {
+            let taken = take(Some(&known), &keys('a'), list('a', seq, tokens));
+            match (taken, entries) {
+                (Taken::Replaced(list), Some(entries)) => assert_eq!(list.entries(), entries),
+                (Taken::Older, None) => assert_eq!(seq, 6),
+                (Taken::Unchanged, None) => assert_eq!(seq, 7),
+                other => unreachable!("{seq} {tokens:?}: {other:?}"),
+            }
+        }
+        let first = take(None, &keys('a'), list('a', 1, &[]));
+        assert!(matches!(first, Taken::Replaced(_)));
+    }
+
+    #[test]
+    fn numbers_begin_anew_with_the_keys() {
+        let known = list('a', 7, &["x"]);
+        let taken = take(Some(&known), &keys('b'), list('b', 1, &[]));
+        assert_eq!(taken, Taken::Replaced(list('b', 1, &[])));
+    }
+
+    #[test]
+    fn a_list_of_another_key_or_another_day_is_not_trusted() {
+        let jws = signed('a', 1, &[]);
+        assert!(verified(&keys('b'), &jws, NOW).is_err());
+        assert!(verified(&keys('a'), &jws, NOW + 3_600).is_ok());
+        let error = verified(&keys('a'), &jws, NOW + 3_601).unwrap_err();
+        assert_eq!(error.to_string(), "it was signed 3601 s ago");
+        assert!(verified(&keys('a'), &jws, NOW - 400).is_ok());
+    }
+}
