@@ -60,6 +60,7 @@ mod e2e {
     mod redis_topologies;
     mod registry;
     mod reload;
+    mod revocation;
     mod rooms;
     mod rotation;
     mod rules;

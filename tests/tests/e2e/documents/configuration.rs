@@ -22,6 +22,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::AuthServer, "keys revoke"),
     (Program::AuthServer, "keys reencrypt"),
     (Program::AuthServer, "keys export-public"),
+    (Program::AuthServer, "revoke"),
     (Program::AuthServer, "application"),
     (Program::AuthServer, "application add"),
     (Program::AuthServer, "application ensure"),

@@ -1,0 +1,530 @@
+//! Tokens that end before their expiry: revoked by their bearer, by a command, with their user; on
+//! one sidecar and on several, through lost stores and old lists.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::client::{Client, verdict};
+use tests::echo_service::EchoService;
+use tests::message::Message;
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::raw_client::{RawClient, exchange};
+use tests::redis_server::RedisServer;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::socket_server::{Reply, SocketServer, response};
+use tests::streaming_service::StreamingService;
+use tests::token_forge::{header_of, payload_of};
+use tests::users_file::UsersFile;
+use tests::wait;
+
+use super::key_refresh::ECDSA;
+
+const REVOKED: &str = "401 token_revoked";
+const LIST: &str = "/.well-known/revocations";
+
+fn plan() -> AuthServerPlan {
+    AuthServerPlan::new()
+        .flags(ECDSA)
+        .flags(["--store-reread", "1"])
+}
+
+fn sidecar_plan(service: &EchoService, auth_server: &str) -> SidecarPlan {
+    SidecarPlan::new(service, auth_server)
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+}
+
+fn sidecar(service: &EchoService, auth_server: &str) -> Sidecar {
+    sidecar_plan(service, auth_server).start().ready()
+}
+
+/// Runs `auth-server revoke` on a store.
+fn revoke_in(store: &str, arguments: &[&str]) -> Finished {
+    CommandLine::new(Program::AuthServer.path())
+        .arguments(["revoke", "--store", store])
+        .arguments(ECDSA)
+        .arguments(arguments)
+        .run()
+}
+
+fn revoke(server: &AuthServer, arguments: &[&str]) {
+    let end = revoke_in(&file_store(&server.home().join("data")), arguments);
+    assert_eq!(end.code, Some(0), "revoke {arguments:?}: {}", end.stderr);
+}
+
+fn jti(token: &str) -> String {
+    payload_of(token)["jti"].as_str().unwrap().to_owned()
+}
+
+/// Revokes a token as its bearer does.
+fn log_out(server: &AuthServer, token: &str) -> Message {
+    let client = server.anonymous();
+    let request = client
+        .request("POST", "/oauth/revoke")
+        .line("Content-Type: application/x-www-form-urlencoded")
+        .body(format!("token={token}&token_type_hint=access_token"));
+    client.send(&request)
+}
+
+fn until_revoked(client: &Client) {
+    wait::until("the revoked token to be rejected", || {
+        let seen = verdict(&client.get("/list"));
+        (seen == REVOKED).then_some(())
+    });
+}
+
+/// Waits until the server itself rejects the token: it has read the store.
+fn until_known(server: &AuthServer, token: &str) {
+    let client = server.anonymous().bearing(token);
+    wait::until("the server to know of the revocation", || {
+        (verdict(&client.get(USER_DETAILS)) == REVOKED).then_some(())
+    });
+}
+
+fn metric(sidecar: &Sidecar, name: &str) -> Option<String> {
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map(str::to_owned)
+}
+
+/// Waits until the sidecar holds a list.
+fn until_fetched(sidecar: &Sidecar) {
+    wait::until("the first revocation list", || {
+        metric(sidecar, "postern_sidecar_revocations")
+    });
+}
+
+fn allowed(client: &Client) {
+    assert_eq!(verdict(&client.get("/list")), "200");
+}
+
+#[test]
+fn a_logout_ends_the_token_on_every_sidecar_and_no_other() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let sidecars: Vec<_> = (0..4).map(|_| sidecar(&service, &server.url())).collect();
+    let (token, other) = (server.login(), server.login());
+    for sidecar in &sidecars {
+        // Remembered as verified.
+        allowed(&sidecar.bearing(&token));
+        allowed(&sidecar.bearing(&other));
+    }
+    assert_eq!(log_out(&server, &token).status(), 200);
+    assert_eq!(
+        verdict(&server.anonymous().bearing(&token).get(USER_DETAILS)),
+        REVOKED
+    );
+    for sidecar in &sidecars {
+        until_revoked(&sidecar.bearing(&token));
+        let details = sidecar.bearing(&token).get(USER_DETAILS);
+        assert_eq!(verdict(&details), REVOKED);
+        assert!(details.header("www-authenticate")[0].contains("invalid_token"));
+        allowed(&sidecar.bearing(&other));
+    }
+    assert_eq!(
+        metric(&sidecars[0], "postern_sidecar_revocations").unwrap(),
+        "1"
+    );
+    // Again, and for a token that was never issued.
+    assert_eq!(log_out(&server, &token).status(), 200);
+    assert_eq!(log_out(&server, "a.b.c").status(), 200);
+    let output = server.process().output();
+    let line = format!("event=token_revoked jti=\"{}\"", jti(&token));
+    assert_eq!(output.matches(&line).count(), 1, "{output}");
+}
+
+#[test]
+fn what_is_no_request_to_revoke_is_an_error_of_the_rfc() {
+    let server = plan().start().ready();
+    let token = server.login();
+    let client = server.anonymous();
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    for (line, body) in [
+        (form, "token_type_hint=access_token"),
+        (form, "token="),
+        (form, "token=a.b.c&token=d.e.f"),
+        ("Content-Type: application/json", "{\"token\":\"a.b.c\"}"),
+        ("X-Nothing: 1", ""),
+    ] {
+        let request = client
+            .request("POST", "/oauth/revoke")
+            .line(line)
+            .body(body);
+        let answer = client.send(&request);
+        assert_eq!(answer.status(), 400, "{body}");
+        assert_eq!(answer.json()["error"], "invalid_request", "{body}");
+    }
+    assert_eq!(client.get("/oauth/revoke").status(), 405);
+    // Without a body the bearer's own token ends.
+    let bearer = client.bearing(&token);
+    assert_eq!(verdict(&bearer.get(USER_DETAILS)), "200");
+    let request = bearer.request("POST", "/oauth/revoke").body("");
+    assert_eq!(bearer.send(&request).status(), 200);
+    assert_eq!(verdict(&bearer.get(USER_DETAILS)), REVOKED);
+}
+
+#[test]
+fn a_command_ends_a_token_and_all_of_a_user() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let sidecar = sidecar(&service, &server.url());
+    let (first, second) = (server.login(), server.login());
+    revoke(
+        &server,
+        &["--jti", &jti(&first), "--reason", "laptop stolen"],
+    );
+    until_revoked(&sidecar.bearing(&first));
+    allowed(&sidecar.bearing(&second));
+    let user = payload_of(&second)["sub"].as_str().unwrap().to_owned();
+    // Tokens of a later second stay valid.
+    revoke(&server, &["--user", &user]);
+    until_revoked(&sidecar.bearing(&second));
+    wait::until("a login after the revocation", || {
+        let token = server.login();
+        (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(())
+    });
+    let output = server.process().output();
+    for part in [
+        "event=token_revoked",
+        "reason=\"laptop stolen\"",
+        "event=user_revoked",
+    ] {
+        assert!(output.contains(part), "{part} in {output}");
+    }
+}
+
+#[test]
+fn a_command_that_revokes_nothing_in_particular_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let store = file_store(home.path());
+    for (arguments, code) in [
+        (&[][..], 64),
+        (&["--jti", "a", "--user", "b"], 64),
+        (&["--jti", "a", "--before", "1"], 64),
+        (&["--user", ""], 64),
+        (&["--user", "a", "--before", "2099-01-01T00:00:00Z"], 64),
+        // There is no key pair yet.
+        (&["--user", "a"], 69),
+    ] {
+        let end = revoke_in(&store, arguments);
+        assert_eq!(end.code, Some(code), "{arguments:?}: {}", end.stderr);
+    }
+}
+
+fn login(server: &AuthServer, account: &str) -> String {
+    let credentials = json!({"username": account, "password": "enchantress"});
+    let answer = server.anonymous().post(LOGIN, &credentials);
+    answer.json()["data"]["access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn a_user_who_is_disabled_or_removed_is_out() {
+    let users = UsersFile::new();
+    for account in ["ada", "bob", "eve"] {
+        users.add(account, "enchantress", &[]);
+    }
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let plan = plan().directory(home.path());
+        plan.flags(["--users", &users.location()]).start().ready()
+    };
+    let server = start();
+    let service = EchoService::start();
+    let tokens = ["ada", "bob", "eve"].map(|account| login(&server, account));
+    let behind = sidecar(&service, &server.url());
+    for token in &tokens {
+        allowed(&behind.bearing(token));
+    }
+    assert_eq!(users.command("disable", "ada", &[], "").code, Some(0));
+    assert_eq!(users.command("remove", "bob", &[], "").code, Some(0));
+    until_revoked(&behind.bearing(&tokens[0]));
+    until_revoked(&behind.bearing(&tokens[1]));
+    allowed(&behind.bearing(&tokens[2]));
+    // Disabled while no server runs.
+    drop(server);
+    assert_eq!(users.command("disable", "eve", &[], "").code, Some(0));
+    let server = start();
+    until_known(&server, &tokens[2]);
+    for token in &tokens[..2] {
+        let bearer = server.anonymous().bearing(token);
+        assert_eq!(
+            verdict(&bearer.get(USER_DETAILS)),
+            REVOKED,
+            "after a restart"
+        );
+    }
+}
+
+#[test]
+fn a_lost_file_store_gets_its_revocations_back() {
+    let server = plan().start().ready();
+    let token = server.login();
+    assert_eq!(log_out(&server, &token).status(), 200);
+    let ring = server.home().join("data/user-token.ring");
+    std::fs::remove_file(&ring).unwrap();
+    wait::until("the revocations in the store", || {
+        let text = std::fs::read_to_string(&ring).ok()?;
+        text.contains(&jti(&token)).then_some(())
+    });
+    assert_eq!(
+        verdict(&server.anonymous().bearing(&token).get(USER_DETAILS)),
+        REVOKED
+    );
+}
+
+#[test]
+fn servers_on_one_redis_share_revocations_through_a_flush_and_a_backup() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let start = || plan().store(redis.url()).start().ready();
+    let (one, other) = (start(), start());
+    let service = EchoService::start();
+    let behind = [
+        sidecar(&service, &one.url()),
+        sidecar(&service, &other.url()),
+    ];
+    let (first, second) = (one.login(), other.login());
+    let ring = "{auth:user-token}:ring";
+    assert_eq!(log_out(&one, &first).status(), 200);
+    until_known(&other, &first);
+    let backup = redis.command(&["GET", ring]).unwrap();
+    assert_eq!(log_out(&other, &second).status(), 200);
+    until_known(&one, &second);
+    for sidecar in &behind {
+        until_revoked(&sidecar.bearing(&first));
+        until_revoked(&sidecar.bearing(&second));
+    }
+    let until_stored = || {
+        wait::until("both revocations in the store", || {
+            let text = redis.command(&["GET", ring]).unwrap_or_default();
+            let both = [&first, &second]
+                .into_iter()
+                .all(|it| text.contains(&jti(it)));
+            both.then_some(())
+        });
+    };
+    redis.command(&["FLUSHALL"]);
+    until_stored();
+    redis.command(&["SET", ring, &backup]);
+    until_stored();
+    drop(one);
+    let third = start();
+    for server in [&other, &third] {
+        for token in [&first, &second] {
+            let bearer = server.anonymous().bearing(token);
+            assert_eq!(verdict(&bearer.get(USER_DETAILS)), REVOKED);
+        }
+    }
+    for sidecar in &behind {
+        assert_eq!(verdict(&sidecar.bearing(&second).get("/list")), REVOKED);
+    }
+}
+
+/// Passes requests on to an auth server, except those for the list while an old one is replayed.
+fn relay(server: &AuthServer, old: &Arc<AtomicBool>) -> SocketServer {
+    let (address, old) = (server.address(), Arc::clone(old));
+    let replayed = server.anonymous().get(LIST).body;
+    SocketServer::start(move |request| {
+        let target = String::from_utf8(request.target()).unwrap();
+        if target.ends_with(LIST) && old.load(Ordering::SeqCst) {
+            return Reply::Bytes(response("200 OK", &[], &replayed));
+        }
+        let line = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = exchange(address, "GET", line.as_bytes());
+        let lines = answer.header_lines();
+        let links = lines
+            .iter()
+            .filter(|line| line.to_lowercase().starts_with("link:"));
+        let links: Vec<&str> = links.map(String::as_str).collect();
+        Reply::Bytes(response("200 OK", &links, &answer.body))
+    })
+}
+
+#[test]
+fn an_old_list_brings_no_token_back_and_is_not_fresh() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let (first, second) = (server.login(), server.login());
+    assert_eq!(log_out(&server, &first).status(), 200);
+    let is_old = Arc::new(AtomicBool::new(false));
+    let relay = relay(&server, &is_old);
+    assert_eq!(log_out(&server, &second).status(), 200);
+    let url = format!("http://{}/auth", relay.address());
+    let required = ["--revocations", "required", "--max-revocation-age", "3"];
+    let strict = sidecar_plan(&service, &url).flags(required).start().ready();
+    let usual = sidecar(&service, &url);
+    for sidecar in [&strict, &usual] {
+        until_revoked(&sidecar.bearing(&second));
+    }
+    is_old.store(true, Ordering::SeqCst);
+    let token = server.login();
+    wait::until("the required list to be stale", || {
+        let answer = strict.bearing(&token).get("/list");
+        (verdict(&answer) == "503 revocations_stale").then_some(answer)
+    });
+    wait::until("the stale list to be reported", || {
+        (strict.readiness() == 503).then_some(())
+    });
+    let older = "postern_sidecar_revocation_refreshes_total{outcome=\"older\"}";
+    assert_ne!(metric(&usual, older).as_deref(), Some("0"));
+    assert_eq!(verdict(&usual.bearing(&second).get("/list")), REVOKED);
+    assert_eq!(verdict(&usual.bearing(&first).get("/list")), REVOKED);
+    allowed(&usual.bearing(&token));
+    is_old.store(false, Ordering::SeqCst);
+    wait::until("the list to be fresh again", || {
+        (strict.readiness() == 200).then_some(())
+    });
+    allowed(&strict.bearing(&token));
+}
+
+#[test]
+fn a_list_can_be_fetched_more_often_than_the_key() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &server.url())
+        .flags(ECDSA)
+        .flags(["--refresh-cron", "0 0 0 29 2 *", "--revocation-poll", "1"])
+        .start()
+        .ready();
+    let token = server.login();
+    allowed(&sidecar.bearing(&token));
+    assert_eq!(log_out(&server, &token).status(), 200);
+    until_revoked(&sidecar.bearing(&token));
+    let fetches = "postern_sidecar_key_refreshes_total{outcome=\"replaced\",result=\"replaced\"}";
+    assert_eq!(metric(&sidecar, fetches).as_deref(), Some("1"));
+}
+
+#[test]
+fn a_restarted_sidecar_knows_the_list_from_its_key_cache() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let (token, other) = (server.login(), server.login());
+    assert_eq!(log_out(&server, &token).status(), 200);
+    let home = tempfile::tempdir().unwrap();
+    let cache = home.path().join("keys.json");
+    let plan = || {
+        let cache = cache.to_str().unwrap();
+        sidecar_plan(&service, &server.url()).flags(["--key-cache", cache])
+    };
+    let first = plan().start().ready();
+    until_revoked(&first.bearing(&token));
+    let list = home.path().join("keys.json.revocations");
+    wait::until("the cached keys and their list", || {
+        (cache.exists() && list.exists()).then_some(())
+    });
+    drop(first);
+    let plan = plan();
+    server.process().signal("STOP");
+    let restarted = plan.start().ready();
+    assert_eq!(verdict(&restarted.bearing(&token).get("/list")), REVOKED);
+    allowed(&restarted.bearing(&other));
+    server.process().signal("CONT");
+}
+
+#[test]
+fn a_sidecar_without_lists_says_so_and_one_that_needs_them_waits() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let token = server.login();
+    assert_eq!(log_out(&server, &token).status(), 200);
+    let off = sidecar_plan(&service, &server.url()).flags(["--revocations", "off"]);
+    let off = off.start().ready();
+    allowed(&off.bearing(&token));
+    assert_eq!(metric(&off, "postern_sidecar_revocations"), None);
+    // A server that publishes no list.
+    let key = server.served_key();
+    let other = tests::fake_auth_server::FakeAuthServer::serving(&key);
+    let usual = sidecar(&service, &other.url());
+    allowed(&usual.bearing(&token));
+    let needs = sidecar_plan(&service, &other.url()).flags(["--revocations", "required"]);
+    let needs = needs.start();
+    wait::until("the missing list to be reported", || {
+        let seen = verdict(&needs.bearing(&token).get("/list"));
+        (seen == "503 revocations_stale").then_some(())
+    });
+    assert_eq!(needs.readiness(), 503);
+}
+
+const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+fn request(path: &str, token: &str, more: &str) -> Vec<u8> {
+    format!("GET /orders/{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+        .into_bytes()
+}
+
+#[test]
+fn open_streams_end_with_the_revocation_and_downloads_do_not() {
+    let server = plan().start().ready();
+    let service = StreamingService::start();
+    let sidecar = SidecarPlan::to(&service.url(), &server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+        .start()
+        .ready();
+    until_fetched(&sidecar);
+    let (token, other) = (server.login(), server.login());
+    let open = |path: &str, token: &str, more: &str| {
+        let mut client = RawClient::connect(sidecar.address());
+        client.send(&request(path, token, more));
+        client
+    };
+    let mut events = open("events", &token, "Accept: text/event-stream\r\n");
+    let mut unannounced = open("events", &token, "");
+    let mut stays = open("events", &other, "Accept: text/event-stream\r\n");
+    for stream in [&mut events, &mut unannounced, &mut stays] {
+        let text = stream.text_until("data: first");
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    }
+    let mut websocket = open("websocket", &token, HANDSHAKE);
+    assert_eq!(websocket.answer("GET").status(), 101);
+    let mut download = open("download", &token, "");
+    assert_eq!(log_out(&server, &token).status(), 200);
+    assert!(events.is_at_end());
+    assert!(unannounced.is_at_end());
+    assert!(websocket.is_at_end());
+    wait::until("the ended streams to be counted", || {
+        let ended = metric(&sidecar, "postern_sidecar_streams_ended_total");
+        (ended.as_deref() == Some("3")).then_some(())
+    });
+    let lines = sidecar.process().stderr();
+    assert!(!lines.contains("has expired"), "{lines}");
+    service.go_on();
+    assert_eq!(download.answer("GET").body, b"halfmore");
+}
+
+#[test]
+fn the_published_list_is_signed_and_names_nobody() {
+    let server = plan().start().ready();
+    let token = server.login();
+    assert_eq!(log_out(&server, &token).status(), 200);
+    let answer = server.anonymous().get(LIST);
+    let list = answer.text();
+    assert_eq!(header_of(&list)["typ"], "postern-revocations+jwt");
+    let payload = payload_of(&list);
+    assert_eq!(payload["tokens"].as_array().map(Vec::len), Some(1));
+    let text = payload.to_string();
+    assert!(!text.contains(&jti(&token)), "{text}");
+    assert_eq!(payload["users"], json!({}));
+    // It is no access token.
+    let used = server.anonymous().bearing(&list).get(USER_DETAILS);
+    assert_eq!(verdict(&used), "401 token_header");
+    let tag = answer.header("etag")[0].clone();
+    let client = server.anonymous();
+    let again = client
+        .request("GET", LIST)
+        .line(format!("If-None-Match: {tag}"));
+    assert_eq!(client.send(&again).status(), 304);
+    let links = client.get(tests::auth_server::SECRET_KEY).header("link");
+    let link = "</auth/.well-known/revocations>; rel=\"revocations\"";
+    assert!(links.iter().any(|one| one == link), "{links:?}");
+    assert_ne!(payload["seq"], Value::from(0));
+}
