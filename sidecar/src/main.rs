@@ -11,6 +11,7 @@ mod discovery;
 mod downstream;
 mod headers;
 mod keys;
+mod kubernetes;
 mod proxy;
 mod request;
 mod server;
@@ -62,6 +63,14 @@ fn run() -> Result<(), Failure> {
         }
         Command::Wait(args) => {
             commands::wait::until_ready(args.admin.admin_listen, args.timeout.duration())
+        }
+        Command::Inject(args) => commands::inject::run(&args),
+        Command::Lint(args) => commands::lint::run(&args),
+        Command::Webhook(args) => {
+            install_tls_provider()?;
+            let logs = &args.logs;
+            let _logs = runtime::telemetry::init(logs.log_format, &log_filter(&logs.log_level))?;
+            commands::webhook::run(&args)
         }
         Command::Completions(args) => print_completions::<Cli>(&args),
     }

@@ -41,6 +41,7 @@ mod e2e {
     mod grpc_refusals;
     mod hanging_files;
     mod http2;
+    mod inject;
     mod interop;
     mod issuers;
     mod json_log;
@@ -83,4 +84,5 @@ mod e2e {
     mod upstream_failures;
     mod upstreams;
     mod users;
+    mod webhook;
 }

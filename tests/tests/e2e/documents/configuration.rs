@@ -46,6 +46,9 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, "healthcheck"),
     (Program::Sidecar, "drain"),
     (Program::Sidecar, "wait"),
+    (Program::Sidecar, "inject"),
+    (Program::Sidecar, "lint"),
+    (Program::Sidecar, "webhook"),
     (Program::Sidecar, "completions"),
 ];
 

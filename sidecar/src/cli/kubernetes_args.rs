@@ -1,0 +1,85 @@
+//! Arguments of the commands for Kubernetes manifests.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use runtime::listener::ip_address_and_port;
+use runtime::telemetry::LogArgs;
+use runtime::tls::TlsArgs;
+
+use crate::kubernetes::lint::Format;
+
+/// The sidecars that are put into pods.
+#[derive(Debug, Args)]
+pub(crate) struct SidecarsArgs {
+    /// Image of the sidecars; by default localhost/postern/sidecar with the version of this program
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+
+    /// A setting of all sidecars as its variable, as in
+    /// POSTERN_AUTH_SERVER=dns://auth.identity.svc:9000/auth; an empty value takes the default
+    /// away. Repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Secret with the key app-secret, of pods without the annotation postern/secret; by default
+    /// postern-sidecar
+    #[arg(long, value_name = "NAME")]
+    pub(crate) secret: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InjectArgs {
+    /// File of manifests; - for standard input, which is the default. Repeatable: a Service may be
+    /// in another file than its pods
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) sidecars: SidecarsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LintArgs {
+    /// File of manifests; - for standard input, which is the default. Repeatable
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+
+    /// Format of the findings
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+
+    /// End with exit code 78 at any warning
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebhookArgs {
+    /// Address to serve on; port 0 picks a free one
+    #[arg(
+        long,
+        default_value = "0.0.0.0:8443",
+        value_parser = ip_address_and_port,
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// Address for probes and metrics; port 0 picks a free one
+    #[arg(
+        long,
+        default_value = "0.0.0.0:8081",
+        value_parser = ip_address_and_port,
+        value_name = "ADDRESS"
+    )]
+    pub(crate) admin_listen: SocketAddr,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+
+    #[command(flatten)]
+    pub(crate) sidecars: SidecarsArgs,
+
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
+}

@@ -1,0 +1,98 @@
+//! `sidecar inject`: manifests in, manifests with sidecars out.
+
+use std::io::Read;
+use std::path::Path;
+
+use clap::CommandFactory;
+use runtime::exit::Failure;
+use runtime::{bounded_read, command_line, output};
+
+use crate::cli::Cli;
+use crate::cli::kubernetes_args::{InjectArgs, SidecarsArgs};
+use crate::kubernetes::inject::inject;
+use crate::kubernetes::lint::Input;
+use crate::kubernetes::settings::{Settings, names};
+
+/// Far more than a cluster's manifests.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const STANDARD_INPUT: &str = "-";
+
+/// Runs the command.
+///
+/// # Errors
+/// For input that cannot be read, and for an object that cannot have a sidecar.
+pub(crate) fn run(args: &InjectArgs) -> Result<(), Failure> {
+    let settings = settings(&args.sidecars)?;
+    let mut texts = Vec::new();
+    for input in inputs(&args.files)? {
+        texts.push(input.text);
+    }
+    let stream = joined(&texts);
+    let injected = inject(&stream, &settings);
+    let injected = injected.map_err(|error| Failure::Config(error.to_string()))?;
+    command_line::warn(&injected.warnings);
+    output::print(&injected.text)
+}
+
+/// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
+pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, Failure> {
+    let command = Cli::command();
+    let serve = command.find_subcommand("serve");
+    let known = |name: &str| {
+        let flags = serve.into_iter().flat_map(clap::Command::get_arguments);
+        let mut flags = flags.filter(|flag| !flag.is_hide_env_values_set());
+        flags.any(|flag| flag.get_env().is_some_and(|variable| variable == name))
+    };
+    match names(&args.set).find(|name| !known(name)) {
+        Some(name) => Err(Failure::Usage(format!(
+            "--set: {name} is no setting of the sidecar, or a secret one"
+        ))),
+        None => Settings::new(args.image.clone(), &args.set, args.secret.clone()),
+    }
+}
+
+/// Reads the files, or standard input where none is named.
+pub(super) fn inputs(files: &[String]) -> Result<Vec<Input>, Failure> {
+    let standard = [STANDARD_INPUT.to_owned()];
+    let files = if files.is_empty() { &standard } else { files };
+    files.iter().map(|file| input(file)).collect()
+}
+
+fn input(file: &str) -> Result<Input, Failure> {
+    let unreadable = |problem: String| Failure::Config(format!("-f {file}: {problem}"));
+    let bytes = if file == STANDARD_INPUT {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().take(MAX_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(|error| unreadable(error.to_string()))?;
+        bytes
+    } else {
+        let read = bounded_read::read(Path::new(file), MAX_BYTES);
+        let mut read = read.map_err(|error| unreadable(error.to_string()))?;
+        std::mem::take(&mut *read.bytes)
+    };
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(unreadable(format!("has more than {MAX_BYTES} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("is not UTF-8".to_owned()))?;
+    Ok(Input {
+        name: file.to_owned(),
+        text,
+    })
+}
+
+/// Joins files to one stream: the first document of each needs a marker.
+fn joined(texts: &[String]) -> String {
+    let mut stream = String::new();
+    for text in texts {
+        if !stream.is_empty() {
+            if !stream.ends_with('\n') {
+                stream.push('\n');
+            }
+            if !text.starts_with("---") {
+                stream.push_str("---\n");
+            }
+        }
+        stream.push_str(text);
+    }
+    stream
+}

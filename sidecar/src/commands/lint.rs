@@ -1,0 +1,24 @@
+//! `sidecar lint`: what looks protected and is not.
+
+use runtime::exit::Failure;
+use runtime::output;
+
+use super::inject::inputs;
+use crate::cli::kubernetes_args::LintArgs;
+use crate::kubernetes::lint::{Finding, Level, lint, render};
+
+/// Runs the command.
+///
+/// # Errors
+/// For a finding: an error, or with `--strict` a warning.
+pub(crate) fn run(args: &LintArgs) -> Result<(), Failure> {
+    let found = lint(&inputs(&args.files)?);
+    let found = found.map_err(|(file, error)| Failure::Config(format!("-f {file}: {error}")))?;
+    output::print(&render(&found, args.output))?;
+    let counts = |finding: &&Finding| args.strict || finding.level == Level::Error;
+    match found.iter().filter(counts).count() {
+        0 => Ok(()),
+        1 => Err(Failure::Config("1 finding".to_owned())),
+        more => Err(Failure::Config(format!("{more} findings"))),
+    }
+}

@@ -1,0 +1,122 @@
+//! `sidecar webhook`: the admission webhook of a cluster. It puts the sidecar into labelled pods as
+//! `inject` does, and rejects what it cannot protect.
+
+mod metrics;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use prometheus_client::registry::Registry;
+use runtime::admin;
+use runtime::clock::unix_now;
+use runtime::exit::Failure;
+use runtime::health::Health;
+use runtime::listener::{self, Port};
+use runtime::signals::Terminations;
+use runtime::supervisor::{Supervisor, supervisor};
+use runtime::tls;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use self::metrics::WebhookMetrics;
+use self::server::Reviews;
+use super::inject::settings;
+use crate::cli::kubernetes_args::WebhookArgs;
+
+/// The API server learns of the end of a replica by its connections alone.
+const LAME_DUCK: Duration = Duration::from_secs(5);
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Start errors; later only a background task that has ended.
+pub(crate) fn run(args: &WebhookArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: &WebhookArgs) -> Result<(), Failure> {
+    let no_signals =
+        |error: std::io::Error| Failure::Software(format!("signals cannot be received: {error}"));
+    let mut terminations = Terminations::install().map_err(no_signals)?;
+    let certificate = args.tls.certificate()?.ok_or_else(|| {
+        Failure::Config(
+            "--tls-cert and --tls-key are missing: the API server speaks TLS".to_owned(),
+        )
+    })?;
+    let settings = settings(&args.sidecars)?;
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %args.listen,
+        admin_listen = %args.admin_listen,
+        image = settings.image,
+        "starting"
+    );
+    if let Some(warning) = certificate.expired(unix_now()) {
+        warn!("{warning}");
+    }
+    let format = args.logs.log_format;
+    let public = listener::bind(Port::Public, args.listen)?;
+    let admin = listener::bind(Port::Admin, args.admin_listen)?;
+    let (background, ends) = supervisor();
+    let metrics = WebhookMetrics::default();
+    let following = tls::follow(Arc::clone(&certificate), metrics.tls.clone());
+    let following = following.map_err(no_signals)?;
+    background.spawn_critical("following the TLS certificate", following);
+
+    let health = Health::new();
+    let serving = health.condition("serving", "starting");
+    let stop = watch::Sender::new(());
+    listener::announce(Port::Admin, &admin, format)?;
+    serve_admin(admin, &health, metrics.registry(), &stop, &background);
+    let reviews = Reviews::new(settings, metrics, tls::http1(certificate)?);
+    listener::announce(Port::Public, &public, format)?;
+    let accepting = reviews.serve(public, stop.subscribe());
+    let accepting = background.spawn_critical_until_shutdown("the port of reviews", accepting);
+    health.set_started();
+    serving.set_ready();
+
+    let outcome = tokio::select! {
+        _ = terminations.next() => Ok(()),
+        failure = ends.first() => Err(failure),
+    };
+    if outcome.is_ok() {
+        serving.set_not_ready("stopping");
+        tokio::select! {
+            () = tokio::time::sleep(LAME_DUCK) => {}
+            _ = terminations.next() => {}
+        }
+    }
+    stop.send_replace(());
+    let _ = accepting.await;
+    info!("stopped");
+    outcome
+}
+
+fn serve_admin(
+    listener: std::net::TcpListener,
+    health: &Health,
+    metrics: Registry,
+    stop: &watch::Sender<()>,
+    background: &Supervisor,
+) {
+    let mut stopped = stop.subscribe();
+    let stopped = async move {
+        let _ = stopped.changed().await;
+    };
+    let serving = admin::serve(
+        listener,
+        health.clone(),
+        Arc::new(metrics),
+        Router::new(),
+        stopped,
+    );
+    background.spawn_critical_until_shutdown("the admin port", async {
+        serving.await.map_err(|error| error.to_string())
+    });
+}

@@ -1,0 +1,24 @@
+//! Names of labels and annotations. The prefix is explained in docs/adr/0023.
+
+/// The label of workloads, pods and Services that have a sidecar.
+pub(crate) const SIDECAR: &str = "postern/sidecar";
+/// The prefix of every name below.
+pub(crate) const PREFIX: &str = "postern/";
+/// The port of the service: a number, or the name of a container's port.
+pub(crate) const PORT: &str = "postern/port";
+/// The port that the sidecar listens on.
+pub(crate) const SIDECAR_PORT: &str = "postern/sidecar-port";
+/// The context path of the service; without it the service is at `/`.
+pub(crate) const APP_NAME: &str = "postern/app-name";
+/// The application that fetches the key; by default the name in the pod's labels.
+pub(crate) const APP_ID: &str = "postern/app-id";
+/// The pass list, besides the paths of probes.
+pub(crate) const PASS: &str = "postern/pass";
+/// A ConfigMap with the settings, in place of the default ones.
+pub(crate) const CONFIG_MAP: &str = "postern/config-map";
+/// The Secret with the key `app-secret`.
+pub(crate) const SECRET: &str = "postern/secret";
+/// Ports of a Service that lead past the sidecar on purpose, by name or number.
+pub(crate) const OPEN_PORTS: &str = "postern/open-ports";
+/// The label of a namespace whose workloads all have to be labelled.
+pub(crate) const GUARDED: &str = "postern/guarded";

@@ -1,0 +1,162 @@
+//! Findings in manifests that another tool has made: what looks protected and is not.
+
+mod report;
+mod rules;
+
+pub(crate) use report::{Format, render};
+use serde_json::Value;
+
+use super::object::{Object, objects};
+use super::yaml::{Document, YamlError, documents};
+
+/// The weight of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// The service is reached without a token, or not at all.
+    Error,
+    /// It cannot be decided from these manifests, or loses requests.
+    Warning,
+}
+
+/// The rules, each with the text of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rule {
+    NoSidecar,
+    ServicePastSidecar,
+    UnlabelledWorkload,
+    UnlabelledService,
+    PortTaken,
+    HostNetwork,
+    ProbeRejected,
+    SecretMissing,
+    PodSecurity,
+    GracePeriod,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::NoSidecar,
+        Self::ServicePastSidecar,
+        Self::UnlabelledWorkload,
+        Self::UnlabelledService,
+        Self::PortTaken,
+        Self::HostNetwork,
+        Self::ProbeRejected,
+        Self::SecretMissing,
+        Self::PodSecurity,
+        Self::GracePeriod,
+    ];
+
+    /// Returns the name in reports.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NoSidecar => "no-sidecar",
+            Self::ServicePastSidecar => "service-past-sidecar",
+            Self::UnlabelledWorkload => "unlabelled-workload",
+            Self::UnlabelledService => "unlabelled-service",
+            Self::PortTaken => "port-taken",
+            Self::HostNetwork => "host-network",
+            Self::ProbeRejected => "probe-rejected",
+            Self::SecretMissing => "secret-missing",
+            Self::PodSecurity => "pod-security",
+            Self::GracePeriod => "grace-period",
+        }
+    }
+
+    /// Returns the meaning in one sentence.
+    pub(crate) const fn meaning(self) -> &'static str {
+        match self {
+            Self::NoSidecar => "A labelled workload has no sidecar.",
+            Self::ServicePastSidecar => "A Service leads to a protected pod past its sidecar.",
+            Self::UnlabelledWorkload => "A workload of a guarded namespace has no label.",
+            Self::UnlabelledService => "A labelled Service leads to no sidecar of this input.",
+            Self::PortTaken => "Another container declares a port of the sidecar.",
+            Self::HostNetwork => "A protected pod is reached on the node's address.",
+            Self::ProbeRejected => "A probe goes through the sidecar on a path that needs a token.",
+            Self::SecretMissing => "The sidecar needs a Secret or ConfigMap that is not there.",
+            Self::PodSecurity => "The sidecar lacks what the restricted standard requires.",
+            Self::GracePeriod => "The pod ends before its sidecar has drained.",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    pub(crate) rule: Rule,
+    pub(crate) object: String,
+    /// The JSON pointer of the place in its object.
+    pub(crate) pointer: String,
+    /// The name of the input.
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+/// A file, or standard input.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// An object with its place.
+pub(super) struct Placed<'v> {
+    pub(super) object: Object<'v>,
+    /// Of the object in its document.
+    place: String,
+    document: &'v Document,
+    file: &'v str,
+}
+
+impl Placed<'_> {
+    pub(super) fn finding(
+        &self,
+        level: Level,
+        rule: Rule,
+        pointer: &str,
+        message: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            level,
+            rule,
+            object: self.object.described(),
+            pointer: pointer.to_owned(),
+            file: self.file.to_owned(),
+            line: self.document.line(&format!("{}{pointer}", self.place)),
+            message: message.into(),
+        }
+    }
+}
+
+/// Reads all inputs as one set of manifests, because a Service may be in another file than its pods.
+///
+/// # Errors
+/// For text that is not YAML, with the name of its input.
+pub(crate) fn lint(inputs: &[Input]) -> Result<Vec<Finding>, (String, YamlError)> {
+    let mut read = Vec::new();
+    for input in inputs {
+        let found = documents(&input.text).map_err(|error| (input.name.clone(), error))?;
+        read.extend(found.into_iter().map(|document| {
+            let value = document.value();
+            (input.name.as_str(), document, value)
+        }));
+    }
+    let placed: Vec<Placed<'_>> = read.iter().flat_map(placed_objects).collect();
+    Ok(rules::findings(&placed))
+}
+
+fn placed_objects<'v>(
+    (file, document, value): &'v (&'v str, Document, Value),
+) -> impl Iterator<Item = Placed<'v>> {
+    objects(value)
+        .into_iter()
+        .map(move |(place, object)| Placed {
+            object,
+            place,
+            document,
+            file,
+        })
+}

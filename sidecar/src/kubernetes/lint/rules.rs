@@ -1,0 +1,282 @@
+//! The rules of `lint`.
+
+use std::collections::BTreeSet;
+
+use contract::http::path_patterns::{ContextPath, PassList};
+use contract::http::request_path::RequestPath;
+use http::Method;
+use serde_json::Value;
+
+use super::{Finding, Level, Placed, Rule};
+use crate::kubernetes::annotations::{GUARDED, SIDECAR};
+use crate::kubernetes::object::{PodView, list, name_of, share_namespace, text};
+use crate::kubernetes::{ports, probes, services};
+
+const GRACE_PERIOD: u64 = 30;
+const PROBES: [&str; 3] = ["startupProbe", "readinessProbe", "livenessProbe"];
+
+/// Returns the findings in the order of the input.
+pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
+    let guarded = guarded_namespaces(placed);
+    let mut found = Vec::new();
+    for each in placed {
+        match each.object.pod() {
+            Some(pod) => of_workload(each, &pod, placed, &guarded, &mut found),
+            None if each.object.kind() == "Service" => of_service(each, placed, &mut found),
+            None => {}
+        }
+    }
+    found
+}
+
+/// Returns the namespaces of the input whose label requires one of every workload.
+fn guarded_namespaces<'v>(placed: &[Placed<'v>]) -> BTreeSet<&'v str> {
+    let objects = placed.iter().map(|each| each.object);
+    objects
+        .filter(|object| object.kind() == "Namespace" && object.label(GUARDED) == Some("true"))
+        .map(|object| object.name())
+        .collect()
+}
+
+fn of_workload(
+    each: &Placed<'_>,
+    pod: &PodView<'_>,
+    placed: &[Placed<'_>],
+    guarded: &BTreeSet<&str>,
+    found: &mut Vec<Finding>,
+) {
+    let object = each.object;
+    match pod.sidecar() {
+        Some(sidecar) => of_pod(each, pod, sidecar, placed, found),
+        None if object.wants_sidecar() => found.push(each.finding(
+            Level::Error,
+            Rule::NoSidecar,
+            "/metadata",
+            format!("is labelled {SIDECAR}: \"true\" and has no sidecar: the service is reached without a token"),
+        )),
+        None => {
+            let labels = [object.label(SIDECAR), pod.label(SIDECAR)];
+            let is_ours = pod.label("app.kubernetes.io/part-of") == Some("postern");
+            if guarded.contains(object.namespace()) && labels == [None, None] && !is_ours {
+                found.push(each.finding(
+                    Level::Error,
+                    Rule::UnlabelledWorkload,
+                    "/metadata",
+                    format!("its namespace is guarded: label it {SIDECAR}: \"true\", or \"false\" if no token is required"),
+                ));
+            }
+        }
+    }
+}
+
+/// Checks a pod that has a sidecar.
+fn of_pod(
+    each: &Placed<'_>,
+    pod: &PodView<'_>,
+    sidecar: &Value,
+    placed: &[Placed<'_>],
+    found: &mut Vec<Finding>,
+) {
+    let spec = format!("{}/spec", pod.path);
+    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
+        let pointer = format!("{spec}/hostNetwork");
+        let why = "hostNetwork: the service is reached on the node's address";
+        found.push(each.finding(Level::Error, Rule::HostNetwork, &pointer, why));
+    }
+    let own: Vec<u16> = ports::of_container(sidecar).map(|(_, port)| port).collect();
+    for other in pod.others() {
+        let taken = ports::of_container(other).find(|(_, port)| own.contains(port));
+        if let Some((_, port)) = taken {
+            let name = name_of(other);
+            let why = format!("container {name} declares port {port}, which is the sidecar's");
+            found.push(each.finding(Level::Error, Rule::PortTaken, &spec, why));
+        }
+    }
+    let grace = pod.spec("terminationGracePeriodSeconds");
+    if !pod.is_task()
+        && let Some(grace) = grace
+            .and_then(Value::as_u64)
+            .filter(|grace| *grace < GRACE_PERIOD)
+    {
+        let pointer = format!("{spec}/terminationGracePeriodSeconds");
+        let why = format!("{grace} s: the sidecar's stop takes up to {GRACE_PERIOD}");
+        found.push(each.finding(Level::Warning, Rule::GracePeriod, &pointer, why));
+    }
+    of_probes(each, pod, sidecar, found);
+    of_references(each, pod, sidecar, placed, found);
+    of_security(each, pod, sidecar, found);
+}
+
+/// Finds probes that the sidecar rejects: without a token, on a path that is not passed.
+fn of_probes(each: &Placed<'_>, pod: &PodView<'_>, sidecar: &Value, found: &mut Vec<Finding>) {
+    let Some(listens) = sidecar_port(sidecar) else {
+        return;
+    };
+    let patterns = variable(pod, sidecar, "POSTERN_PASS");
+    // Settings of a ConfigMap are not known here.
+    if sidecar.get("envFrom").is_some() && patterns.is_none() {
+        return;
+    }
+    let patterns = whole_patterns(patterns.unwrap_or_default());
+    let Ok(pass) = PassList::parse(patterns.iter().map(String::as_str)) else {
+        return;
+    };
+    let name = variable(pod, sidecar, "POSTERN_APP_NAME").unwrap_or_default();
+    let Ok(context) = name.parse::<ContextPath>() else {
+        return;
+    };
+    for (number, container) in pod.containers().enumerate() {
+        for kind in PROBES {
+            let Some(http) = container.get(kind).and_then(|probe| probe.get("httpGet")) else {
+                continue;
+            };
+            let path = probes::path_of(http);
+            if probes::port_of(http, container) != Some(listens) || passes(&pass, &context, path) {
+                continue;
+            }
+            let pointer = format!("{}/spec/containers/{number}/{kind}/httpGet", pod.path);
+            let why = format!("{kind} goes through the sidecar to {path}, which needs a token");
+            found.push(each.finding(Level::Error, Rule::ProbeRejected, &pointer, why));
+        }
+    }
+}
+
+fn passes(pass: &PassList, context: &ContextPath, path: &str) -> bool {
+    let parsed = RequestPath::parse(path.as_bytes()).ok();
+    let canonical = parsed.as_ref().and_then(RequestPath::canonical);
+    let below = canonical.and_then(|canonical| context.strip(canonical));
+    below.is_some_and(|below| pass.find_for(Some(&Method::GET), below).is_some())
+}
+
+/// Splits a pass list at its commas, but for those between the methods of a pattern.
+fn whole_patterns(list: &str) -> Vec<String> {
+    let mut patterns = Vec::new();
+    let mut pending = String::new();
+    for piece in list
+        .split(',')
+        .map(str::trim)
+        .filter(|piece| !piece.is_empty())
+    {
+        pending.push_str(piece);
+        if piece.contains('/') {
+            patterns.push(std::mem::take(&mut pending));
+        } else {
+            pending.push(',');
+        }
+    }
+    patterns
+}
+
+/// Finds Secrets and ConfigMaps that the sidecar mounts and the input lacks.
+fn of_references(
+    each: &Placed<'_>,
+    pod: &PodView<'_>,
+    sidecar: &Value,
+    placed: &[Placed<'_>],
+    found: &mut Vec<Finding>,
+) {
+    let known = |kind: &str, name: &str| {
+        placed.iter().map(|other| other.object).find(|other| {
+            other.kind() == kind && other.name() == name && share_namespace(*other, each.object)
+        })
+    };
+    let spec = format!("{}/spec", pod.path);
+    let missing = |kind: &str, name: &str| {
+        let why = format!("the sidecar needs the {kind} {name}, which is not in this input");
+        each.finding(Level::Warning, Rule::SecretMissing, &spec, why)
+    };
+    for source in list(sidecar.get("envFrom")) {
+        let name = text(source, "/configMapRef/name");
+        if !name.is_empty() && known("ConfigMap", name).is_none() {
+            found.push(missing("ConfigMap", name));
+        }
+    }
+    let mounts = list(sidecar.get("volumeMounts")).map(name_of);
+    let mounts: BTreeSet<&str> = mounts.collect();
+    for volume in list(pod.spec("volumes")).filter(|volume| mounts.contains(name_of(volume))) {
+        let name = text(volume, "/secret/secretName");
+        if name.is_empty() {
+            continue;
+        }
+        let Some(secret) = known("Secret", name) else {
+            found.push(missing("Secret", name));
+            continue;
+        };
+        let holds = |data: &str| secret.value().pointer(&format!("/{data}/app-secret"));
+        if name_of(volume) == "postern-sidecar-secret"
+            && holds("data").or(holds("stringData")).is_none()
+        {
+            let why = format!("the Secret {name} has no key app-secret");
+            found.push(each.finding(Level::Error, Rule::SecretMissing, &spec, why));
+        }
+    }
+}
+
+/// Compares the sidecar with the standard `restricted`.
+fn of_security(each: &Placed<'_>, pod: &PodView<'_>, sidecar: &Value, found: &mut Vec<Finding>) {
+    let of_pod = pod.spec("securityContext");
+    let of_both = |name: &str| {
+        let own = sidecar.pointer(&format!("/securityContext/{name}"));
+        own.or_else(|| of_pod.and_then(|context| context.pointer(&format!("/{name}"))))
+    };
+    let own = |pointer: &str| sidecar.pointer(&format!("/securityContext/{pointer}"));
+    let is_restricted = of_both("runAsNonRoot") == Some(&Value::Bool(true))
+        && of_both("seccompProfile/type").and_then(Value::as_str) == Some("RuntimeDefault")
+        && own("allowPrivilegeEscalation") == Some(&Value::Bool(false))
+        && list(own("capabilities/drop")).any(|dropped| dropped == "ALL");
+    if !is_restricted {
+        let pointer = format!("{}/spec", pod.path);
+        let why = "the sidecar lacks runAsNonRoot, seccompProfile, allowPrivilegeEscalation: false or capabilities.drop: [ALL]";
+        found.push(each.finding(Level::Error, Rule::PodSecurity, &pointer, why));
+    }
+}
+
+fn of_service(each: &Placed<'_>, placed: &[Placed<'_>], found: &mut Vec<Finding>) {
+    let service = each.object;
+    let mut leads_to_sidecar = false;
+    for other in placed {
+        let Some(pod) = other.object.pod() else {
+            continue;
+        };
+        let is_selected =
+            share_namespace(other.object, service) && services::selects(service, &pod);
+        let Some(sidecar) = pod.sidecar().filter(|_| is_selected) else {
+            continue;
+        };
+        leads_to_sidecar = true;
+        let listens = sidecar_port(sidecar).unwrap_or(0);
+        for past in services::past(service, &pod, listens) {
+            let pointer = format!("/spec/ports/{}", past.number);
+            found.push(each.finding(
+                Level::Error,
+                Rule::ServicePastSidecar,
+                &pointer,
+                format!("{} of {}", past.reason, other.object.described()),
+            ));
+        }
+    }
+    if !leads_to_sidecar && service.label(SIDECAR) == Some("true") {
+        let why = "is labelled, and selects no pod with a sidecar in this input";
+        found.push(each.finding(Level::Warning, Rule::UnlabelledService, "/spec", why));
+    }
+}
+
+fn sidecar_port(sidecar: &Value) -> Option<u16> {
+    let mut ports = ports::of_container(sidecar);
+    ports
+        .find(|(name, _)| *name == "sidecar")
+        .map(|(_, port)| port)
+}
+
+/// Returns a variable that the container sets to a text, or to a label of its pod.
+fn variable<'v>(pod: &PodView<'v>, container: &'v Value, name: &str) -> Option<&'v str> {
+    let mut variables = list(container.get("env"));
+    let found = variables.find(|variable| name_of(variable) == name)?;
+    let label = text(found, "/valueFrom/fieldRef/fieldPath")
+        .strip_prefix("metadata.labels['")
+        .and_then(|label| label.strip_suffix("']"));
+    match label {
+        Some(label) => pod.label(label),
+        None => found.get("value")?.as_str(),
+    }
+}

@@ -1,0 +1,385 @@
+//! The sidecar of one pod: what is missing is added, everything else stays.
+
+use serde_json::{Map, Value, json};
+
+use super::Rejected;
+use super::annotations::{self as names, SIDECAR};
+use super::object::{Object, PodView, list, name_of, text};
+use super::patch::{Operation, add_member, prepend};
+use super::ports::{self, Ports};
+use super::probes::{self, Rewritten};
+use super::settings::{APP_SECRET_FILE, AUTH_SERVER, PASS, Settings, UPSTREAM};
+
+/// Labels that name an application, the usual one first.
+const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
+/// Kubernetes' default; the sidecar's whole stop fits into it.
+const GRACE_PERIOD: u64 = 30;
+
+/// A pod with its sidecar: the changes, and the ports that Services need.
+#[derive(Debug)]
+pub(super) struct Protected {
+    pub(super) operations: Vec<Operation>,
+    pub(super) ports: Ports,
+    /// The operator reads them; none stops the injection.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Puts the sidecar into the pod of a labelled object.
+///
+/// # Errors
+/// The reason why the pod cannot have one.
+pub(super) fn protected(
+    object: Object<'_>,
+    pod: &PodView<'_>,
+    settings: &Settings,
+) -> Result<Protected, Rejected> {
+    let rejected = |reason: String| Rejected::new(object.described(), reason);
+    if let Some(other) = pod.label(SIDECAR).filter(|label| *label != "true") {
+        return Err(rejected(format!(
+            "its pods have the label {SIDECAR}: {other:?}"
+        )));
+    }
+    // What is on the workload is on its pods too: the webhook reads the pods alone.
+    let inherited = inherited(object, pod);
+    let with_all =
+        with_metadata(pod, &inherited).ok_or_else(|| rejected("has no pod".to_owned()))?;
+    let complete = Object::new(&with_all).pod();
+    let complete = complete.ok_or_else(|| rejected("has no containers".to_owned()))?;
+    let ports = Ports::of(&complete, &settings.component).map_err(rejected)?;
+    let mut result = Protected {
+        operations: inherited,
+        ports,
+        warnings: Vec::new(),
+    };
+    if pod.sidecar().is_some() {
+        return Ok(result);
+    }
+    if let Some(reason) = obstacle(pod, ports) {
+        return Err(rejected(reason));
+    }
+    let complete = complete.placed_at(&pod.path);
+    let added = Added {
+        pod: &complete,
+        ports,
+        settings,
+    };
+    added.add(&mut result).map_err(rejected)?;
+    Ok(result)
+}
+
+/// Returns labels and annotations that the pod lacks.
+pub(super) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation> {
+    let path = format!("{}/metadata", pod.path);
+    let mut operations = Vec::new();
+    let mut metadata = pod.value().get("metadata").cloned();
+    let mut set = |map: &str, key: &str, value: Value| {
+        let parent = metadata.as_ref().and_then(|metadata| metadata.get(map));
+        let operation = match metadata.as_ref().filter(|metadata| metadata.is_object()) {
+            Some(_) => add_member(parent, &format!("{path}/{map}"), key, value),
+            None => Operation::add(path.clone(), json!({map: {key: value}})),
+        };
+        let relative = Operation::add(
+            operation.path.replacen(&path, "", 1),
+            operation.value.clone(),
+        );
+        metadata = Some(match relative.path.as_str() {
+            "" => relative.value,
+            _ => super::patch::apply(&metadata.take().unwrap_or_default(), &[relative])
+                .unwrap_or_default(),
+        });
+        operations.push(operation);
+    };
+    if pod.label(SIDECAR).is_none() {
+        set("labels", SIDECAR, "true".into());
+    }
+    let of_object = object.value().pointer("/metadata/annotations");
+    let of_object = of_object.and_then(Value::as_object).into_iter().flatten();
+    for (name, value) in of_object {
+        if name.starts_with(names::PREFIX) && pod.annotation(name).is_none() {
+            set("annotations", name, value.clone());
+        }
+    }
+    operations
+}
+
+/// Returns the pod as an object of its own, with these changes of its metadata.
+fn with_metadata(pod: &PodView<'_>, operations: &[Operation]) -> Option<Value> {
+    let relative: Vec<Operation> = operations
+        .iter()
+        .map(|operation| {
+            let path = operation.path.replacen(&pod.path, "", 1);
+            Operation::add(path, operation.value.clone())
+        })
+        .collect();
+    let mut value = super::patch::apply(pod.value(), &relative)?;
+    value
+        .as_object_mut()?
+        .insert("kind".to_owned(), "Pod".into());
+    Some(value)
+}
+
+/// Returns the reason why a pod cannot have a sidecar.
+fn obstacle(pod: &PodView<'_>, ports: Ports) -> Option<String> {
+    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
+        return Some("hostNetwork: the service is reached on the node's address".to_owned());
+    }
+    let is_windows = [pod.spec("os"), pod.spec("nodeSelector")]
+        .into_iter()
+        .flatten()
+        .any(|choice| {
+            let name = choice.get("name").or(choice.get("kubernetes.io/os"));
+            name.and_then(Value::as_str) == Some("windows")
+        });
+    if is_windows {
+        return Some("the sidecar does not run on Windows".to_owned());
+    }
+    let all = || pod.containers().chain(pod.init_containers());
+    if all().any(|container| name_of(container) == "sidecar") {
+        return Some("a container of its own is called sidecar".to_owned());
+    }
+    let on_the_node = all()
+        .flat_map(|container| list(container.get("ports")))
+        .find(|port| {
+            let number = port.get("containerPort").and_then(Value::as_u64);
+            port.get("hostPort").is_some() && number == Some(u64::from(ports.service))
+        });
+    if on_the_node.is_some() {
+        return Some("hostPort: the service is reached on the node's address".to_owned());
+    }
+    let taken = list(pod.spec("volumes")).find(|volume| name_of(volume).starts_with("postern-"));
+    taken.map(|volume| format!("has a volume of its own called {}", name_of(volume)))
+}
+
+/// The additions to one pod.
+struct Added<'a> {
+    pod: &'a PodView<'a>,
+    ports: Ports,
+    settings: &'a Settings,
+}
+
+impl Added<'_> {
+    fn add(&self, result: &mut Protected) -> Result<(), String> {
+        let probes = self.probes();
+        let container = self.container(&probes)?;
+        let path = &self.pod.path;
+        let spec = format!("{path}/spec");
+        let present = self.pod.spec("initContainers");
+        let init = format!("{spec}/initContainers");
+        result
+            .operations
+            .extend(prepend(present, &init, vec![container]));
+        let (present, volumes) = (self.pod.spec("volumes"), format!("{spec}/volumes"));
+        result
+            .operations
+            .extend(prepend(present, &volumes, self.volumes()));
+        result.operations.extend(probes.operations);
+        self.add_hook(result);
+        Ok(())
+    }
+
+    /// Lets the service outlive the drain, where nothing else is set and there is time for it.
+    fn add_hook(&self, result: &mut Protected) {
+        if self.pod.is_task() {
+            return;
+        }
+        let grace = self.pod.spec("terminationGracePeriodSeconds");
+        let grace = grace.and_then(Value::as_u64).unwrap_or(GRACE_PERIOD);
+        let (number, container) = self.service();
+        let lifecycle = container.get("lifecycle").filter(|hooks| !hooks.is_null());
+        if lifecycle.is_some_and(|hooks| hooks.get("preStop").is_some()) {
+            return;
+        }
+        if grace < GRACE_PERIOD {
+            result.warnings.push(format!(
+                "terminationGracePeriodSeconds {grace}: too short for the service to outlive the drain, so rollouts may lose requests"
+            ));
+            return;
+        }
+        let path = format!("{}/spec/containers/{number}/lifecycle", self.pod.path);
+        let hook = self.settings.component.lifecycle.get("preStop").cloned();
+        let hook = hook.unwrap_or_default();
+        result
+            .operations
+            .push(add_member(lifecycle, &path, "preStop", hook));
+    }
+
+    /// Returns the container that declares the service's port, or else the first.
+    fn service(&self) -> (usize, &Value) {
+        let declares = |container: &Value| {
+            ports::of_container(container).any(|(_, port)| port == self.ports.service)
+        };
+        let mut numbered = self.pod.containers().enumerate();
+        let declaring = numbered.find(|(_, container)| declares(container));
+        declaring
+            .or_else(|| self.pod.containers().enumerate().next())
+            .unwrap_or((0, &Value::Null))
+    }
+
+    fn config_map(&self) -> Option<&str> {
+        self.pod.annotation(names::CONFIG_MAP)
+    }
+
+    /// Paths of probes join the pass list, which a ConfigMap has for itself.
+    fn probes(&self) -> Rewritten {
+        match self.config_map() {
+            Some(_) => Rewritten::default(),
+            None => probes::rewritten(self.pod, self.ports, self.pod.annotation(names::APP_NAME)),
+        }
+    }
+
+    fn needs_application(&self) -> bool {
+        self.config_map().is_some() || self.settings.variables.contains_key(AUTH_SERVER)
+    }
+
+    fn needs_secret(&self) -> bool {
+        self.config_map().is_some() || self.settings.variables.contains_key(APP_SECRET_FILE)
+    }
+
+    fn container(&self, probes: &Rewritten) -> Result<Value, String> {
+        let component = &self.settings.component;
+        let mut container = component.container.clone();
+        let usual = (component.port("sidecar"), component.port("sidecar-admin"));
+        renumber(&mut container, usual.0, self.ports.sidecar);
+        renumber(&mut container, usual.1, self.ports.admin);
+        let Some(members) = container.as_object_mut() else {
+            return Err("the component has no container".to_owned());
+        };
+        members.insert("image".to_owned(), self.settings.image.clone().into());
+        match self.config_map() {
+            Some(name) => {
+                let source = json!([{"configMapRef": {"name": name}}]);
+                members.insert("envFrom".to_owned(), source);
+            }
+            None => drop(members.remove("envFrom")),
+        }
+        if !self.needs_secret() {
+            remove_named(members.get_mut("volumeMounts"), "postern-sidecar-secret");
+        }
+        let env = self.env(members.get("env"), probes)?;
+        members.insert("env".to_owned(), env.into());
+        Ok(container)
+    }
+
+    fn env(&self, of_component: Option<&Value>, probes: &Rewritten) -> Result<Vec<Value>, String> {
+        let mut env = Vec::new();
+        for variable in list(of_component) {
+            match name_of(variable) {
+                "POSTERN_APP_ID" if !self.needs_application() => {}
+                "POSTERN_APP_ID" => env.push(self.app_id(variable)?),
+                _ => env.push(variable.clone()),
+            }
+        }
+        let pairs = self.variables(probes).into_iter();
+        env.extend(pairs.map(|(name, value)| json!({"name": name, "value": value})));
+        Ok(env)
+    }
+
+    /// Returns the application: named by an annotation, or by the first usual label of the pod.
+    fn app_id(&self, of_component: &Value) -> Result<Value, String> {
+        if let Some(id) = self.pod.annotation(names::APP_ID) {
+            return Ok(json!({"name": "POSTERN_APP_ID", "value": id}));
+        }
+        let mut labels = NAME_LABELS.iter();
+        match labels.find(|label| self.pod.label(label).is_some()) {
+            Some(&"app.kubernetes.io/name") => Ok(of_component.clone()),
+            Some(label) => {
+                let path = format!("metadata.labels['{label}']");
+                let from = json!({"fieldRef": {"fieldPath": path}});
+                Ok(json!({"name": "POSTERN_APP_ID", "valueFrom": from}))
+            }
+            None => Err(format!(
+                "its pods have no name: give them the label {} or the annotation {}",
+                NAME_LABELS[0],
+                names::APP_ID
+            )),
+        }
+    }
+
+    /// Returns the settings of this pod by variable.
+    fn variables(&self, probes: &Rewritten) -> Map<String, Value> {
+        let component = &self.settings.component;
+        let mut variables = match self.config_map() {
+            Some(_) => self.settings.set.clone(),
+            None => self.settings.variables.clone(),
+        };
+        let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+        if self.config_map().is_none() || self.pod.annotation(names::PORT).is_some() {
+            set(UPSTREAM, format!("http://127.0.0.1:{}", self.ports.service));
+        }
+        if let Some(name) = self.pod.annotation(names::APP_NAME) {
+            set("POSTERN_APP_NAME", name.to_owned());
+        }
+        for (flag, name, port) in [
+            ("POSTERN_LISTEN", "sidecar", self.ports.sidecar),
+            ("POSTERN_ADMIN_LISTEN", "sidecar-admin", self.ports.admin),
+        ] {
+            if port != component.port(name) {
+                set(flag, format!("0.0.0.0:{port}"));
+            }
+        }
+        if self.pod.is_task() {
+            for (name, value) in &component.of_tasks {
+                set(name, value.clone());
+            }
+        }
+        if let Some(pass) = self.pass(variables.get(PASS), probes) {
+            variables.insert(PASS.to_owned(), pass);
+        }
+        let pairs = variables.into_iter();
+        pairs.map(|(name, value)| (name, value.into())).collect()
+    }
+
+    /// Joins the operator's patterns, the annotation's, and the paths of probes, which are read only.
+    fn pass(&self, of_all: Option<&String>, probes: &Rewritten) -> Option<String> {
+        let lists = [of_all.map(String::as_str), self.pod.annotation(names::PASS)];
+        let given = lists.into_iter().flatten().filter(|list| !list.is_empty());
+        let mut patterns: Vec<String> = given.map(ToOwned::to_owned).collect();
+        let listed = patterns.join(",");
+        let is_listed = |path: &str| listed.split(',').any(|pattern| pattern.trim() == path);
+        let paths = probes.paths.iter().filter(|path| !is_listed(path));
+        patterns.extend(paths.map(|path| format!("GET {path}")));
+        (!patterns.is_empty()).then(|| patterns.join(","))
+    }
+
+    fn volumes(&self) -> Vec<Value> {
+        let secret = self.pod.annotation(names::SECRET);
+        let secret = secret.or(self.settings.secret.as_deref());
+        let volumes = self.settings.component.volumes.iter();
+        volumes
+            .filter(|volume| self.needs_secret() || volume.get("secret").is_none())
+            .map(|volume| {
+                let mut volume = volume.clone();
+                if let (Some(name), Some(place)) =
+                    (secret, volume.pointer_mut("/secret/secretName"))
+                {
+                    *place = name.into();
+                }
+                volume
+            })
+            .collect()
+    }
+}
+
+/// Replaces a port number throughout the container.
+fn renumber(value: &mut Value, from: u16, to: u16) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let is_port = name == "port" || name == "containerPort";
+                if is_port && member.as_u64() == Some(u64::from(from)) {
+                    *member = to.into();
+                } else {
+                    renumber(member, from, to);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| renumber(item, from, to)),
+        _ => {}
+    }
+}
+
+fn remove_named(list: Option<&mut Value>, name: &str) {
+    if let Some(items) = list.and_then(Value::as_array_mut) {
+        items.retain(|item| text(item, "/name") != name);
+    }
+}

@@ -1,0 +1,176 @@
+//! The three ports of a protected pod: the service's, the sidecar's, the sidecar's for probes.
+
+use serde_json::Value;
+
+use super::annotations::{PORT, SIDECAR_PORT};
+use super::component::Component;
+use super::object::{PodView, list, name_of};
+use super::settings::UPSTREAM;
+
+/// The sidecar's port where the service itself has the usual one.
+const OTHER_PORT: u16 = 18080;
+const OTHER_ADMIN_PORT: u16 = 18081;
+/// The service's port where nothing declares one, as the component has it.
+const UNDECLARED: u16 = 3000;
+
+const PROBES: &[&str] = &["startupProbe", "readinessProbe", "livenessProbe"];
+const ACTIONS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
+
+/// The ports of one pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ports {
+    pub(super) service: u16,
+    pub(super) sidecar: u16,
+    pub(super) admin: u16,
+}
+
+/// A declared port of a container.
+struct Declared<'v> {
+    name: &'v str,
+    number: u16,
+    is_tcp: bool,
+}
+
+impl Ports {
+    /// Finds the ports of a pod.
+    ///
+    /// # Errors
+    /// The reason, where the service's port is not certain or the sidecar's is taken.
+    pub(super) fn of(pod: &PodView<'_>, component: &Component) -> Result<Self, String> {
+        let present = pod.sidecar();
+        let service = match present.and_then(upstream_port) {
+            Some(port) => port,
+            None => service_port(pod)?,
+        };
+        if let Some(present) = present {
+            let port = |name, usual| {
+                declared_in(present)
+                    .find(|port| port.name == name)
+                    .map_or(usual, |port| port.number)
+            };
+            return Ok(Self {
+                service,
+                sidecar: port("sidecar", component.port("sidecar")),
+                admin: port("sidecar-admin", component.port("sidecar-admin")),
+            });
+        }
+        let probed: Vec<u16> = probed(pod).collect();
+        let is_taken =
+            |port| probed.contains(&port) || declared(pod).any(|other| other.number == port);
+        let sidecar = match pod.annotation(SIDECAR_PORT) {
+            Some(text) => number(text)
+                .ok_or_else(|| format!("the annotation {SIDECAR_PORT} '{text}' is no port"))?,
+            None => beside(service, component),
+        };
+        if sidecar == service || is_taken(sidecar) {
+            return Err(format!(
+                "port {sidecar} is taken: choose the sidecar's by the annotation {SIDECAR_PORT}, on the pod and on its Services"
+            ));
+        }
+        let mut admins = [component.port("sidecar-admin"), OTHER_ADMIN_PORT]
+            .into_iter()
+            .chain(OTHER_ADMIN_PORT + 1..u16::MAX);
+        let admin = admins
+            .find(|port| *port != service && *port != sidecar && !is_taken(*port))
+            .ok_or("no port is free")?;
+        Ok(Self {
+            service,
+            sidecar,
+            admin,
+        })
+    }
+}
+
+/// Returns the sidecar's port for a service's: a Service, which is reviewed without its pods, has
+/// to come to the same result.
+pub(super) fn beside(service: u16, component: &Component) -> u16 {
+    match component.port("sidecar") {
+        usual if usual == service => OTHER_PORT,
+        usual => usual,
+    }
+}
+
+/// Parses a port.
+pub(super) fn number(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port| *port > 0)
+}
+
+/// Returns the number of a port of a container that is named or numbered by `target`.
+pub(super) fn resolved(pod: &PodView<'_>, target: &Value) -> Option<u16> {
+    match target {
+        Value::Number(_) => target.as_u64().and_then(|port| u16::try_from(port).ok()),
+        Value::String(text) => number(text).or_else(|| {
+            let mut named = declared(pod).filter(|port| port.name == text);
+            named.next().map(|port| port.number)
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the names and numbers of the ports that a container declares.
+pub(super) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
+    declared_in(container).map(|port| (port.name, port.number))
+}
+
+fn service_port(pod: &PodView<'_>) -> Result<u16, String> {
+    if let Some(text) = pod.annotation(PORT) {
+        return resolved(pod, &text.into())
+            .ok_or_else(|| format!("the annotation {PORT} '{text}' is no port of a container"));
+    }
+    let tcp: Vec<_> = declared(pod).filter(|port| port.is_tcp).collect();
+    let named: Vec<_> = tcp.iter().filter(|port| port.name == "http").collect();
+    let mut probed: Vec<u16> = probed(pod).collect();
+    probed.sort_unstable();
+    probed.dedup();
+    match (tcp.as_slice(), named.as_slice()) {
+        ([], _) => match probed.as_slice() {
+            [only] => Ok(*only),
+            _ => Ok(UNDECLARED),
+        },
+        ([only], _) => Ok(only.number),
+        (_, [only]) => Ok(only.number),
+        _ => Err(format!(
+            "has several ports: name the service's by the annotation {PORT}"
+        )),
+    }
+}
+
+/// Returns the port that a sidecar forwards to, where its container says.
+fn upstream_port(sidecar: &Value) -> Option<u16> {
+    let mut variables = list(sidecar.get("env"));
+    let upstream = variables.find(|variable| name_of(variable) == UPSTREAM)?;
+    let (_, port) = upstream.get("value")?.as_str()?.rsplit_once(':')?;
+    number(port.trim_end_matches('/'))
+}
+
+/// Returns the ports that probes of containers name by number: some are not declared.
+fn probed<'v>(pod: &PodView<'v>) -> impl Iterator<Item = u16> + use<'v> {
+    let probes = pod
+        .others()
+        .flat_map(|container| PROBES.iter().filter_map(move |kind| container.get(kind)));
+    let actions =
+        probes.flat_map(|probe| ACTIONS.iter().filter_map(move |action| probe.get(action)));
+    let ports = actions.filter_map(|action| action.get("port")?.as_u64());
+    let sidecar = pod.sidecar();
+    let own = sidecar.into_iter().flat_map(declared_in);
+    let own: Vec<u16> = own.map(|port| port.number).collect();
+    ports
+        .filter_map(|port| u16::try_from(port).ok())
+        .filter(move |port| !own.contains(port))
+}
+
+fn declared<'v>(pod: &PodView<'v>) -> impl Iterator<Item = Declared<'v>> + use<'v> {
+    pod.others().flat_map(declared_in)
+}
+
+fn declared_in(container: &Value) -> impl Iterator<Item = Declared<'_>> {
+    list(container.get("ports")).filter_map(|port| {
+        let number = port.get("containerPort")?.as_u64()?;
+        let protocol = port.get("protocol").and_then(Value::as_str);
+        Some(Declared {
+            name: name_of(port),
+            number: u16::try_from(number).ok()?,
+            is_tcp: protocol.is_none_or(|protocol| protocol == "TCP"),
+        })
+    })
+}

@@ -1,0 +1,163 @@
+//! Properties of the injection, over generated manifests and the examples of tests/data/inject.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod generated;
+mod reviews;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::inject::{InjectError, inject};
+use super::lint::{Input, Level, lint};
+use super::settings::Settings;
+use super::yaml::documents;
+
+fn settings() -> &'static Settings {
+    static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings::new(None, &[], None).unwrap());
+    &SETTINGS
+}
+
+/// Returns name and text of each example.
+fn examples() -> Vec<(String, String)> {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data/inject/in");
+    let files = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).unwrap())
+    };
+    files.map(read).collect()
+}
+
+fn values(text: &str) -> Vec<Value> {
+    let documents = documents(text).unwrap();
+    documents.iter().map(|document| document.value()).collect()
+}
+
+fn errors(text: &str) -> Vec<String> {
+    let input = Input {
+        name: "-".to_owned(),
+        text: text.to_owned(),
+    };
+    let found = lint(&[input]).unwrap().into_iter();
+    let errors = found.filter(|finding| finding.level == Level::Error);
+    errors
+        .map(|finding| format!("{}: {}", finding.object, finding.message))
+        .collect()
+}
+
+/// Returns the first place where `after` lacks something of `before`.
+fn lost(before: &Value, after: &Value, path: &str) -> Option<String> {
+    let moves = ["/targetPort", "/httpGet/port"];
+    match (before, after) {
+        (Value::Null, _) => None,
+        (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(name, value)| {
+            let path = format!("{path}/{name}");
+            match after.get(name) {
+                Some(kept) => lost(value, kept, &path),
+                None => Some(path),
+            }
+        }),
+        (Value::Array(before), Value::Array(after)) if before.len() <= after.len() => {
+            let kept = after.iter().skip(after.len() - before.len());
+            let mut pairs = before.iter().zip(kept);
+            pairs.find_map(|(before, after)| lost(before, after, &format!("{path}/-")))
+        }
+        _ if before == after || moves.iter().any(|end| path.ends_with(end)) => None,
+        _ => Some(path.to_owned()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+    #[test]
+    fn inject_adds_once_and_keeps_everything(manifest in generated::manifest()) {
+        let text = manifest.text();
+        let once = match inject(&text, settings()) {
+            Ok(injected) => injected.text,
+            Err(InjectError::Yaml(error)) => return Err(TestCaseError::fail(format!("{error}\n{text}"))),
+            Err(InjectError::Rejected(_)) => return Ok(()),
+        };
+        prop_assert!(once.contains("startupz"), "{once}");
+        for (before, after) in values(&text).iter().zip(values(&once)) {
+            prop_assert_eq!(lost(before, &after, ""), None, "{}\n{}", text, once);
+        }
+        prop_assert_eq!(errors(&once), Vec::<String>::new(), "{}", once);
+        let twice = inject(&once, settings()).unwrap().text;
+        prop_assert_eq!(twice, once);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn the_webhook_makes_the_pod_that_inject_makes(manifest in generated::manifest()) {
+        reviews::same_pods(&manifest.text());
+    }
+}
+
+#[test]
+fn the_webhook_makes_the_pods_of_the_examples() {
+    for (_, text) in examples() {
+        reviews::same_pods(&text);
+    }
+}
+
+#[test]
+fn any_text_is_an_error_or_stays_as_it_is() {
+    for text in [
+        "",
+        "\n",
+        "---\n",
+        "---\n---\n",
+        "a",
+        "[]",
+        "{}",
+        "- a\n- b\n",
+        "kind: Pod\n",
+        "kind: Deployment\nspec:\n",
+        "# only a comment\n",
+        "a: b\n...\n",
+        "%YAML 1.2\n---\na: b\n",
+        "\u{feff}a: b\n",
+        "a: *nothing\n",
+        "a: [\n",
+        "\ta: b\n",
+        "a: b\r\nc: d\r\n",
+        "? [a]\n: b\n",
+        "a: &a [*a, *a]\n",
+    ] {
+        match inject(text, settings()) {
+            Ok(injected) => assert_eq!(injected.text, text),
+            Err(error) => assert!(error.to_string().starts_with("line "), "{text}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn references_that_multiply_end() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let below = format!("*a{}", level - 1);
+        let items = vec![below; 10].join(", ");
+        text += &format!("a{level}: &a{level} [{items}]\n");
+    }
+    let error = inject(&text, settings()).unwrap_err().to_string();
+    assert!(error.contains("references without an end"), "{error}");
+    let mut chain = "a0: &a0 [x]\n".to_owned();
+    for level in 1..5000 {
+        chain += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+    }
+    let error = inject(&chain, settings()).unwrap_err().to_string();
+    assert!(error.contains("references without an end"), "{error}");
+    let deep = "[".repeat(5000);
+    let error = inject(&deep, settings()).unwrap_err().to_string();
+    assert!(error.starts_with("line 1"), "{error}");
+}

@@ -1,0 +1,121 @@
+"""`sidecar inject`: its pods are valid, and those of the kustomize component."""
+
+import copy
+
+import kubernetes_validate
+import pytest
+import yaml
+from kubernetes import K8S, REPOSITORY, SERVICE, named, pods, render, settings, write_overlay
+from programs import Mounts, run
+
+EXAMPLES = sorted((REPOSITORY / "tests/data/inject/out").glob("*.yaml"))
+VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34"]
+
+
+def flat(documents):
+    for each in documents:
+        yield from each["items"] if each["kind"] == "List" else [each]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_injected_manifests_are_valid(example):
+    objects = list(flat(each for each in yaml.safe_load_all(example.read_text()) if each))
+    for version in VERSIONS:
+        for each in objects:
+            if "argoproj" not in each["apiVersion"]:
+                kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_the_injected_sidecars_have_a_valid_configuration(example, tmp_path):
+    for each in flat(each for each in yaml.safe_load_all(example.read_text()) if each):
+        for sidecar in sidecars(each):
+            if "envFrom" not in sidecar:
+                end = run("sidecar", "check", values=Mounts(tmp_path).localised(known(sidecar)))
+                assert end.returncode == 0, end.stderr
+
+
+def sidecars(value):
+    """Returns every container called sidecar below a value."""
+    if isinstance(value, dict):
+        if value.get("name") == "sidecar" and "image" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from sidecars(each)
+
+
+def known(sidecar):
+    """Replaces labels whose values are known in a cluster alone."""
+    for variable in sidecar["env"]:
+        path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+        if path.startswith("metadata.labels"):
+            variable.pop("valueFrom")
+            variable["value"] = "orders"
+    return sidecar
+
+
+def component(scratch, deployment, service):
+    write_overlay(scratch, yaml.safe_dump_all([deployment, service]), [K8S / "components/sidecar"])
+    return render(scratch)
+
+
+def injected(objects):
+    end = run("sidecar", "inject", stdin=yaml.safe_dump_all(objects))
+    assert end.returncode == 0, end.stderr
+    return list(yaml.safe_load_all(end.stdout))
+
+
+@pytest.mark.parametrize("by_config_map", [True, False])
+def test_the_pod_is_that_of_the_component(by_config_map, tmp_path):
+    deployment, service = yaml.safe_load_all(SERVICE.read_text())
+    # The context path is a label of the component's, an annotation of inject's.
+    deployment["metadata"]["labels"]["postern/app-name"] = "own"
+    rendered = component(tmp_path, copy.deepcopy(deployment), service)
+    theirs = named(rendered, "Deployment", "orders")
+    template = deployment["spec"]["template"]
+    if by_config_map:
+        sources = theirs["spec"]["template"]["spec"]["initContainers"][0]["envFrom"]
+        template["metadata"]["annotations"] = {"postern/config-map": sources[0]["configMapRef"]["name"]}
+    mine = named(injected([deployment, service]), "Deployment", "orders")
+    template = mine["spec"]["template"]
+    template["metadata"].pop("annotations", None)
+    if not by_config_map:
+        own, other = (each["spec"]["template"]["spec"]["initContainers"][0] for each in (mine, theirs))
+        assert settings(own) == settings(other)
+        other.pop("envFrom")
+        own["env"] = other["env"]
+    for each in (mine, theirs):
+        pod = each["spec"]["template"]["spec"]
+        pod["volumes"].sort(key=lambda volume: volume["name"])
+    assert mine == theirs
+    moved = named(injected([deployment, service]), "Service", "orders")
+    assert moved["metadata"].pop("annotations") == {"postern/sidecar-port": "8080"}
+    assert moved == named(rendered, "Service", "orders")
+
+
+def test_a_job_has_the_settings_of_the_component(tmp_path):
+    job = yaml.safe_load((K8S / "examples/job/job.yaml").read_text())
+    job["metadata"]["labels"]["postern/app-name"] = "own"
+    (mine,) = injected([job])
+    write_overlay(tmp_path, yaml.safe_dump(job), [K8S / "components/sidecar"])
+    theirs = named(render(tmp_path), "Job", "month-end")
+    own, other = (dict(pods([each]))["month-end"] for each in (mine, theirs))
+    assert settings(own["initContainers"][0]) == settings(other["initContainers"][0])
+    assert own["containers"] == other["containers"]
+
+
+@pytest.mark.parametrize("overlay", ["overlays/dev", "overlays/prod", "examples/job"])
+def test_lint_has_no_complaint_about_our_overlays(overlay):
+    end = run("sidecar", "lint", stdin=yaml.safe_dump_all(render(K8S / overlay)))
+    assert end.returncode == 0, end.stdout
+
+
+def test_lint_finds_what_the_component_leaves_open(tmp_path):
+    """The rows of docs/kubernetes/mistakes.md that render without an error."""
+    deployment, service = yaml.safe_load_all(SERVICE.read_text())
+    del service["metadata"]["labels"]
+    rendered = component(tmp_path, deployment, service)
+    end = run("sidecar", "lint", stdin=yaml.safe_dump_all(rendered))
+    assert end.returncode == 78 and "service-past-sidecar" in end.stdout, end.stdout

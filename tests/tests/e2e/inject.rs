@@ -1,0 +1,213 @@
+//! `sidecar inject` and `sidecar lint` over manifests of others: tests/data/inject and
+//! tests/data/lint.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tests::process::{CommandLine, Finished};
+use tests::programs::{Program, repository};
+
+use super::command_line::{CONFIG, run};
+
+/// The variable that rewrites the expected outputs instead of comparing them.
+const UPDATE: &str = "POSTERN_UPDATE_DOCS";
+
+fn data(directory: &str) -> PathBuf {
+    repository().join("tests/data").join(directory)
+}
+
+/// Returns the files of a directory in the order of their names.
+fn files(directory: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data(directory)).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() > 5, "{directory}: {files:?}");
+    files
+}
+
+fn sidecar(arguments: &[&str], input: &str) -> Finished {
+    CommandLine::new(Program::Sidecar.path())
+        .arguments(arguments)
+        .input(input)
+        .run()
+}
+
+fn name(path: &Path) -> String {
+    path.file_stem().unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn manifests_of_others_get_lines_and_lose_none() {
+    let inputs = files("inject/in");
+    assert!(inputs.len() >= 12);
+    for input in inputs {
+        let before = fs::read_to_string(&input).unwrap();
+        let end = sidecar(&["inject"], &before);
+        assert_eq!(end.code, Some(0), "{}: {}", input.display(), end.stderr);
+        let expected = data("inject/out").join(input.file_name().unwrap());
+        if std::env::var_os(UPDATE).is_some() {
+            fs::write(&expected, &end.stdout).unwrap();
+        }
+        let expected = fs::read_to_string(&expected).unwrap();
+        assert_eq!(end.stdout, expected, "{}", input.display());
+        // A file with anchors is rendered anew; JSON has no lines of its own.
+        if !["anchors", "kubectl-list", "pod"].contains(&&*name(&input)) {
+            // Ports are moved, and some collections stand in brackets.
+            let changed = |line: &&str| {
+                !["ort:", "volumes: [", "labels: {"]
+                    .iter()
+                    .any(|part| line.contains(part))
+            };
+            let kept = before.lines().filter(changed);
+            let mut after = end.stdout.lines();
+            for line in kept {
+                let is_there =
+                    after.any(|other| other == line || other.starts_with(&format!("{line} {{")));
+                assert!(is_there, "{}: {line}", input.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn injected_manifests_have_no_finding_and_stay() {
+    for output in files("inject/out") {
+        let text = fs::read_to_string(&output).unwrap();
+        let again = sidecar(&["inject"], &text);
+        assert_eq!(again.stdout, text, "{}: {}", output.display(), again.stderr);
+        let end = sidecar(&["lint"], &text);
+        assert_eq!(end.code, Some(0), "{}: {}", output.display(), end.stdout);
+    }
+}
+
+#[test]
+fn what_cannot_be_wrapped_is_rejected_with_object_and_reason() {
+    for file in files("inject/rejected") {
+        let text = fs::read_to_string(&file).unwrap();
+        let reason = text.lines().next().unwrap().trim_start_matches("# ");
+        let end = sidecar(&["inject"], &text);
+        let expected = (Some(CONFIG), "");
+        assert_eq!((end.code, &*end.stdout), expected, "{}", file.display());
+        let line = format!("error: {reason}");
+        assert!(
+            end.stderr.starts_with(&line),
+            "{}: {}",
+            file.display(),
+            end.stderr
+        );
+    }
+}
+
+#[test]
+fn settings_of_all_sidecars_come_from_the_command_line() {
+    let input = fs::read_to_string(data("inject/in/guestbook.yaml")).unwrap();
+    let flags = [
+        "--image",
+        "registry.example.com/postern/sidecar:1.2.3",
+        "--set",
+        "POSTERN_JWKS_URL=http://auth.postern:9000/auth/.well-known/jwks.json",
+        "--set",
+        "POSTERN_AUDIENCE=cluster",
+        "--set",
+        "POSTERN_LOG_FORMAT=",
+    ];
+    let end = sidecar(&[&["inject", "-f", "-"][..], &flags].concat(), &input);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    for text in ["sidecar:1.2.3", "jwks.json", "value: cluster"] {
+        assert!(end.stdout.contains(text), "{text}: {}", end.stdout);
+    }
+    for text in ["LOG_FORMAT", "POSTERN_APP_ID", "AUTH_SERVER", "secretName"] {
+        assert!(!end.stdout.contains(text), "{text}: {}", end.stdout);
+    }
+    for (pair, code) in [
+        ("POSTERN_NO_SUCH=1", 64),
+        ("POSTERN_APP_SECRET=hush", 64),
+        ("POSTERN_PASS", 64),
+    ] {
+        let end = sidecar(&["inject", "--set", pair], &input);
+        assert_eq!((end.code, &*end.stdout), (Some(code), ""), "{pair}");
+        assert!(!end.stderr.contains("hush"), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn several_files_are_one_set_of_manifests() {
+    let input = fs::read_to_string(data("inject/in/boutique.yaml")).unwrap();
+    let (workload, services) = input.split_once("---\n").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (one, two) = (write("1.yaml", workload), write("2.yaml", services));
+    let end = run(Program::Sidecar, &["inject", "-f", &one, "-f", &two]);
+    let expected = fs::read_to_string(data("inject/out/boutique.yaml")).unwrap();
+    assert_eq!(end.stdout, expected, "{}", end.stderr);
+    let end = run(Program::Sidecar, &["inject", "-f", "/nowhere.yaml"]);
+    assert!(end.stderr.contains("/nowhere.yaml"), "{}", end.stderr);
+    assert_eq!(end.code, Some(CONFIG));
+}
+
+/// Returns the findings that the first lines of a file announce.
+fn announced(text: &str) -> Vec<String> {
+    let lines = text.lines().map_while(|line| line.strip_prefix("# "));
+    let mut announced: Vec<String> = lines.map(ToOwned::to_owned).collect();
+    announced.sort();
+    announced
+}
+
+#[test]
+fn lint_finds_each_silent_gap() {
+    for file in files("lint") {
+        let text = fs::read_to_string(&file).unwrap();
+        let expected = announced(&text);
+        let end = sidecar(&["lint", "--output", "json"], &text);
+        let found: Value = serde_json::from_str(&end.stdout).unwrap();
+        let entries = found.as_array().unwrap();
+        let mut named: Vec<String> = entries
+            .iter()
+            .map(|entry| {
+                let word = |name: &str| entry[name].as_str().unwrap().to_owned();
+                format!("{} {} {}", word("level"), word("rule"), word("object"))
+            })
+            .collect();
+        named.sort();
+        assert_eq!(named, expected, "{}", file.display());
+        let is_error = expected.iter().any(|finding| finding.starts_with("error"));
+        assert_eq!(end.code == Some(CONFIG), is_error, "{}", file.display());
+        let strict = sidecar(&["lint", "--strict"], &text);
+        assert_eq!(strict.code, Some(CONFIG), "{}", file.display());
+        assert_eq!(strict.stdout.lines().count(), expected.len());
+    }
+}
+
+#[test]
+fn findings_name_file_and_line_in_each_format() {
+    let file = data("lint/unlabelled-service.yaml").display().to_string();
+    let text = fs::read_to_string(&file).unwrap();
+    let line = text
+        .lines()
+        .position(|line| line.contains("targetPort"))
+        .unwrap()
+        + 1;
+    let end = run(Program::Sidecar, &["lint", "-f", &file]);
+    let start =
+        format!("{file}:{line}: error: Service web: port 80 leads to 3000, past the sidecar");
+    assert!(end.stdout.starts_with(&start), "{}", end.stdout);
+    let end = run(
+        Program::Sidecar,
+        &["lint", "-f", &file, "--output", "sarif"],
+    );
+    let report: Value = serde_json::from_str(&end.stdout).unwrap();
+    assert_eq!(report["version"], "2.1.0");
+    let run = &report["runs"][0];
+    let result = &run["results"][0];
+    assert_eq!(result["ruleId"], "service-past-sidecar");
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], file.as_str());
+    assert_eq!(place["region"]["startLine"], line);
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]));
+}

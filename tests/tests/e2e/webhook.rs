@@ -1,0 +1,249 @@
+//! `sidecar webhook` over TLS: reviews as an API server sends them, and what no API server sends.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tests::certificates::{Authority, Certificate};
+use tests::client::Request;
+use tests::message::Message;
+use tests::process::{CommandLine, Process};
+use tests::programs::Program;
+use tests::raw_client::{RawClient, exchange};
+use tests::tls::Trust;
+use tests::wait;
+
+struct Webhook {
+    process: Process,
+    address: SocketAddr,
+    admin: SocketAddr,
+    authority: Authority,
+    certificate: Certificate,
+}
+
+impl Webhook {
+    fn start(flags: &[&str]) -> Self {
+        let authority = Authority::new();
+        let certificate = authority.issue("webhook");
+        let mut process = CommandLine::new(Program::Sidecar.path())
+            .arguments([
+                "webhook",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                "127.0.0.1:0",
+            ])
+            .arguments([
+                "--tls-cert".into(),
+                certificate.cert.clone().into_os_string(),
+            ])
+            .arguments(["--tls-key".into(), certificate.key.clone().into_os_string()])
+            .arguments(flags)
+            .start();
+        let admin = process.announced("admin listening on ").parse().unwrap();
+        let address = process.announced("listening on ").parse().unwrap();
+        Self {
+            process,
+            address,
+            admin,
+            authority,
+            certificate,
+        }
+    }
+
+    fn trust(&self) -> Trust {
+        self.authority.client()
+    }
+
+    fn send(&self, request: &Request) -> Message {
+        let mut connection = self.trust().connect(self.address).unwrap();
+        connection.send(&request.bytes("webhook.postern.svc"));
+        connection.answer("POST")
+    }
+
+    fn review(&self, review: &Value) -> Value {
+        let response = self.send(&Request::new("POST", "/mutate?timeout=5s").json(review));
+        assert_eq!(response.status(), 200, "{response:?}");
+        response.json()
+    }
+
+    fn metrics(&self) -> String {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        exchange(self.admin, "GET", request).text()
+    }
+}
+
+fn pod(labels: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"generateName": "web-7d4b9c6f5-", "namespace": "shop", "labels": labels},
+        "spec": {"containers": [{"name": "web", "image": "web:1.0.0", "ports": [{"containerPort": 9898}]}]},
+    })
+}
+
+fn review(operation: &str, object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": object["kind"]},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": "shop", "operation": operation, "dryRun": false,
+            "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+            "object": object, "oldObject": null, "options": {"kind": "CreateOptions"},
+        },
+    })
+}
+
+fn protected() -> Value {
+    json!({"app": "web", "postern/sidecar": "true"})
+}
+
+fn patch(response: &Value) -> Vec<Value> {
+    assert_eq!(response["response"]["patchType"], "JSONPatch", "{response}");
+    let patch = response["response"]["patch"].as_str().unwrap();
+    serde_json::from_slice(&STANDARD.decode(patch).unwrap()).unwrap()
+}
+
+#[test]
+fn the_webhook_puts_the_sidecar_into_labelled_pods() {
+    let webhook = Webhook::start(&["--image", "registry.example.com/postern/sidecar:1.2.3"]);
+    let response = webhook.review(&review("CREATE", &pod(&protected())));
+    assert_eq!(response["kind"], "AdmissionReview");
+    let uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
+    assert_eq!(response["response"]["uid"], uid);
+    let operations = patch(&response);
+    let added = operations
+        .iter()
+        .find(|each| each["path"] == "/spec/initContainers");
+    let container = &added.unwrap()["value"][0];
+    assert_eq!(
+        container["image"],
+        "registry.example.com/postern/sidecar:1.2.3"
+    );
+    assert!(container.to_string().contains("http://127.0.0.1:9898"));
+
+    let mut dry_run = review("CREATE", &pod(&protected()));
+    dry_run["request"]["dryRun"] = true.into();
+    assert_eq!(webhook.review(&dry_run), response);
+    for allowed in [
+        review("CREATE", &pod(&json!({"app": "web"}))),
+        review("UPDATE", &pod(&protected())),
+        review("DELETE", &Value::Null),
+    ] {
+        let expected = json!({"uid": uid, "allowed": true});
+        assert_eq!(webhook.review(&allowed)["response"], expected);
+    }
+    let mut ephemeral = review("UPDATE", &pod(&protected()));
+    ephemeral["request"]["subResource"] = "ephemeralcontainers".into();
+    assert_eq!(webhook.review(&ephemeral)["response"]["patch"], Value::Null);
+
+    let mut on_the_node = pod(&protected());
+    on_the_node["spec"]["hostNetwork"] = true.into();
+    let response = &webhook.review(&review("CREATE", &on_the_node))["response"];
+    assert_eq!(response["allowed"], false);
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("Pod shop/web-7d4b9c6f5-: hostNetwork"),
+        "{message}"
+    );
+
+    let metrics = webhook.metrics();
+    for line in [
+        "postern_webhook_reviews_total{outcome=\"patched\"} 2",
+        "postern_webhook_reviews_total{outcome=\"allowed\"} 4",
+        "postern_webhook_reviews_total{outcome=\"rejected\"} 1",
+        "postern_webhook_reviews_total{outcome=\"malformed\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    assert!(metrics.contains("postern_webhook_tls_certificate_not_after_seconds"));
+}
+
+#[test]
+fn large_objects_are_reviewed_and_endless_ones_rejected() {
+    let webhook = Webhook::start(&[]);
+    let mut large = pod(&protected());
+    large["metadata"]["annotations"] = json!({"example.com/blob": "x".repeat(1024 * 1024)});
+    let mut update = review("CREATE", &large);
+    update["request"]["oldObject"] = large.clone();
+    let operations = patch(&webhook.review(&update));
+    assert!(operations.len() >= 2, "{operations:?}");
+
+    let length = format!("Content-Length: {}", 8 * 1024 * 1024);
+    let response = webhook.send(&Request::new("POST", "/mutate").line(length));
+    assert_eq!(response.status(), 413);
+}
+
+#[test]
+fn what_is_no_review_is_a_bad_request() {
+    let webhook = Webhook::start(&[]);
+    for body in [
+        "",
+        "{",
+        "null",
+        "[1]",
+        "\u{0}\u{1}",
+        "{\"kind\":\"AdmissionReview\"}",
+    ] {
+        let response = webhook.send(&Request::new("POST", "/mutate").body(body));
+        assert_eq!(response.status(), 400, "{body}");
+    }
+    let mut beta = review("CREATE", &pod(&protected()));
+    beta["apiVersion"] = "admission.k8s.io/v1beta1".into();
+    let response = webhook.send(&Request::new("POST", "/mutate").json(&beta));
+    assert_eq!(response.status(), 400);
+    for (method, path, status) in [("POST", "/", 404), ("PUT", "/mutate", 405)] {
+        let response = webhook.send(&Request::new(method, path).body("{}"));
+        assert_eq!(response.status(), status, "{method} {path}");
+    }
+    let mut plain = RawClient::connect(webhook.address);
+    plain.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(plain.try_answer("GET").is_err(), "without TLS");
+}
+
+#[test]
+fn the_webhook_presents_a_replaced_certificate() {
+    let webhook = Webhook::start(&[]);
+    let shown = || webhook.trust().connect(webhook.address).unwrap().shown();
+    let first = shown();
+    webhook.authority.issue("webhook");
+    wait::until("another certificate", || (shown() != first).then_some(()));
+    assert!(webhook.certificate.cert.exists());
+}
+
+#[test]
+fn the_webhook_finishes_on_a_signal() {
+    let webhook = Webhook::start(&[]);
+    webhook.process.terminate();
+    // While it reports not ready it still reviews.
+    let response = webhook.review(&review("CREATE", &pod(&json!({}))));
+    assert_eq!(response["response"]["allowed"], true);
+    webhook.process.terminate();
+    assert_eq!(webhook.process.finished().code, Some(0));
+}
+
+#[test]
+fn a_webhook_without_a_certificate_does_not_start() {
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments([
+            "webhook",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin-listen",
+            "127.0.0.1:0",
+        ])
+        .run();
+    assert_eq!(end.code, Some(78));
+    assert!(end.stderr.contains("--tls-cert"), "{}", end.stderr);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tls.crt");
+    fs::write(&file, "no certificate").unwrap();
+    let file = file.display().to_string();
+    let end = CommandLine::new(Program::Sidecar.path())
+        .arguments(["webhook", "--tls-cert", &file, "--tls-key", &file])
+        .run();
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+}
