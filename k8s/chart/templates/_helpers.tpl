@@ -1,0 +1,58 @@
+{{/* Labels of an object: (list $ NAME COMPONENT). */}}
+{{- define "postern.labels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion }}
+app.kubernetes.io/component: {{ index . 2 }}
+app.kubernetes.io/part-of: postern
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- end }}
+
+{{/* Labels that select the pods of a program: (list NAME). */}}
+{{- define "postern.selector" -}}
+app.kubernetes.io/name: {{ index . 0 }}
+app.kubernetes.io/part-of: postern
+{{- end }}
+
+{{/* An image: (list $ PROGRAM). */}}
+{{- define "postern.image" -}}
+{{- $root := index . 0 -}}
+{{ $root.Values.image.registry }}/postern/{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
+{{- end }}
+
+{{/* The security of a pod of ours, as in the base. */}}
+{{- define "postern.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "postern.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* The store's part of a container's variables, mounts and volumes. */}}
+{{- define "postern.storeEnv" -}}
+- name: POSTERN_STORE
+  value: {{ .Values.authServer.store.url | quote }}
+- name: POSTERN_STORE_PASSWORD_FILE
+  value: /secrets/store/password
+{{- end }}
+
+{{/* An object of a file of the kustomize tree, in this release: (list $ FILE NAME COMPONENT). */}}
+{{- define "postern.object" -}}
+{{- $root := index . 0 -}}
+{{- $object := $root.Files.Get (index . 1) | fromYaml -}}
+{{- $labels := include "postern.labels" (list $root (index . 2) (index . 3)) | fromYaml -}}
+{{- $_ := set $object.metadata "labels" $labels -}}
+{{- $_ := set $object.metadata "namespace" $root.Release.Namespace -}}
+{{- toYaml $object -}}
+{{- end }}

@@ -1,0 +1,243 @@
+"""The Helm chart: it renders, is valid, and has the same objects as the kustomize tree."""
+
+import copy
+import json
+import subprocess
+
+import kubernetes_validate
+import pytest
+import yaml
+from kubernetes import K8S, containers, named, of_kind, pods, production_faults, program, reads, render, settings
+from programs import Mounts, run, variables
+
+CHART = K8S / "chart"
+VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34"]
+REDIS = ["--set", "authServer.store.url=rediss://redis.example.com:6380/0"]
+PRODUCTION = [
+    *REDIS,
+    "--set", "authServer.usersSecret=auth-users",
+    "--set", "authServer.tlsSecret=auth-tls",
+    "--set", "authServer.keyEncryptionSecret=auth-key-encryption",
+    "--set", "authServer.applicationsSecret=auth-applications",
+    "--set-json", 'applications=[{"name":"orders","secret":"orders-sidecar"}]',
+    "--set", "webhook.certificate.issuer=ca",
+    "--set", "monitoring.podMonitors=true,monitoring.rules=true,monitoring.dashboard=true",
+    "--set", "image.registry=registry.example.com",
+    "--set-string", 'authServer.config=rotate-every = "30d"\nconsole = "off"\n',
+]
+SHAPES = {"default": [], "redis": REDIS, "production": PRODUCTION, "webhook alone": ["--set", "authServer.enabled=false"]}
+
+
+def helm(*arguments):
+    return subprocess.run(["helm", *arguments], capture_output=True, text=True)
+
+
+def template(*arguments):
+    end = helm("template", "postern", CHART, "--namespace", "postern", *arguments)
+    assert end.returncode == 0, end.stderr
+    return [document for document in yaml.safe_load_all(end.stdout) if document]
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def objects(request):
+    return template(*SHAPES[request.param])
+
+
+def test_helm_has_no_complaint():
+    end = helm("lint", "--strict", CHART)
+    assert end.returncode == 0, end.stdout + end.stderr
+
+
+def test_it_is_valid_in_every_supported_version(objects):
+    for version in VERSIONS:
+        for each in objects:
+            if each["apiVersion"].startswith(("monitoring.coreos.com/", "cert-manager.io/")):
+                continue
+            kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_its_pods_are_allowed_where_the_restricted_standard_is_enforced(objects):
+    for where, pod in pods(objects):
+        for container in containers(pod):
+            both = {**pod["securityContext"], **container["securityContext"]}
+            assert both["runAsNonRoot"] and both["runAsUser"] == 65532, where
+            assert both["seccompProfile"] == {"type": "RuntimeDefault"}, where
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, where
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False, where
+            assert container["resources"]["limits"]["memory"], where
+        assert pod["automountServiceAccountToken"] is False and pod["enableServiceLinks"] is False
+        for volume in pod.get("volumes", []):
+            assert "secret" not in volume or reads(pod | {}, {"securityContext": {}}, volume["secret"]), volume
+
+
+def neutral(objects):
+    """Returns objects by kind and name, without what an installation has of its own."""
+    found = {}
+    for each in copy.deepcopy(objects):
+        each["metadata"].pop("namespace", None)
+        template = each["spec"]["template"] if "template" in each.get("spec", {}) else {"metadata": {}}
+        for metadata in [each["metadata"], template["metadata"]]:
+            for label in ["managed-by", "instance"]:
+                metadata.get("labels", {}).pop(f"app.kubernetes.io/{label}", None)
+        for _, pod in pods([each]) if each["kind"] in ("Deployment", "Job") else []:
+            for container in containers(pod):
+                container.pop("imagePullPolicy", None)
+                container["env"] = [v for v in container["env"] if v["name"] != "POSTERN_AUDIENCE"]
+        found[each["kind"], each["metadata"]["name"]] = each
+    return found
+
+
+def test_the_auth_server_is_that_of_the_base():
+    chart = neutral(template("--set", "webhook.enabled=false"))
+    assert chart == neutral(render(K8S / "base/auth-server"))
+
+
+def test_the_replicated_auth_server_is_that_of_the_component():
+    flags = ["--set", "webhook.enabled=false", "--set", "authServer.store.url=redis://auth-redis:6379/0"]
+    chart = neutral(template(*flags))
+    scratch = K8S.parent / "target" / "chart-test"
+    scratch.mkdir(parents=True, exist_ok=True)
+    written = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../../k8s/base/auth-server"],
+        "components": ["../../k8s/components/replicated"],
+    }
+    (scratch / "kustomization.yaml").write_text(yaml.safe_dump(written))
+    base = neutral(render(scratch))
+    for each in [chart, base]:
+        pod = each["Deployment", "auth-server"]["spec"]["template"]["spec"]
+        for container in pod["containers"]:
+            container["env"].sort(key=lambda variable: variable["name"])
+    assert chart == base
+
+
+def test_production_has_no_fault():
+    objects = [each for each in template(*PRODUCTION) if each["kind"] != "Job"]
+    assert production_faults([each for each in objects if each["metadata"]["name"] == "auth-server"]) == []
+
+
+def test_the_configuration_file_is_mounted_as_it_is_and_counts(tmp_path):
+    text = 'issuer = "me"\nlame-duck = "3s"\naudience = ["a"]\n'
+    objects = template("--set-string", f"authServer.config={text}".replace(",", "\\,"))
+    (config,) = of_kind(objects, "ConfigMap")
+    assert config["data"] == {"auth-server.toml": text}
+    pod = named(objects, "Deployment", "auth-server")["spec"]["template"]["spec"]
+    own = settings(pod["containers"][0])
+    assert own["POSTERN_CONFIG"] == "/etc/postern/auth-server.toml"
+    assert "POSTERN_ISSUER" not in own and "POSTERN_LAME_DUCK" not in own and "POSTERN_AUDIENCE" not in own
+
+
+@pytest.mark.parametrize("shape", ["default", "redis", "production"])
+def test_the_programs_accept_their_configuration(shape, tmp_path):
+    objects = template(*SHAPES[shape])
+    deployment = named(objects, "Deployment", "auth-server")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    mounts = Mounts(tmp_path)
+    values = mounts.localised(container)
+    if config := of_kind(objects, "ConfigMap"):
+        file = tmp_path / "etc/postern/auth-server.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(next(each for each in config if each["metadata"]["name"] == "auth-server")["data"]["auth-server.toml"])
+    if "POSTERN_APPLICATIONS_DIR" in values:
+        directory = tmp_path / "applications"
+        directory.mkdir()
+        values["POSTERN_APPLICATIONS_DIR"] = str(directory)
+    end = run("auth-server", "check", values=values)
+    assert end.returncode == 0, end.stderr
+
+
+def test_a_registration_is_what_the_program_expects():
+    (job,) = of_kind(template(*PRODUCTION), "Job")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    end = run("auth-server", *container["args"][:-1], "/nowhere")
+    assert end.returncode == 78 and "/nowhere" in end.stderr, end.stderr
+
+
+@pytest.mark.parametrize("applications", ['[{"name":"orders","secret":"s"}]'])
+def test_applications_without_a_shared_store_are_an_error(applications):
+    end = helm("template", CHART, "--set-json", f"applications={applications}")
+    assert end.returncode != 0 and "authServer.store.url" in end.stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--set", "webhok.enabled=true"],
+        ["--set", "webhook.replicas=0"],
+        ["--set", "webhook.settings.PASS=/a"],
+        ["--set", "authServer.store.url=http://redis"],
+        ["--set", "authServer.usersSecret=Not A Name"],
+        ["--set-json", 'applications=[{"name":"A B","secret":"s"}]'],
+        ["--set-json", 'webhook.namespaceLabels=null'],
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_an_error(flags):
+    end = helm("template", CHART, *flags)
+    assert end.returncode != 0, flags
+
+
+def webhook(objects):
+    (container,) = named(objects, "Deployment", "postern-webhook")["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def test_the_webhook_fails_closed_and_not_for_itself(objects):
+    (configuration,) = of_kind(objects, "MutatingWebhookConfiguration")
+    (hook,) = configuration["webhooks"]
+    assert (hook["failurePolicy"], hook["sideEffects"], hook["timeoutSeconds"]) == ("Fail", "None", 5)
+    (expression,) = hook["namespaceSelector"]["matchExpressions"]
+    assert expression["operator"] == "NotIn" and "postern" in expression["values"]
+    assert hook["namespaceSelector"]["matchLabels"] == {"postern/inject": "enabled"}
+    assert hook["clientConfig"]["service"]["path"] == "/mutate"
+    issued = of_kind(objects, "Certificate")
+    assert bool(issued) != ("caBundle" in hook["clientConfig"])
+    assert named(objects, "Deployment", "postern-webhook")["spec"]["replicas"] == 2
+    assert named(objects, "PodDisruptionBudget", "postern-webhook")
+
+
+def test_the_certificate_is_one_for_the_service(tmp_path):
+    import base64
+
+    objects = template()
+    secret = named(objects, "Secret", "postern-webhook-tls")["data"]
+    for name, value in secret.items():
+        (tmp_path / name).write_bytes(base64.b64decode(value))
+    verify = ["openssl", "verify", "-verify_hostname", "postern-webhook.postern.svc", "-CAfile", tmp_path / "ca.crt", tmp_path / "tls.crt"]
+    assert subprocess.run(verify, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("shape", ["default", "production"])
+def test_the_webhook_s_arguments_put_a_working_sidecar_into_a_pod(shape, tmp_path):
+    container = webhook(template(*SHAPES[shape]))
+    flags = [word for word in container["args"] if word.startswith(("--set=", "--image="))]
+    guestbook = (K8S.parent / "tests/data/inject/in/guestbook.yaml").read_text()
+    end = run("sidecar", "inject", *flags, stdin=guestbook)
+    assert end.returncode == 0, end.stderr
+    deployment = named(list(yaml.safe_load_all(end.stdout)), "Deployment", "frontend")
+    pod = deployment["spec"]["template"]["spec"]
+    assert not [volume for volume in pod["volumes"] if "secret" in volume], "one label, and no Secret"
+    sidecar = pod["initContainers"][0]
+    assert set(settings(sidecar)) <= variables("sidecar")
+    end = run("sidecar", "check", values=Mounts(tmp_path).localised(sidecar))
+    assert end.returncode == 0, end.stderr
+
+
+def test_rules_and_dashboard_are_those_of_the_tree():
+    objects = template(*PRODUCTION)
+    rules = yaml.safe_load((K8S / "components/prometheusrule/prometheusrule.yaml").read_text())
+    assert named(objects, "PrometheusRule", "postern")["spec"] == rules["spec"]
+    dashboard = json.loads((K8S.parent / "deploy/grafana/postern.json").read_text())
+    assert json.loads(named(objects, "ConfigMap", "postern-dashboard")["data"]["postern.json"]) == dashboard
+    assert {each["metadata"]["name"] for each in of_kind(objects, "PodMonitor")} == {"auth-server", "postern-sidecar", "postern-webhook"}
+
+
+def test_the_chart_can_be_packaged(tmp_path):
+    end = helm("package", CHART, "--destination", tmp_path)
+    assert end.returncode == 0, end.stderr
+    (archive,) = tmp_path.glob("postern-*.tgz")
+    end = helm("template", "postern", archive, "--namespace", "postern", "--set", "webhook.enabled=false")
+    packed = [document for document in yaml.safe_load_all(end.stdout) if document]
+    assert neutral(packed) == neutral(template("--set", "webhook.enabled=false"))
+    assert program(named(packed, "Deployment", "auth-server")["spec"]["template"]["spec"]["containers"][0]) == "auth-server"
