@@ -171,6 +171,12 @@ sbom: ## What is linked into each program, as CycloneDX, below target/sbom
 	@$(foreach program,$(PROGRAMS),scripts/sbom.py $(program) >target/sbom/$(program).cdx.json;)
 	@ls target/sbom/*.cdx.json
 
+# TARGETS="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu": for several, where their compilers are.
+.PHONY: release
+release: cmake ## Both images, and below target/dist binaries, lists, manifests, the chart and their checksums (docs/release.md)
+	$(MAKE) images
+	rm -rf target/dist && scripts/release.sh target/dist
+
 # The overlays as they would be applied, below target/k8s, and every check on them.
 .PHONY: k8s-render
 k8s-render: cmake ## Render the Kubernetes manifests, validate them, try them on the programs
