@@ -118,6 +118,22 @@ fn lesson_c24_what_two_parsers_could_read_differently_is_refused() {
     assert_eq!(stack.service.requests().len(), 0);
 }
 
+#[test]
+fn chunks_with_more_framing_than_data_are_refused() {
+    let stack = stack();
+    for chunks in [
+        format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(5_000)),
+        format!("1{}\r\nx\r\n0\r\n\r\n", " ".repeat(5_000)),
+        format!("0\r\n{}\r\n", "A: b\r\n".repeat(20_000)),
+    ] {
+        let request = format!(
+            "POST /orders/public/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
+        );
+        let answer = exchange(stack.sidecar.address(), "POST", request.as_bytes());
+        assert_eq!(verdict(&answer), "400 request_framing", "{:.20}", chunks);
+    }
+}
+
 /// Behind a gateway that ends such a line elsewhere, `/orders/public/hidden` is a second request.
 #[test]
 fn lesson_c24_chunks_that_a_gateway_could_count_differently_are_refused() {

@@ -8,19 +8,24 @@ use super::body::Piece;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunks {
     Size { size: u64, digits: u8 },
-    Blank { size: u64 },
-    Extension { size: u64 },
+    Blank { size: u64, length: u16 },
+    Extension { size: u64, length: u16 },
     SizeLineFeed { size: u64 },
     Data { left: u64 },
     DataCarriageReturn,
     DataLineFeed,
-    Trailers { at_line_start: bool },
-    TrailerLineFeed { of_empty_line: bool },
+    Trailers { at_line_start: bool, length: u32 },
+    TrailerLineFeed { of_empty_line: bool, length: u32 },
     End,
 }
 
 /// The digits of a `u64`.
 const MAX_DIGITS: u8 = 16;
+/// The blanks and the extension of one chunk. Nobody reads extensions, and a sender without a limit
+/// could send them for each byte of data.
+const MAX_EXTENSION: u16 = 4096;
+/// All trailers, like the limit of a head.
+const MAX_TRAILERS: u32 = 64 * 1024;
 
 impl Chunks {
     pub(super) const START: Self = Self::Size { size: 0, digits: 0 };
@@ -79,37 +84,72 @@ impl Chunks {
                 })
             }
             (Self::Size { digits: 0, .. }, _) => None,
-            (Self::Size { size, .. } | Self::Blank { size }, b' ' | b'\t') => {
-                Some(Self::Blank { size })
-            }
-            (Self::Size { size, .. } | Self::Blank { size }, b';') => {
-                Some(Self::Extension { size })
-            }
-            (Self::Size { size, .. } | Self::Blank { size } | Self::Extension { size }, b'\r') => {
-                Some(Self::SizeLineFeed { size })
-            }
-            (Self::Extension { .. }, byte) => is_text(byte).then_some(self),
+            (Self::Size { size, .. }, b' ' | b'\t') => Some(Self::Blank { size, length: 1 }),
+            (Self::Size { size, .. }, b';') => Some(Self::Extension { size, length: 1 }),
+            (Self::Blank { size, length }, b' ' | b'\t') => Some(Self::Blank {
+                size,
+                length: longer(length)?,
+            }),
+            (Self::Blank { size, length }, b';') => Some(Self::Extension {
+                size,
+                length: longer(length)?,
+            }),
+            (
+                Self::Size { size, .. } | Self::Blank { size, .. } | Self::Extension { size, .. },
+                b'\r',
+            ) => Some(Self::SizeLineFeed { size }),
+            (Self::Extension { size, length }, byte) if is_text(byte) => Some(Self::Extension {
+                size,
+                length: longer(length)?,
+            }),
             (Self::SizeLineFeed { size: 0 }, b'\n') => Some(Self::Trailers {
                 at_line_start: true,
+                length: 0,
             }),
             (Self::SizeLineFeed { size }, b'\n') => Some(Self::data(size)),
             (Self::DataCarriageReturn, b'\r') => Some(Self::DataLineFeed),
             (Self::DataLineFeed, b'\n') => Some(Self::START),
-            (Self::Trailers { at_line_start }, b'\r') => Some(Self::TrailerLineFeed {
+            (
+                Self::Trailers {
+                    at_line_start,
+                    length,
+                },
+                b'\r',
+            ) => Some(Self::TrailerLineFeed {
                 of_empty_line: at_line_start,
+                length,
             }),
-            (Self::Trailers { .. }, byte) => is_text(byte).then_some(Self::Trailers {
-                at_line_start: false,
-            }),
-            (Self::TrailerLineFeed { of_empty_line }, b'\n') => Some(if of_empty_line {
+            (Self::Trailers { length, .. }, byte) if is_text(byte) && length < MAX_TRAILERS => {
+                Some(Self::Trailers {
+                    at_line_start: false,
+                    length: length + 1,
+                })
+            }
+            (
+                Self::TrailerLineFeed {
+                    of_empty_line,
+                    length,
+                },
+                b'\n',
+            ) => Some(if of_empty_line {
                 Self::End
             } else {
                 Self::Trailers {
                     at_line_start: true,
+                    length,
                 }
             }),
             _ => None,
         }
+    }
+}
+
+/// Counts one byte more of an extension; `None` past the limit.
+const fn longer(length: u16) -> Option<u16> {
+    if length < MAX_EXTENSION {
+        Some(length + 1)
+    } else {
+        None
     }
 }
 
@@ -186,6 +226,27 @@ mod tests {
         ] {
             let body = format!("{begin}{wrong}");
             assert_eq!(read(body.as_bytes()), Err(begin.len()), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn extensions_and_trailers_end_within_their_limits() {
+        let extension = usize::from(MAX_EXTENSION);
+        let trailers = usize::try_from(MAX_TRAILERS).unwrap_or_default();
+        for (begin, repeated, most, end) in [
+            ("1", " ", extension, "\r\nx\r\n0\r\n\r\n"),
+            ("1;", "a", extension - 1, "\r\nx\r\n0\r\n\r\n"),
+            ("0\r\n", "a", trailers, "\r\n\r\n"),
+            ("0\r\n", "a\r\n", trailers, "\r\n"),
+        ] {
+            let body = |count: usize| format!("{begin}{}{end}", repeated.repeat(count));
+            let (most, more) = (body(most), body(most + 1));
+            let read = |body: &str| {
+                let mut chunks = Chunks::START;
+                chunks.follow(body.as_bytes())
+            };
+            assert_eq!(read(&most), Ok(most.len()), "{begin:?}");
+            assert!(read(&more).is_err(), "{begin:?}");
         }
     }
 

@@ -30,16 +30,18 @@ impl ResponseFraming {
         fields: impl IntoIterator<Item = (&'h str, &'h [u8])>,
         has_no_body: bool,
     ) -> Result<Self, AmbiguousResponse> {
-        let (mut named, mut is_chunked, mut is_doubtful) = (None, false, false);
+        let (mut named, mut is_chunked, mut is_doubtful) = (None::<(&[u8], u64)>, false, false);
         for (name, value) in fields {
             if name.eq_ignore_ascii_case("content-length") {
                 is_doubtful |= named.is_some() || value.contains(&b',');
                 for part in value.split(|&byte| byte == b',') {
-                    let part = length(part.trim_ascii()).ok_or(AmbiguousResponse)?;
-                    if named.is_some_and(|named| named != part) {
+                    let text = part.trim_ascii();
+                    let length = length(text).ok_or(AmbiguousResponse)?;
+                    // `2` and `02` are equal to some recipients only.
+                    if named.is_some_and(|(named, _)| named != text) {
                         return Err(AmbiguousResponse);
                     }
-                    named = Some(part);
+                    named = Some((text, length));
                 }
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 if is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
@@ -51,6 +53,7 @@ impl ResponseFraming {
         if is_chunked && named.take().is_some() {
             is_doubtful = true;
         }
+        let named = named.map(|(_, length)| length);
         let body = match named {
             _ if has_no_body => BodyReader::NONE,
             _ if is_chunked => BodyReader::new(Body::Chunked),
@@ -81,7 +84,7 @@ mod tests {
     fn a_body_has_one_end_or_the_response_is_ambiguous() {
         let length = |length| BodyReader::new(Body::Length(length));
         let chunked = BodyReader::new(Body::Chunked);
-        let rows: [(Fields, _); 13] = [
+        let rows: [(Fields, _); 14] = [
             (&[], Some((BodyReader::UNTIL_CLOSE, None, false))),
             (
                 &[("Content-Length", "5")],
@@ -104,6 +107,7 @@ mod tests {
                 Some((chunked, None, true)),
             ),
             (&[("Content-Length", "5, 6")], None),
+            (&[("Content-Length", "5, 05")], None),
             (&[("Content-Length", "5"), ("Content-Length", "6")], None),
             (&[("Content-Length", "")], None),
             (&[("Content-Length", "+5")], None),
