@@ -19,7 +19,7 @@ use http::{HeaderValue, Uri, header};
 use crate::auth::csrf::is_cross_site_request;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
-use crate::keys::token_cache::VerifiedToken;
+use crate::keys::token_cache::{Lookup, VerifiedToken};
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::outcome::Outcome;
@@ -279,13 +279,14 @@ impl AuthPolicy {
         observer: &mut O,
     ) -> Result<Arc<VerifiedToken>, Rejection> {
         let keys = observer.check("keys", keys)?;
-        if let Some(known) = self.cached::<O>(keys, token, now)? {
-            return Ok(known);
-        }
+        let digest = match self.cached::<O>(keys, token, now)? {
+            Lookup::Found(known) => return Ok(known),
+            Lookup::Missing(digest) => digest,
+        };
         let (_, verified) = self.verify(keys, token, now, observer)?;
         let verified = observer.check("user_header", verified)?;
         keys.verified_tokens()
-            .remember(token, Arc::clone(&verified));
+            .remember(digest, Arc::clone(&verified));
         Ok(verified)
     }
 
@@ -299,12 +300,12 @@ impl AuthPolicy {
     ) -> Result<Vec<u8>, Rejection> {
         let keys = observer.check("keys", keys)?;
         let details = match self.cached::<O>(keys, token, now)? {
-            Some(known) => self.user_header.user(&known.identity)?,
-            None => {
+            Lookup::Found(known) => self.user_header.user(&known.identity)?,
+            Lookup::Missing(digest) => {
                 let (details, verified) = self.verify(keys, token, now, observer)?;
                 // A user who does not fit into the header still gets a response.
                 if let Ok(verified) = verified {
-                    keys.verified_tokens().remember(token, verified);
+                    keys.verified_tokens().remember(digest, verified);
                 }
                 details
             }
@@ -342,23 +343,24 @@ impl AuthPolicy {
         Ok((details, verified.map(Arc::new)))
     }
 
-    /// Returns the cached token if these keys and rules verified it and it has neither expired nor
-    /// been revoked.
+    /// Looks for a token that these keys and rules verified, and that has neither expired nor been
+    /// revoked.
     fn cached<O: Observer>(
         &self,
         keys: &InstalledKeys,
         token: Bearer<'_>,
         now: i64,
-    ) -> Result<Option<Arc<VerifiedToken>>, Rejection> {
+    ) -> Result<Lookup, Rejection> {
         if O::WATCHES {
-            return Ok(None);
+            // An explanation shows each check, and remembers nothing.
+            return Ok(Lookup::Missing(None));
         }
-        let Some(known) = keys.verified_tokens().find(token, self.generation) else {
-            return Ok(None);
-        };
-        self.policy.check_times(known.validity, now)?;
-        keys.check_revoked(&known.digests)?;
-        Ok(Some(known))
+        let lookup = keys.verified_tokens().find(token, self.generation);
+        if let Lookup::Found(known) = &lookup {
+            self.policy.check_times(known.validity, now)?;
+            keys.check_revoked(&known.digests)?;
+        }
+        Ok(lookup)
     }
 }
 

@@ -78,27 +78,41 @@ type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBui
 
 /// SHA-256 of the whole token: two tokens with the same digest would break the signatures too,
 /// which cover no more than a digest.
-type TokenDigest = [u8; 32];
+pub(crate) type TokenDigest = [u8; 32];
+
+/// The result of a lookup.
+pub(crate) enum Lookup {
+    Found(Arc<VerifiedToken>),
+    /// With the digest under which the token may be remembered; `None` without a cache.
+    Missing(Option<TokenDigest>),
+}
 
 impl TokenCache {
     /// Finds this very token, byte for byte, under rules of this generation. Locks one shard for
     /// the length of a lookup, and allocates nothing.
-    pub(crate) fn find(&self, token: Bearer<'_>, rules: u64) -> Option<Arc<VerifiedToken>> {
-        let found = self.cache.as_ref()?.get(&digest_of(token));
-        let found = found.filter(|known| known.rules == rules);
-        match found {
-            Some(_) => self.counters.hits.inc(),
-            None => self.counters.misses.inc(),
+    pub(crate) fn find(&self, token: Bearer<'_>, rules: u64) -> Lookup {
+        let Some(cache) = &self.cache else {
+            return Lookup::Missing(None);
         };
-        found
+        let digest = digest_of(token);
+        match cache.get(&digest).filter(|known| known.rules == rules) {
+            Some(known) => {
+                self.counters.hits.inc();
+                Lookup::Found(known)
+            }
+            None => {
+                self.counters.misses.inc();
+                Lookup::Missing(Some(digest))
+            }
+        }
     }
 
-    /// Remembers a token whose signature this set of keys has verified.
-    pub(crate) fn remember(&self, token: Bearer<'_>, verified: Arc<VerifiedToken>) {
-        if let Some(cache) = &self.cache {
+    /// Remembers the token of a lookup, whose signature this set of keys has verified since.
+    pub(crate) fn remember(&self, digest: Option<TokenDigest>, verified: Arc<VerifiedToken>) {
+        if let Some((cache, digest)) = self.cache.as_ref().zip(digest) {
             // Here and not at a hit.
             verified.identity.pre_share_buffers();
-            cache.insert(digest_of(token), verified);
+            cache.insert(digest, verified);
         }
     }
 
@@ -208,7 +222,8 @@ mod tests {
             rule_verdicts: vec![RuleVerdict::Holds; rules].into(),
             rules: 0,
         };
-        with(token, |token| cache.remember(token, Arc::new(verified)));
+        let digest = with(token, digest_of);
+        cache.remember(Some(digest), Arc::new(verified));
     }
 
     fn identity(user: &str, claims: &[Option<Value>]) -> Identity {
@@ -221,8 +236,10 @@ mod tests {
     }
 
     fn knows(cache: &TokenCache, token: &str) -> bool {
-        let found = with(token, |token| cache.find(token, 0));
-        found.is_some_and(|known| known.identity == identity(&format!("user of {token}"), &[]))
+        match with(token, |token| cache.find(token, 0)) {
+            Lookup::Found(known) => known.identity == identity(&format!("user of {token}"), &[]),
+            Lookup::Missing(_) => false,
+        }
     }
 
     #[test]
@@ -249,6 +266,14 @@ mod tests {
         assert!(!knows(&cache, "a"));
         assert_eq!(cache.bytes(), 0);
         assert_eq!(cache.counters.misses.get(), 0);
+    }
+
+    #[test]
+    fn a_lookup_gives_the_digest_to_remember() {
+        let cache = cache_of(BYTES);
+        let missing = with("aaaa.bbbb.cccc", |token| cache.find(token, 0));
+        let digest = with("aaaa.bbbb.cccc", digest_of);
+        assert!(matches!(missing, Lookup::Missing(Some(found)) if found == digest));
     }
 
     const BYTES: usize = 1_000_000;
