@@ -78,22 +78,19 @@ impl ClientConnections {
             .map(ClientTransport::encrypted)
             .ok()
     }
-}
 
-#[async_trait]
-impl ServerApp for ClientConnections {
-    async fn process_new(
-        self: &Arc<Self>,
-        stream: Stream,
-        shutdown: &ShutdownWatch,
-    ) -> Option<Stream> {
+    /// Serves a connection to its end.
+    async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
         let Some(_permit) = self.limit.take(Instant::now()) else {
             self.requests.request_logger.metrics.connection_rejected();
-            return None;
+            return;
         };
         let _open = self.requests.request_logger.metrics.connection_opened();
         let socket = transport::socket(stream, self.send_timeout);
-        let transport = self.secured(socket).await?;
+        // Boxed: most connections have no handshake, and none for long.
+        let Some(transport) = Box::pin(self.secured(socket)).await else {
+            return;
+        };
         let client = Client {
             address: client_ip(&transport),
             tls: transport.tls.is_some(),
@@ -106,7 +103,7 @@ impl ServerApp for ClientConnections {
         );
         if let Some(fast_path) = &self.fast_path {
             match fast_path.serve(&mut stream, client).await {
-                Left::Closed => return None,
+                Left::Closed => return,
                 Left::ToPingora(departure, unused) => {
                     let metrics = &self.requests.request_logger.metrics;
                     metrics.fast_path_left(departure);
@@ -114,7 +111,21 @@ impl ServerApp for ClientConnections {
                 }
             }
         }
-        self.requests.process_new(Box::new(stream), shutdown).await
+        self.requests.process_new(Box::new(stream), shutdown).await;
+    }
+}
+
+#[async_trait]
+impl ServerApp for ClientConnections {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        // Pingora's own task has room for a TLS handshake as long as the connection lasts.
+        let (connections, shutdown) = (Arc::clone(self), shutdown.clone());
+        tokio::spawn(async move { connections.serve(stream, &shutdown).await });
+        None
     }
 
     /// Closes idle connections.

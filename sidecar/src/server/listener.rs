@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::apps::ServerApp;
+use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening::Service as ListeningService;
@@ -88,7 +89,9 @@ impl<A> BoundService<A> {
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?.to_string();
         let mut service = ListeningService::new(name.to_owned(), app);
-        service.add_tcp(&address);
+        // Every reader has a buffer of its own; Pingora's would be 64 KiB for each connection.
+        let buffers = L4BufferSettings::default().read(0);
+        service.add_listener(ListenerConfig::tcp(&address).l4_buffer(buffers));
         Ok(Self {
             name,
             background,

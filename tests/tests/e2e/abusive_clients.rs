@@ -21,6 +21,8 @@ use tests::wait;
 
 use super::forwarding::stack;
 
+/// More than in a release build, whose futures are smaller.
+const MAX_IDLE_BYTES: u64 = 8 * 1024;
 const OPEN: &str = "/orders/public/file";
 /// Just below the bytes that may be left to send of one HTTP/2 response when its handler ends.
 const FILE_BYTES: usize = 65_000;
@@ -61,6 +63,33 @@ fn wait_for_ended_requests(sidecar: &Sidecar, count: u64) {
 
 fn begin(abuse: Abuse, sidecar: &Sidecar, bearer: &str) -> Option<TcpStream> {
     abuse.begin(sidecar.address(), OPEN, bearer).unwrap()
+}
+
+/// `POSTERN_TEST_IDLE` is the number of connections.
+#[test]
+fn idle_connections_take_little_memory() {
+    let count = std::env::var("POSTERN_TEST_IDLE").ok();
+    let count = count.map_or(1000, |count| count.parse::<u64>().unwrap());
+    let stack = ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.pass(["/public/**"])
+            .flags(["--max-connections", "12000"])
+            .fast_path("on")
+    });
+    let head = format!("POST {OPEN} HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n");
+    let request = [head.as_bytes(), &[b'x'; 20_000]].concat();
+    let idle = || {
+        let mut client = RawClient::connect(stack.sidecar.address());
+        client.send(&request);
+        assert_eq!(client.answer("POST").status(), 200);
+        client
+    };
+    // What the first ones take stays for the others.
+    let mut clients: Vec<_> = (0..50).map(|_| idle()).collect();
+    let before = stack.sidecar.process().anonymous_kib().unwrap_or(0);
+    clients.extend((0..count).map(|_| idle()));
+    let after = stack.sidecar.process().anonymous_kib().unwrap_or(0);
+    let bytes = (after - before) * 1024 / count;
+    assert!(bytes <= MAX_IDLE_BYTES, "{bytes} bytes for each of {count}");
 }
 
 /// Returns the value that a component sets a variable to.
