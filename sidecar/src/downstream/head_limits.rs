@@ -42,10 +42,12 @@ impl HeadLimiter {
         }
     }
 
-    /// Expects the next head, after a silence of any length.
-    pub(crate) fn next(&self) -> Self {
+    /// Expects the next head: at once if it `has_begun` behind the last request, otherwise after a
+    /// silence of any length.
+    pub(crate) fn next(&self, has_begun: bool) -> Self {
         Self {
-            may_be_silent: true,
+            may_be_silent: !has_begun,
+            begun: has_begun,
             ..Self::first(self.limit)
         }
     }
@@ -122,8 +124,11 @@ mod tests {
 
     #[tokio::test]
     async fn between_requests_silence_is_allowed_half_a_head_is_not() {
-        let mut next = HeadLimiter::first(Duration::ZERO).next();
+        let first = HeadLimiter::first(Duration::ZERO);
+        let mut next = first.next(false);
         assert!(!is_overdue_at_once(&mut next).await && next.timer.is_none());
+        let begun = first.next(true);
+        assert_eq!(overdue(begun).await, Some(Rejection::RequestTimeout));
         next.received(b"G");
         assert_eq!(overdue(next).await, Some(Rejection::RequestTimeout));
     }

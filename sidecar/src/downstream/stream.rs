@@ -143,6 +143,11 @@ impl ClientStream {
         Ok(self.is_http_2)
     }
 
+    /// Returns true if the bytes that were read end within a head, which has its own timeout.
+    pub(crate) fn is_within_head(&self) -> bool {
+        self.requests.is_within_head()
+    }
+
     /// Puts back `bytes`, so that they are read again.
     pub(crate) fn replay(&mut self, bytes: Bytes) {
         self.replay = bytes;
@@ -163,13 +168,17 @@ impl ClientStream {
         }
         let mut peeked = Vec::new();
         while peeked.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(&peeked) {
-            let mut buffer = [0; PEEK_BYTES];
-            let mut buffer = ReadBuf::new(&mut buffer);
-            poll_fn(|cx| self.poll_read_head(cx, &mut buffer)).await?;
-            if buffer.filled().is_empty() {
+            let read = poll_fn(|cx| {
+                // Not kept while nothing arrives.
+                let mut buffer = [0; PEEK_BYTES];
+                let mut buffer = ReadBuf::new(&mut buffer);
+                ready!(self.poll_read_head(cx, &mut buffer))?;
+                peeked.extend_from_slice(buffer.filled());
+                Poll::Ready(io::Result::Ok(buffer.filled().len()))
+            });
+            if read.await? == 0 {
                 break;
             }
-            peeked.extend_from_slice(buffer.filled());
         }
         self.is_http_2 = peeked.starts_with(HTTP_2_PREFACE);
         self.peeked = peeked.into();
@@ -182,7 +191,7 @@ impl ClientStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.handled.swap(false, Ordering::Relaxed) {
-            self.head = self.head.next();
+            self.head = self.head.next(self.requests.is_within_head());
         }
         if self.head.is_too_large() {
             return self.give_up(Some(Rejection::RequestHeaderTooLarge));

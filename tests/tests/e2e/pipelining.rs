@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use serde_json::Value;
 use tests::auth_server::admin_get;
+use tests::client::verdict;
 use tests::clock;
 use tests::echo_service::MARK;
 use tests::fake_auth_server::FakeAuthServer;
@@ -34,11 +35,16 @@ fn patient_service() -> (SocketServer, Sender<()>) {
 
 /// Starts a sidecar in front of `service`, and returns a token that it trusts as well.
 fn sidecar_before(service: &SocketServer) -> (Sidecar, FakeAuthServer, String) {
+    sidecar_with(service, &[])
+}
+
+fn sidecar_with(service: &SocketServer, flags: &[&str]) -> (Sidecar, FakeAuthServer, String) {
     let forge = Forge::new(SigningType::Ecdsa);
     let auth_server = FakeAuthServer::serving(&forge.trusted().served());
     let upstream = format!("http://{}", service.address());
     let plan = SidecarPlan::to(&upstream, &auth_server.url())
         .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+        .flags(flags.iter().copied())
         .pass(["/public/**"]);
     let token = forge.token(clock::now(), &Value::Null);
     (plan.start().ready(), auth_server, token)
@@ -76,6 +82,22 @@ fn every_pipelined_request_is_judged_by_itself() {
     assert_eq!(client.answer("GET").status(), 200);
     assert_eq!(client.answer("GET").status(), 401);
     assert_eq!(service.requests().len(), 1);
+}
+
+#[test]
+fn half_a_head_behind_a_request_has_its_timeout() {
+    let (service, go) = patient_service();
+    let (sidecar, _auth_server, _) = sidecar_with(&service, &["--request-header-timeout", "1"]);
+    for half in ["G", "\r\nG", "GET /orders/public/2 HTTP/1.1\r\nHost"] {
+        let mut client = RawClient::connect(sidecar.address());
+        let request = format!("GET /orders/public/1 HTTP/1.1\r\nHost: a\r\n\r\n{half}");
+        client.send(request.as_bytes());
+        go.send(()).unwrap();
+        assert_eq!(client.answer("GET").status(), 200, "{half:?}");
+        let late = client.answer("GET");
+        assert_eq!(verdict(&late), "408 request_timeout", "{half:?}");
+        assert!(client.is_at_end());
+    }
 }
 
 #[test]

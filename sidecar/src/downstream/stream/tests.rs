@@ -95,15 +95,29 @@ async fn a_slow_head_ends_the_stream_with_a_response() {
 #[tokio::test]
 async fn the_head_timeout_covers_neither_handling_nor_silence() {
     let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
-    let mut read = [0; 16];
-    client.write_all(b"GET / HT").await.unwrap();
-    assert_eq!(stream.read(&mut read).await.unwrap(), 8);
+    let mut read = [0; 32];
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    assert_eq!(stream.read(&mut read).await.unwrap(), 18);
     for handling in [true, false] {
         stream.set_handling(handling);
         let limit = Duration::from_millis(50);
         let waiting = tokio::time::timeout(limit, stream.read(&mut read)).await;
         assert!(waiting.is_err(), "handling: {handling}");
     }
+}
+
+#[tokio::test]
+async fn the_head_timeout_covers_half_a_head_behind_a_request() {
+    let (mut stream, mut client) = connection_with(1024, Duration::from_millis(1));
+    let mut read = [0; 32];
+    client.write_all(b"GET / HTTP/1.1\r\n\r\nG").await.unwrap();
+    assert_eq!(stream.read(&mut read).await.unwrap(), 19);
+    stream.set_handling(true);
+    stream.set_handling(false);
+    assert_eq!(stream.read(&mut read).await.unwrap(), 0);
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(received(client).await, "our rejection: request_timeout");
 }
 
 #[tokio::test]
