@@ -15,11 +15,13 @@ mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use http::Version;
 use parking_lot::{Mutex, MutexGuard};
+use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 use pingora::upstreams::peer::{H1UpgradePolicy, HttpPeer, Peer};
 use tokio::sync::Notify;
 
@@ -39,9 +41,8 @@ const MAX_STREAMS: u32 = 100;
 /// would let one client that does not read block all others; less would block more calls in which
 /// both sides only send.
 const STREAM_WINDOW: u32 = 512 * 1024;
-/// Pool group of WebSocket connections: they must not be HTTP/2, which Pingora's pool does not
-/// check.
-const WEBSOCKET_GROUP: u64 = 1;
+/// Pool group of connections that must not be HTTP/2, which Pingora's pool does not check.
+const HTTP_1_GROUP: u64 = 1;
 /// Number of pool groups for each generation of TLS.
 const GROUPS: u64 = 2;
 
@@ -80,6 +81,8 @@ pub(crate) struct Upstream {
     peers: ArcSwap<Vec<Prototypes>>,
     /// Index of the entry in use.
     preferred: AtomicUsize,
+    /// True once the service has chosen HTTP/1.1 over TLS.
+    chose_http_1: AtomicBool,
     /// Notified when an address is unreachable: the name may have other addresses now.
     lost: Notify,
 }
@@ -89,7 +92,10 @@ struct Prototypes {
     plain: HttpPeer,
     /// Without a read timeout.
     stream: HttpPeer,
-    websocket: HttpPeer,
+    /// For HTTP/1.1 alone, without a read timeout: WebSockets and the fast path.
+    http_1: HttpPeer,
+    /// Its `reuse_hash`, computed once.
+    http_1_key: u64,
 }
 
 impl Upstream {
@@ -124,6 +130,7 @@ impl Upstream {
             tls: Mutex::new(tls),
             peers: ArcSwap::from_pointee(prototypes),
             preferred: AtomicUsize::new(0),
+            chose_http_1: AtomicBool::new(false),
             lost: Notify::new(),
         })
     }
@@ -135,15 +142,53 @@ impl Upstream {
 
     /// Returns a peer for one request; `None` while the name does not resolve.
     pub(crate) fn peer(&self, kind: RequestKind) -> Option<Box<HttpPeer>> {
+        self.of_prototypes(|prototypes| {
+            let prototype = match kind {
+                RequestKind::Plain => &prototypes.plain,
+                RequestKind::EventStream | RequestKind::Grpc => &prototypes.stream,
+                RequestKind::WebSocket => &prototypes.http_1,
+            };
+            Box::new(prototype.clone())
+        })
+    }
+
+    /// Returns a peer for HTTP/1.1, without a read timeout; `None` while the name does not resolve.
+    pub(crate) fn http_1_peer(&self) -> Option<Box<HttpPeer>> {
+        self.of_prototypes(|prototypes| Box::new(prototypes.http_1.clone()))
+    }
+
+    /// Returns the address of that peer, and the key of its pooled connections.
+    pub(crate) fn http_1_pool(&self) -> Option<(ServiceAddress, u64)> {
+        self.of_prototypes(|prototypes| {
+            let address = prototypes.http_1.address().clone();
+            (address, prototypes.http_1_key)
+        })
+    }
+
+    fn of_prototypes<T>(&self, take: impl FnOnce(&Prototypes) -> T) -> Option<T> {
         let peers = self.peers.load();
         let index = self.preferred.load(Ordering::Relaxed) % peers.len().max(1);
-        let prototypes = peers.get(index)?;
-        let prototype = match kind {
-            RequestKind::Plain => &prototypes.plain,
-            RequestKind::EventStream | RequestKind::Grpc => &prototypes.stream,
-            RequestKind::WebSocket => &prototypes.websocket,
-        };
-        Some(Box::new(prototype.clone()))
+        peers.get(index).map(take)
+    }
+
+    /// Returns true for a service of HTTP/1.1; over TLS once it has chosen that version.
+    pub(crate) fn speaks_http_1(&self) -> bool {
+        match self.settings.address.protocol {
+            Protocol::Http => true,
+            Protocol::Https => self.chose_http_1.load(Ordering::Relaxed),
+            Protocol::H2c => false,
+        }
+    }
+
+    /// Remembers the version of a connection for which the service had the choice.
+    pub(crate) fn has_chosen(&self, version: Version) {
+        self.chose_http_1
+            .store(version != Version::HTTP_2, Ordering::Relaxed);
+    }
+
+    /// Leaves the choice of the version to the service again, after a failed handshake.
+    pub(crate) fn forget_choice(&self) {
+        self.chose_http_1.store(false, Ordering::Relaxed);
     }
 
     /// Returns the read timeout of responses that are no streams.
@@ -237,13 +282,14 @@ impl UpstreamSettings {
         plain.group_key = GROUPS * tls.generation;
         let mut stream = plain.clone();
         stream.options.read_timeout = None;
-        let mut websocket = stream.clone();
-        websocket.options.set_http_version(1, 1);
-        websocket.group_key += WEBSOCKET_GROUP;
+        let mut http_1 = stream.clone();
+        http_1.options.set_http_version(1, 1);
+        http_1.group_key += HTTP_1_GROUP;
         Prototypes {
             plain,
             stream,
-            websocket,
+            http_1_key: http_1.reuse_hash(),
+            http_1,
         }
     }
 }
@@ -297,6 +343,26 @@ mod tests {
         assert_eq!(websocket.options.alpn, ALPN::H1);
         assert_eq!(plain.reuse_hash(), stream.reuse_hash());
         assert_ne!(plain.reuse_hash(), websocket.reuse_hash());
+    }
+
+    #[test]
+    fn a_service_behind_tls_chooses_its_version() {
+        for (address, speaks) in [("http://127.0.0.1:1", true), ("h2c://127.0.0.1:1", false)] {
+            assert_eq!(
+                upstream(address).unwrap().speaks_http_1(),
+                speaks,
+                "{address}"
+            );
+        }
+        let upstream = upstream("https://127.0.0.1:1").unwrap();
+        assert!(!upstream.speaks_http_1());
+        for (version, speaks) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
+            upstream.has_chosen(version);
+            assert_eq!(upstream.speaks_http_1(), speaks, "{version:?}");
+        }
+        upstream.has_chosen(Version::HTTP_11);
+        upstream.forget_choice();
+        assert!(!upstream.speaks_http_1());
     }
 
     #[test]

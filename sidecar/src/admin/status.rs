@@ -27,7 +27,7 @@ use crate::config::effective::EffectiveConfig;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{FastPathUse, Metrics};
 use crate::telemetry::outcome::Totals;
 use crate::telemetry::recent_rejections::RecentRejections;
 
@@ -81,6 +81,8 @@ struct Snapshot<'a> {
     keys: Option<KeysSnapshot>,
     last_hour: Vec<MinuteSnapshot>,
     responses: ResponsesSnapshot,
+    /// Since the start.
+    fast_path: FastPathUse,
     refusals: Vec<RefusalSnapshot>,
 }
 
@@ -160,6 +162,7 @@ impl Status {
             keys: self.keys(),
             last_hour: self.hour.minutes().into_iter().map(minute).collect(),
             responses: self.responses(),
+            fast_path: self.metrics.fast_path_use(),
             refusals: self.refusals(),
         }
     }
@@ -284,7 +287,7 @@ mod tests {
     use crate::headers::forwarded::ForwardedPolicy;
     use crate::headers::identity::{Encoding, UserHeader};
     use crate::telemetry::access_log::RequestRecord;
-    use crate::telemetry::metrics::TokenCacheCounters;
+    use crate::telemetry::metrics::{Departure, TokenCacheCounters};
     use crate::upstream::request::UpstreamRequestPolicy;
 
     fn rules(protected: EffectiveConfig) -> Arc<CurrentRules> {
@@ -409,6 +412,9 @@ mod tests {
     #[test]
     fn json_and_page_hold_the_same_facts() {
         let status = status(&[(b"/a?b", Rejection::TokenExpired)]);
+        status.metrics.fast_path_taken();
+        status.metrics.fast_path_left(Departure::HopByHop);
+        status.metrics.fast_path_left(Departure::HopByHop);
         let rules = status.rules.load();
         let snapshot = status.snapshot(&rules, SystemTime::UNIX_EPOCH);
         let snapshot = serde_json::to_value(snapshot).unwrap();
@@ -420,5 +426,9 @@ mod tests {
         assert_eq!(snapshot["last_hour"][0]["verified"], 0);
         assert_eq!(snapshot["responses"]["p99_ms"], serde_json::Value::Null);
         assert_eq!(snapshot["protected"]["settings"], "pass = [\"<kbd>\"]");
+        assert_eq!(snapshot["fast_path"]["requests"], 1);
+        assert_eq!(snapshot["fast_path"]["departures"]["hop_by_hop"], 2);
+        let page = page_of(&status);
+        assert!(page.contains("<dt>hop_by_hop</dt><dd>2</dd>"), "{page}");
     }
 }

@@ -30,8 +30,9 @@ pub(crate) struct ServiceArgs {
 #[command(next_help_heading = "Service")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamArgs {
-    /// Carry plain HTTP/1.1 requests to an http:// or unix: service without Pingora's proxy: less
-    /// work for each, with the same checks, limits and timeouts
+    /// Carry plain HTTP/1.1 requests to a service that speaks it (http://, unix:, https:// where it
+    /// chooses HTTP/1.1) without Pingora's proxy: less work for each, with the same checks, limits
+    /// and timeouts
     #[arg(long, env = "POSTERN_FAST_PATH", default_value_t = true, action = ArgAction::Set)]
     pub(crate) fast_path: bool,
 

@@ -8,6 +8,7 @@ mod chunks;
 mod connection;
 mod download;
 mod exchange;
+mod head_search;
 mod pool;
 mod request;
 mod request_head;
@@ -123,16 +124,12 @@ impl FastPath {
 
     /// Takes an idle connection to the service, or opens one; retries for a second while the
     /// service restarts.
-    async fn connect(
-        &self,
-        kind: RequestKind,
-        progress: &mut Progress,
-    ) -> pingora::Result<Connected> {
+    async fn connect(&self, progress: &mut Progress) -> pingora::Result<Connected> {
         loop {
             if let Some(pause) = progress.tries.pause() {
                 tokio::time::sleep(pause).await;
             }
-            let error = match self.connect_once(kind, progress).await {
+            let error = match self.connect_once(progress).await {
                 Ok(connected) => return Ok(connected),
                 Err(error) => error.into_up(),
             };
@@ -142,17 +139,11 @@ impl FastPath {
         }
     }
 
-    async fn connect_once(
-        &self,
-        kind: RequestKind,
-        progress: &mut Progress,
-    ) -> pingora::Result<Connected> {
+    async fn connect_once(&self, progress: &mut Progress) -> pingora::Result<Connected> {
         let upstream = &self.proxy.upstream;
-        let Some(peer) = upstream.peer(kind) else {
-            return Err(Error::explain(ErrorType::ConnectError, "no address"));
-        };
-        let pool_key = peer.reuse_hash();
-        progress.service = Some(peer.address().clone());
+        let unresolved = || Error::explain(ErrorType::ConnectError, "no address");
+        let (address, pool_key) = upstream.http_1_pool().ok_or_else(unresolved)?;
+        progress.service = Some(address);
         if let Some(stream) = self.pool.take(pool_key, Instant::now()) {
             return Ok(Connected {
                 stream,
@@ -160,13 +151,19 @@ impl FastPath {
                 is_reused: true,
             });
         }
-        let stream = self.connector.new_stream(&*peer).await;
-        let stream = stream.inspect_err(|_| {
+        let peer = upstream.http_1_peer().ok_or_else(unresolved)?;
+        progress.service = Some(peer.address().clone());
+        // Boxed: with TLS in it, it would be most of what an idle connection takes.
+        let stream = Box::pin(self.connector.new_stream(&*peer)).await;
+        let stream = stream.inspect_err(|error| {
             upstream.unreachable(&peer);
+            if *error.etype() == ErrorType::TLSHandshakeFailure {
+                upstream.forget_choice();
+            }
         })?;
         Ok(Connected {
             stream,
-            pool_key,
+            pool_key: peer.reuse_hash(),
             is_reused: false,
         })
     }

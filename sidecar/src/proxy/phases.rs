@@ -429,6 +429,9 @@ impl ProxyHttp for AuthProxy {
         ctx: &mut RequestContext,
     ) -> pingora::Result<()> {
         let forward = ctx.forward.as_ref().ok_or_else(not_authorized)?;
+        if forward.kind != RequestKind::WebSocket {
+            self.upstream.has_chosen(request.version);
+        }
         ctx.rules.upstream_request.rewrite_request(
             request,
             session.req_header().version,
@@ -497,6 +500,9 @@ impl ProxyHttp for AuthProxy {
             strip_token::choose_protocol(response, sources, offered)?;
         }
         response::correct(response, session.req_header().version);
+        if response::ends_connection(response, session.req_header()) {
+            session.set_keepalive(None);
+        }
         if let Some((name, value)) = ctx.ids.echo() {
             response.insert_header(name, value)?;
         }

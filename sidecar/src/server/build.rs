@@ -310,7 +310,7 @@ fn client_connections(
     ));
     let head_timeout = config.request_header_timeout;
     let send_timeout = config.send_timeout;
-    let is_fast = config.fast_path && config.upstream.address.protocol == Protocol::Http;
+    let is_fast = config.fast_path && config.upstream.address.protocol != Protocol::H2c;
     let proxy = auth_proxy(config, Arc::clone(&upstream), in_flight, shared);
     let fast_path = is_fast.then(|| FastPath::new(proxy.clone(), IDLE_TIMEOUT));
     let proxy = http_proxy_app(conf, proxy);

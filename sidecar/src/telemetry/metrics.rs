@@ -2,6 +2,7 @@
 
 mod requests;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -14,6 +15,7 @@ use runtime::histogram::HistogramSnapshot;
 use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
+use serde::Serialize;
 
 use self::requests::RequestMetrics;
 use crate::telemetry::outcome::{Completion, StatusClass, Totals};
@@ -46,6 +48,8 @@ struct ListLabels {
 pub(crate) enum Departure {
     /// HTTP/2.
     Http2,
+    /// A service that does not speak HTTP/1.1, or has not shown it over TLS yet.
+    Service,
     /// A next head that is not unambiguously parseable.
     Malformed,
     /// CONNECT or TRACE.
@@ -59,8 +63,9 @@ pub(crate) enum Departure {
 }
 
 impl Departure {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Http2,
+        Self::Service,
         Self::Malformed,
         Self::Method,
         Self::Authority,
@@ -71,6 +76,7 @@ impl Departure {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Http2 => "http2",
+            Self::Service => "service",
             Self::Malformed => "malformed",
             Self::Method => "method",
             Self::Authority => "authority",
@@ -78,6 +84,15 @@ impl Departure {
             Self::HopByHop => "hop_by_hop",
         }
     }
+}
+
+/// The use of the fast path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FastPathUse {
+    /// Requests on it.
+    pub(crate) requests: u64,
+    /// Connections that left it, by reason.
+    pub(crate) departures: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -197,9 +212,7 @@ impl Metrics {
             self.fast_path.clone(),
         );
         for departure in Departure::ALL {
-            let reason = departure.as_str();
-            let labels = DepartureLabels { reason };
-            drop(self.fast_path_departures.get_or_create(&labels));
+            drop(self.departures(departure));
         }
         registry.register(
             "fast_path_departures",
@@ -307,10 +320,23 @@ impl Metrics {
 
     /// Counts a connection that the fast path leaves to Pingora's proxy.
     pub(crate) fn fast_path_left(&self, departure: Departure) {
-        let labels = DepartureLabels {
-            reason: departure.as_str(),
-        };
-        self.fast_path_departures.get_or_create(&labels).inc();
+        self.departures(departure).inc();
+    }
+
+    fn departures(&self, departure: Departure) -> Counter {
+        let reason = departure.as_str();
+        let labels = DepartureLabels { reason };
+        self.fast_path_departures.get_or_create_owned(&labels)
+    }
+
+    /// Returns the use of the fast path since the start.
+    pub(crate) fn fast_path_use(&self) -> FastPathUse {
+        let departed =
+            |departure: Departure| (departure.as_str(), self.departures(departure).get());
+        FastPathUse {
+            requests: self.fast_path.get(),
+            departures: Departure::ALL.into_iter().map(departed).collect(),
+        }
     }
 
     /// Returns the number of requests since the start.

@@ -3,6 +3,12 @@
 use contract::rejection::Rejection;
 use pingora::{Error, ErrorSource, ErrorType};
 
+/// Pingora's errors of a body in chunks.
+const MALFORMED_CHUNKS: [ErrorType; 2] = [
+    ErrorType::new("InvalidChunk"),
+    ErrorType::new("InvalidTrailerEnd"),
+];
+
 /// Returns the rejection of a failed request; `None` if the client is gone.
 pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
     use ErrorType::{
@@ -15,6 +21,9 @@ pub(crate) fn rejection_of(error: &Error) -> Option<Rejection> {
             ConnectTimedout | ReadTimedout | WriteTimedout | TLSHandshakeTimedout,
         ) => Some(Rejection::UpstreamTimeout),
         (ErrorSource::Upstream, InvalidHTTPHeader | InvalidH2) => {
+            Some(Rejection::UpstreamMalformed)
+        }
+        (ErrorSource::Upstream, kind) if MALFORMED_CHUNKS.contains(kind) => {
             Some(Rejection::UpstreamMalformed)
         }
         (ErrorSource::Upstream, _) => Some(Rejection::UpstreamUnavailable),
@@ -63,6 +72,10 @@ mod tests {
             ),
             (
                 Error::new_up(InvalidHTTPHeader),
+                Some(Rejection::UpstreamMalformed),
+            ),
+            (
+                Error::new_up(ErrorType::new("InvalidChunk")),
                 Some(Rejection::UpstreamMalformed),
             ),
             (

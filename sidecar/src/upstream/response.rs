@@ -1,7 +1,7 @@
 //! Corrections of a response head for the client's connection. Everything else stays unchanged.
 
-use http::{HeaderName, StatusCode, Version, header};
-use pingora::http::ResponseHeader;
+use http::{HeaderName, Method, StatusCode, Version, header};
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use crate::request::header_list::connection_headers;
@@ -25,8 +25,19 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
         }
         head.remove_header(&KEEP_ALIVE);
     }
+    // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
+    let is_interim =
+        head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS;
+    if is_interim {
+        // Pingora sets it in final responses alone.
+        head.remove_header(&header::CONNECTION);
+    }
+    let has_no_framing = is_interim || head.status == StatusCode::NO_CONTENT;
+    if has_no_framing {
+        head.remove_header(&header::CONTENT_LENGTH);
+    }
     // RFC 9112 §6.1: never to HTTP/1.0; the body then ends with the connection.
-    if client == Version::HTTP_10 {
+    if has_no_framing || client == Version::HTTP_10 {
         head.remove_header(&header::TRANSFER_ENCODING);
     }
 }
@@ -37,20 +48,36 @@ pub(crate) fn correct(head: &mut ResponseHeader, client: Version) {
 /// [`ErrorType::InvalidHTTPHeader`] for an invalid length or several: the next bytes could be the
 /// begin of another response.
 pub(crate) fn unify_length(head: &mut ResponseHeader) -> pingora::Result<()> {
-    let Some(value) = head.headers.get(header::CONTENT_LENGTH) else {
+    let mut values = head.headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(value) = values.next() else {
         return Ok(());
     };
     let is_length = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-    if is_length(value.as_bytes()) {
+    let is_single = values.next().is_none();
+    if is_single && is_length(value.as_bytes()) {
         return Ok(());
     }
-    let mut lengths = value.as_bytes().split(|&byte| byte == b',');
+    let values = head.headers.get_all(header::CONTENT_LENGTH).iter();
+    let mut lengths = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
     let first = lengths.next().unwrap_or_default().trim_ascii();
     if !is_length(first) || lengths.any(|length| length.trim_ascii() != first) {
         return Err(Error::new_up(ErrorType::InvalidHTTPHeader));
     }
     let length = first.to_vec();
     head.insert_header(header::CONTENT_LENGTH, length)
+}
+
+/// Returns true if the end of the connection ends the body: HTTP/1.0 has no chunks.
+pub(crate) fn ends_connection(head: &ResponseHeader, request: &RequestHeader) -> bool {
+    let has_body = request.method != Method::HEAD
+        && !head.status.is_informational()
+        && !matches!(
+            head.status,
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        );
+    request.version == Version::HTTP_10
+        && has_body
+        && !head.headers.contains_key(header::CONTENT_LENGTH)
 }
 
 #[cfg(test)]
@@ -111,8 +138,69 @@ mod tests {
     }
 
     #[test]
+    fn repeated_lengths_become_one_and_others_are_rejected() {
+        for (values, unified) in [
+            (["2", "2"], Some("2")),
+            (["2", "3"], None),
+            (["2", "2, 2"], Some("2")),
+        ] {
+            let mut head = ResponseHeader::build(200, None).unwrap();
+            for value in values {
+                head.append_header("Content-Length", value).unwrap();
+            }
+            assert_eq!(
+                unify_length(&mut head).is_ok(),
+                unified.is_some(),
+                "{values:?}"
+            );
+            if let Some(unified) = unified {
+                let lengths: Vec<_> = head.headers.get_all("content-length").iter().collect();
+                assert_eq!(lengths, [unified]);
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_length_http_1_0_ends_with_its_connection() {
+        for (version, method, status, fields, ends) in [
+            (Version::HTTP_10, "GET", 200, &[][..], true),
+            (
+                Version::HTTP_10,
+                "GET",
+                200,
+                &[("Content-Length", "2")],
+                false,
+            ),
+            (Version::HTTP_10, "HEAD", 200, &[], false),
+            (Version::HTTP_10, "GET", 304, &[], false),
+            (Version::HTTP_11, "GET", 200, &[], false),
+        ] {
+            let mut head = ResponseHeader::build(status, None).unwrap();
+            for (name, value) in fields {
+                head.append_header(*name, *value).unwrap();
+            }
+            let mut request = RequestHeader::build(method, b"/", None).unwrap();
+            request.set_version(version);
+            assert_eq!(ends_connection(&head, &request), ends, "{method} {status}");
+        }
+    }
+
+    #[test]
     fn a_handshake_is_not_changed() {
         assert_eq!(left(101, Version::HTTP_11, &FIELDS).len(), 6);
+    }
+
+    #[test]
+    fn a_response_without_a_body_announces_none() {
+        let fields = [
+            ("Transfer-Encoding", "chunked"),
+            ("Content-Length", "5"),
+            ("Connection", "close"),
+        ];
+        for (status, expected) in [(103, 0), (204, 1), (200, 3), (304, 3)] {
+            let left = left(status, Version::HTTP_11, &fields);
+            assert_eq!(left.len(), expected, "{status}");
+        }
     }
 
     #[test]

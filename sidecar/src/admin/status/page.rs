@@ -9,6 +9,7 @@ use super::{KeysSnapshot, RefusalSnapshot, Snapshot};
 use crate::cli::rule_args::DefaultRule;
 use crate::config::effective::EffectiveConfig;
 use crate::headers::identity::Encoding;
+use crate::telemetry::metrics::FastPathUse;
 use crate::telemetry::outcome::Totals;
 
 pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
@@ -28,6 +29,7 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
                     (hour_in_numbers(snapshot))
                     (protected(snapshot.protected))
                     (rules(snapshot.protected))
+                    (fast_path(&snapshot.fast_path))
                 }
                 section aria-labelledby="hour" {
                     h2 id="hour" { "Requests in the last hour" }
@@ -248,6 +250,23 @@ fn rules(protected: &EffectiveConfig) -> Markup {
                         DefaultRule::Deny => "Elsewhere no token is enough.",
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The requests without Pingora's proxy, and why connections left them.
+fn fast_path(used: &FastPathUse) -> Markup {
+    let departures = used.departures.iter().filter(|(_, count)| **count > 0);
+    html! {
+        section.card aria-labelledby="fast-path" {
+            h2 id="fast-path" { "Fast path" }
+            p.figure { strong { (used.requests) } " requests since the start" }
+            @if used.departures.values().all(|count| *count == 0) {
+                p.quiet { "No connection has left it." }
+            } @else {
+                p { "Connections that left it:" }
+                dl { @for (reason, count) in departures { dt { (reason) } dd { (count) } } }
             }
         }
     }

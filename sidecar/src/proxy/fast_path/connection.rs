@@ -7,12 +7,13 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
+use contract::http::framing::Body;
 use contract::http::framing::body::BodyReader;
 use runtime::listener::CLIENT_IDLE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
-use super::download::Download;
-use super::exchange::{Exchange, Failure, Waits};
+use super::exchange::{BODY_READ, Exchange, Failure, Waits};
+use super::head_search::HeadSearch;
 use super::request::{Admitted, Progress, Request};
 use super::request_head::{self, RequestBlock};
 use super::timer::Timer;
@@ -28,6 +29,8 @@ use crate::upstream::errors;
 
 /// Most heads arrive in one read.
 const HEAD_READ: usize = 4 * 1024;
+/// A head of this length is parsed only once its end has arrived.
+const LONG_HEAD: usize = 2 * HEAD_READ;
 
 /// One connection of a client.
 pub(super) struct Connection<'a> {
@@ -36,6 +39,7 @@ pub(super) struct Connection<'a> {
     client: Client,
     /// Received bytes that were not used yet.
     received: BytesMut,
+    head_search: HeadSearch,
     timer: Timer,
 }
 
@@ -46,6 +50,7 @@ impl<'a> Connection<'a> {
             stream,
             client,
             received: BytesMut::new(),
+            head_search: HeadSearch::default(),
             timer: Timer::default(),
         }
     }
@@ -66,12 +71,18 @@ impl<'a> Connection<'a> {
         Left::Closed
     }
 
-    /// Waits for the head of a request; returns `None` if no other follows.
+    /// Waits for the head of a request; returns `None` if no other follows. The service may have
+    /// changed during a wait.
     async fn next_head(&mut self) -> Option<Result<RequestBlock, Departure>> {
         loop {
+            if !self.path.proxy.upstream.speaks_http_1() {
+                return Some(Err(Departure::Service));
+            }
             if !self.received.is_empty()
+                && self.head_search.may_be_whole(&self.received, LONG_HEAD)
                 && let Some(taken) = request_head::take(&mut self.received).transpose()
             {
+                self.head_search = HeadSearch::default();
                 return Some(taken);
             }
             if self.read().await.ok()? == 0 {
@@ -80,7 +91,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads available bytes. A connection that waits for its next request keeps no buffer.
+    /// Reads available bytes. Between two requests it waits for a limited time; empty lines may
+    /// have arrived then.
     async fn read(&mut self) -> io::Result<usize> {
         let Self {
             path,
@@ -89,7 +101,7 @@ impl<'a> Connection<'a> {
             timer,
             ..
         } = self;
-        let is_idle = received.is_empty();
+        let is_idle = !stream.is_within_head();
         let idle_until = tokio::time::Instant::now() + CLIENT_IDLE;
         let mut closing = pin!(path.closing.cancelled());
         poll_fn(|cx| {
@@ -141,7 +153,8 @@ impl<'a> Connection<'a> {
                 progress.outcome = outcome;
                 let answer = answer.with(request.common_response_headers(&request.head.headers));
                 let body = BodyReader::new(request.body);
-                let keep_alive = request.keep_alive && !request.expects_continue();
+                let keep_alive =
+                    request.keep_alive && (body.is_done() || !request.expects_continue());
                 self.respond(&answer, &request, keep_alive, body, &mut progress)
                     .await
             }
@@ -149,6 +162,10 @@ impl<'a> Connection<'a> {
         self.path
             .record(&mut request, self.client, forwarded.as_ref(), &progress);
         self.stream.set_handling(false);
+        let had_large_buffer = request.body != Body::Length(0) || request.raw.len() > HEAD_READ;
+        if had_large_buffer && self.received.is_empty() {
+            self.received = BytesMut::new();
+        }
         keep_alive
     }
 
@@ -165,7 +182,9 @@ impl<'a> Connection<'a> {
         progress.status = Some(answer.status().as_u16());
         progress.own_bytes = answer.body_bytes(&request.head.method);
         let bytes = answer.to_http_1(&request.head.method, keep_alive);
+        let before = progress.download.take_unsent();
         let sent = async {
+            self.stream.write_all(&before).await?;
             self.stream.write_all(&bytes).await?;
             self.stream.flush().await
         };
@@ -183,11 +202,11 @@ impl<'a> Connection<'a> {
         while !body.is_done() {
             let piece = body.next_piece(&self.received).map_err(io::Error::other)?;
             self.received.advance(piece.skipped + piece.data);
-            if self.received.is_empty()
-                && !body.is_done()
-                && self.stream.read_buf(&mut self.received).await? == 0
-            {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            if self.received.is_empty() && !body.is_done() {
+                self.received.reserve(BODY_READ);
+                if self.stream.read_buf(&mut self.received).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
             }
         }
         Ok(())
@@ -218,7 +237,7 @@ impl<'a> Connection<'a> {
             return false;
         }
         let is_received = upload.is_received();
-        if !is_received {
+        if !is_received && upload.has_failed() {
             let mut rest = upload.into_rest();
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.read_rest(&mut rest)).await;
         }
@@ -236,9 +255,8 @@ impl<'a> Connection<'a> {
     ) -> Result<(), Failure> {
         let echo = request.ids.echo();
         loop {
-            let kind = admitted.forward.kind;
-            let mut connected = self.path.connect(kind, progress).await?;
-            let exchange = Exchange {
+            let mut connected = self.path.connect(progress).await?;
+            let mut exchange = Exchange {
                 client: self.stream,
                 received: &mut self.received,
                 service: &mut connected.stream,
@@ -249,6 +267,7 @@ impl<'a> Connection<'a> {
                 request: request.for_response(echo.as_ref()),
                 limits: self.path.limits(admitted),
                 waits: Waits::default(),
+                is_rest: false,
             };
             let upstream_duration = &mut progress.upstream_duration;
             let on_head = |head: &_, limits: &mut _| {
@@ -263,7 +282,7 @@ impl<'a> Connection<'a> {
                 Err(Failure::Error(error))
                     if progress.may_retry(&error, request, &connected, upload) =>
                 {
-                    progress.download = Download::default();
+                    progress.download.restart();
                     upload.rewind();
                 }
                 Err(failure) => return Err(failure),
@@ -293,12 +312,20 @@ impl<'a> Connection<'a> {
         let rejection = errors::rejection_of(&error);
         progress.outcome = rejection.map_or(Outcome::Aborted, Outcome::Rejected);
         progress.cause = Some(errors::log_cause(&error));
-        if let Some(rejection) = rejection.filter(|_| progress.download.head().is_none()) {
-            let mut answer = LocalResponse::rejection(rejection);
-            if let Some(received) = request_head::read_again(&request.raw) {
-                answer = answer.with(request.common_response_headers(&received.headers));
-            }
-            self.respond(&answer, request, false, rest, progress).await;
+        let Some(rejection) = rejection else {
+            return;
+        };
+        if progress.download.head().is_some() {
+            // The part of the response that arrived whole before the error.
+            let unsent = progress.download.take_unsent();
+            let _ = self.stream.write_all(&unsent).await;
+            let _ = self.stream.flush().await;
+            return;
         }
+        let mut answer = LocalResponse::rejection(rejection);
+        if let Some(received) = request_head::read_again(&request.raw) {
+            answer = answer.with(request.common_response_headers(&received.headers));
+        }
+        self.respond(&answer, request, false, rest, progress).await;
     }
 }

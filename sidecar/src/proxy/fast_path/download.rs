@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use memchr::memmem;
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite;
 use tokio_util::io::poll_read_buf;
 
 use super::chunks;
+use super::head_search::HeadSearch;
 use super::response_head::{self, MAX_HEAD_BYTES, ResponseHead, ResponseTo};
 use crate::downstream::stream::ClientStream;
 
@@ -28,8 +28,7 @@ const LARGE_READ: usize = 64 * 1024;
 pub(super) struct Download {
     received: BytesMut,
     waiting: BytesMut,
-    /// Bytes of a head that hold no end of it.
-    searched: usize,
+    head_search: HeadSearch,
     head: Option<ResponseHead>,
     /// True after a read that filled its buffer.
     is_large: bool,
@@ -108,25 +107,34 @@ impl Download {
             let Some(head) = relayed else {
                 return Ok(());
             };
-            self.searched = 0;
+            self.head_search = HeadSearch::default();
             self.received.advance(head.length);
             self.head = (!head.is_interim()).then_some(head);
         }
         self.convert_body()
     }
 
-    /// Returns false for a long head without its end: reading it from its beginning with each part would take
-    /// ever longer.
+    /// Returns false for a long head without its end; one that is too long is read, and rejected.
     fn may_be_whole_head(&mut self) -> bool {
-        let length = self.received.len();
-        if !(2 * LATER_READ..=MAX_HEAD_BYTES).contains(&length) {
-            return true;
-        }
-        let from = self.searched.saturating_sub(2);
-        self.searched = length;
-        let added = self.received.get(from..).unwrap_or_default();
-        // An empty line, which some write without a carriage return.
-        memmem::find(added, b"\n\r\n").is_some() || memmem::find(added, b"\n\n").is_some()
+        self.received.len() > MAX_HEAD_BYTES
+            || self
+                .head_search
+                .may_be_whole(&self.received, 2 * LATER_READ)
+    }
+
+    /// Prepares for another try. Interim responses of the first may be half sent, so their rest
+    /// stays.
+    pub(super) fn restart(&mut self) {
+        *self = Self {
+            waiting: std::mem::take(&mut self.waiting),
+            needs_flush: self.needs_flush,
+            ..Self::default()
+        };
+    }
+
+    /// Takes the bytes that were not sent yet.
+    pub(super) fn take_unsent(&mut self) -> BytesMut {
+        std::mem::take(&mut self.waiting)
     }
 
     fn convert_body(&mut self) -> pingora::Result<()> {
@@ -194,5 +202,24 @@ impl Download {
             moved = true;
         }
         Ok(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_try_does_not_cut_an_interim_response_off() {
+        let mut download = Download {
+            received: BytesMut::from("HTTP/1.1 2"),
+            waiting: BytesMut::from("ly Hints\r\n\r\n"),
+            is_closed: true,
+            ..Download::default()
+        };
+        download.restart();
+        assert!(download.received.is_empty() && !download.is_closed);
+        assert_eq!(download.take_unsent(), "ly Hints\r\n\r\n");
+        assert!(download.waiting.is_empty());
     }
 }

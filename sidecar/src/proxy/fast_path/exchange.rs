@@ -18,9 +18,10 @@ use super::timer::Timer;
 use super::upload::Upload;
 use crate::background::Draining;
 use crate::downstream::stream::ClientStream;
+use crate::proxy::response::DRAIN_TIMEOUT;
 use crate::proxy::stream_deadline::StreamEnd;
 
-const BODY_READ: usize = 16 * 1024;
+pub(super) const BODY_READ: usize = 16 * 1024;
 
 /// Timeouts of each side, and the deadline of the exchange.
 #[derive(Default)]
@@ -63,6 +64,8 @@ pub(super) struct Exchange<'a> {
     pub(super) request: ResponseTo<'a>,
     pub(super) limits: Limits,
     pub(super) waits: Waits,
+    /// True after the response, while the rest of the request is sent.
+    pub(super) is_rest: bool,
 }
 
 /// Ends of the running timeouts.
@@ -73,13 +76,18 @@ pub(super) struct Waits {
 }
 
 impl Exchange<'_> {
-    /// Runs until the last byte is sent to the client. `on_head` gets the final head, and may
-    /// change the limits for the rest.
+    /// Runs until the last byte is sent to the client, and the request to the service. `on_head`
+    /// gets the final head, and may change the limits for the rest.
     pub(super) async fn run(
-        mut self,
+        &mut self,
         mut on_head: impl FnMut(&ResponseHead, &mut Limits),
     ) -> Result<(), Failure> {
-        poll_fn(|cx| self.poll(&mut on_head, cx)).await
+        poll_fn(|cx| match self.poll(&mut on_head, cx) {
+            // The client has the whole response; the connection ends with it.
+            Poll::Ready(_) if self.is_rest => Poll::Ready(Ok(())),
+            polled => polled,
+        })
+        .await
     }
 
     fn poll(
@@ -98,12 +106,26 @@ impl Exchange<'_> {
                 .poll_send(self.client, cx)
                 .map_err(client_write)?;
             if self.download.is_sent() {
-                return Poll::Ready(Ok(()));
+                if self.upload.is_over() {
+                    return Poll::Ready(Ok(()));
+                }
+                self.begin_rest();
             }
             if !(uploaded || received || answered || sent) {
                 return self.poll_deadlines(cx).map(Err);
             }
         }
+    }
+
+    /// Gives the rest of the request a shorter time: the service may still read it.
+    fn begin_rest(&mut self) {
+        if !std::mem::replace(&mut self.is_rest, true) {
+            let body = self.limits.body.unwrap_or(DRAIN_TIMEOUT);
+            self.limits.body = Some(body.min(DRAIN_TIMEOUT));
+            self.limits.token = None;
+            self.waits.body = None;
+        }
+        start(&mut self.waits.response, Some(DRAIN_TIMEOUT));
     }
 
     /// Sends the waiting bytes to the service; returns true if there is room for more of the body.
@@ -169,7 +191,9 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
     ) -> Result<bool, Failure> {
         if !self.download.has_room() {
-            self.waits.response = None;
+            if !self.is_rest {
+                self.waits.response = None;
+            }
             return Ok(false);
         }
         let had_head = self.download.head().is_some();
@@ -181,7 +205,12 @@ impl Exchange<'_> {
         };
         match self.download.poll_receive(self.service, request, cx) {
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => return Err(self.upload.failure().unwrap_or(error).into()),
+            Poll::Ready(Err(error)) => {
+                if let Some(head) = self.download.head().filter(|_| !had_head) {
+                    on_head(head, &mut self.limits);
+                }
+                return Err(self.upload.failure().unwrap_or(error).into());
+            }
             Poll::Pending => {
                 // The service cannot respond to a request that has not arrived.
                 if had_head || !self.upload.waits_for_client() {

@@ -149,6 +149,11 @@ impl Request {
             auth_policy,
             client,
         )?;
+        if self.body == Body::Chunked {
+            // In the one spelling that every service reads alike.
+            let coding = HeaderValue::from_static("chunked");
+            self.head.insert_header(header::TRANSFER_ENCODING, coding)?;
+        }
         let mut bytes = BytesMut::with_capacity(HEAD_ROOM);
         request_head::write(&self.head, &mut bytes);
         Ok(Upload::new(bytes, self.body))

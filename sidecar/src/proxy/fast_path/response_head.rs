@@ -106,6 +106,8 @@ impl<'h> Parsed<'h> {
         let fields = self.fields.iter().map(|field| (field.name, field.value));
         let framing = ResponseFraming::read(fields, has_no_body).map_err(|_| malformed())?;
         let needs_chunks = !has_no_body && framing.length.is_none();
+        // RFC 9112 §6.1: such a message may be framed in another way than it says.
+        let is_doubtful = framing.is_doubtful || (self.is_http_1_0 && self.has_coding());
         Ok(ResponseHead {
             length,
             status: self.status,
@@ -113,8 +115,12 @@ impl<'h> Parsed<'h> {
             body: framing.body,
             sends_chunks: needs_chunks && !request.is_http_1_0,
             keep_client: request.keep_alive && !(needs_chunks && request.is_http_1_0),
-            keep_upstream: self.keeps_connection() && !framing.is_doubtful,
+            keep_upstream: self.keeps_connection() && !is_doubtful,
         })
+    }
+
+    fn has_coding(&self) -> bool {
+        self.values("transfer-encoding").next().is_some()
     }
 
     /// Returns the values of a field, by its name in lower case.
@@ -172,20 +178,22 @@ impl<'h> Parsed<'h> {
         out: &mut BytesMut,
     ) -> bool {
         let nominated: SmallVec<[&[u8]; 4]> = self.connection_options().collect();
-        let has_coding = self.values("transfer-encoding").next().is_some();
+        let has_coding = self.has_coding();
+        // RFC 9110 §8.6 and RFC 9112 §6.1: a recipient could wait for a body.
+        let has_no_framing = head.is_interim() || head.status == 204;
         let (mut has_length, mut has_date) = (false, false);
         for field in self.fields {
             let name = field.name;
             if is_named(name, "content-length") {
                 // Ignored beside a coding (RFC 9112 §6.3); `2, 2` and repeated fields become one.
-                if !has_coding && !std::mem::replace(&mut has_length, true) {
+                if !(has_no_framing || has_coding || std::mem::replace(&mut has_length, true)) {
                     write_field(out, name, first_member(field.value));
                 }
                 continue;
             }
             let is_dropped = if is_named(name, "transfer-encoding") {
                 // A response without a body may announce a coding, except to HTTP/1.0 clients.
-                head.sends_chunks || !head.body.is_done() || request.is_http_1_0
+                has_no_framing || head.sends_chunks || !head.body.is_done() || request.is_http_1_0
             } else {
                 is_named(name, "connection")
                     || is_named(name, "keep-alive")
@@ -321,6 +329,30 @@ mod tests {
             ..REQUEST
         };
         assert_eq!(written(head, old), "");
+    }
+
+    #[test]
+    fn a_response_without_a_body_announces_none() {
+        for status in ["103 Early Hints", "204 No Content"] {
+            for field in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+                let head = format!("HTTP/1.1 {status}\r\nDate: then\r\n{field}\r\n\r\n");
+                let (head, text) = relayed(&head, REQUEST).unwrap().unwrap();
+                assert!(head.body.is_done(), "{text}");
+                assert!(!text.contains(field), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_in_http_1_0_end_the_connection_to_the_service() {
+        for (fields, keeps) in [
+            ("Content-Length: 0", true),
+            ("Transfer-Encoding: chunked", false),
+        ] {
+            let head = format!("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n{fields}\r\n\r\n");
+            let (head, _) = relayed(&head, REQUEST).unwrap().unwrap();
+            assert_eq!(head.keep_upstream, keeps, "{fields}");
+        }
     }
 
     #[test]

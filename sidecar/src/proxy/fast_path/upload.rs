@@ -25,6 +25,8 @@ pub(super) struct Upload {
     bytes: BytesMut,
     /// Number of written bytes of `bytes`.
     written: usize,
+    /// True while TLS may hold written bytes.
+    needs_flush: bool,
     /// True if `bytes` begins with the head.
     is_repeatable: bool,
     /// The error after which the service takes no more bytes.
@@ -39,6 +41,7 @@ impl Upload {
             in_chunks: body == Body::Chunked,
             bytes: head,
             written: 0,
+            needs_flush: false,
             is_repeatable: true,
             failure: None,
         }
@@ -47,6 +50,7 @@ impl Upload {
     /// Returns to the first byte, for another connection.
     pub(super) fn rewind(&mut self) {
         self.written = 0;
+        self.needs_flush = false;
         self.failure = None;
     }
 
@@ -61,7 +65,18 @@ impl Upload {
 
     /// Returns true once the service has all of the request.
     pub(super) fn is_sent(&self) -> bool {
-        self.is_received() && self.waiting().is_empty() && self.failure.is_none()
+        let is_flushed = self.waiting().is_empty() && !self.needs_flush;
+        self.is_received() && is_flushed && self.failure.is_none()
+    }
+
+    /// Returns true once nothing more can be sent.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_sent() || self.has_failed()
+    }
+
+    /// Returns true once the service takes no more bytes.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failure.is_some()
     }
 
     /// Returns the reader for the unreceived rest of the body.
@@ -114,9 +129,9 @@ impl Upload {
                 Poll::Pending => return Ok(moved),
             }
         }
-        if moved {
-            // Only TLS has bytes left to flush, and the next write or read continues it.
-            let _ = Pin::new(service).poll_flush(cx)?;
+        self.needs_flush |= moved;
+        if self.needs_flush && Pin::new(service).poll_flush(cx)?.is_ready() {
+            self.needs_flush = false;
         }
         if !self.is_repeatable {
             self.bytes.advance(self.written);
