@@ -19,6 +19,7 @@ mod e2e {
     mod auth_server_paths;
     mod auth_server_tls;
     mod bodies;
+    mod both_paths;
     mod check;
     mod check_online;
     mod check_store;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tests::auth_server::admin_get;
 use tests::certificates::Authority;
 use tests::client::verdict;
 use tests::echo_service::MARK;
@@ -105,6 +106,30 @@ fn many_requests_share_one_h2c_connection() {
         assert_eq!(client.send(&request).status(), 200);
     }
     assert_eq!(service.connections(), 1);
+}
+
+#[test]
+fn an_https_service_of_http_1_gets_the_fast_path() {
+    let stack = stack();
+    let authority = Authority::new();
+    let service = TlsService::start(&authority.issue("server"), None);
+    let plan = SidecarPlan::to(&service.url("localhost"), &stack.auth_server.url())
+        .flags(["--signing-type", "ecdsa", "--reuse-after-body"])
+        .flags(["--upstream-ca", &authority.file().display().to_string()])
+        .fast_path("on");
+    let sidecar = plan.start().ready();
+    let client = sidecar.bearing(&stack.token());
+    let long = client
+        .request("POST", "/list")
+        .body(vec![b'x'; 1024 * 1024]);
+    for _ in 0..4 {
+        assert_eq!(client.send(&long).body, b"over TLS");
+    }
+    assert_eq!(service.requests().len(), 4);
+    let used = &admin_get(sidecar.admin(), "/status.json").json()["fast_path"];
+    // The first connection has shown the version of the service.
+    assert_eq!(used["departures"]["service"], 1, "{used}");
+    assert_eq!(used["requests"], 3, "{used}");
 }
 
 #[test]

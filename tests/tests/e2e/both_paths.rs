@@ -1,0 +1,190 @@
+//! The same bytes through the fast path and through Pingora's proxy: the service sees the same
+//! requests, the client gets the same responses, metrics and log agree.
+//!
+//! `POSTERN_TEST_DIFFERENCES` is the time for generated cases in seconds, `POSTERN_TEST_SEED` their
+//! first seed. A difference is printed as a row for `tests/data/both_paths.toml`.
+
+mod cases;
+mod observation;
+mod service;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tests::clock;
+use tests::fake_auth_server::FakeAuthServer;
+use tests::keys::SigningType;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::stack::signing_flags;
+use tests::token_forge::Forge;
+
+use self::cases::{Case, Corpus};
+use self::observation::{Observation, observe};
+use self::service::ScriptedService;
+
+/// Pairs of sidecars at once; most of the time they wait for a timeout.
+const PAIRS: usize = 6;
+/// Cases for one pair, because the log of a sidecar is read from its beginning each time.
+const CASES_OF_A_PAIR: usize = 300;
+/// Generated cases of a normal run.
+const GENERATED: u64 = 150;
+/// Milliseconds between two segments. A difference has to show with each: the order of events may depend
+/// on the machine's load.
+const PAUSES: [u64; 4] = [10, 20, 50, 200];
+const SHOWN: usize = 25;
+
+/// One sidecar and its service.
+struct Side {
+    sidecar: Sidecar,
+    service: ScriptedService,
+}
+
+/// Both paths, for the same cases.
+struct Pair {
+    fast: Side,
+    pingora: Side,
+}
+
+struct Keys {
+    forge: Forge,
+    auth_server: FakeAuthServer,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let forge = Forge::new(SigningType::Ecdsa);
+        let auth_server = FakeAuthServer::serving(&forge.trusted().served());
+        Self { forge, auth_server }
+    }
+
+    fn token(&self) -> String {
+        self.forge.token(clock::now(), &Value::Null)
+    }
+
+    fn side(&self, fast_path: &str) -> Side {
+        let service = ScriptedService::start();
+        let plan = SidecarPlan::to(&service.url(), &self.auth_server.url())
+            .flags(signing_flags(SigningType::Ecdsa).iter().copied())
+            .fast_path(fast_path)
+            .pass(["/public/**"])
+            .flags(["--forwarded", "off", "--log-format", "json"])
+            .flags(["--access-log", "all", "--reuse-after-body"])
+            .flags(["--request-header-timeout", "1s"])
+            .flags(["--request-body-timeout", "1s"])
+            .flags(["--upstream-read-timeout", "2s"]);
+        let sidecar = plan.start().ready();
+        Side { sidecar, service }
+    }
+
+    fn pair(&self) -> Pair {
+        Pair {
+            fast: self.side("on"),
+            pingora: self.side("off"),
+        }
+    }
+}
+
+impl Pair {
+    /// Returns what differs, if it does so each time.
+    fn difference(&self, case: &Case) -> Option<String> {
+        let mut difference = None;
+        for pause in PAUSES.map(Duration::from_millis) {
+            let (fast, pingora) = self.both(case, pause);
+            let is_stricter = case.has_lenient_response() || fast.breaks_off();
+            if fast.rejects_response() && is_stricter {
+                return None;
+            }
+            difference = Some(fast.difference(&pingora)?);
+        }
+        difference
+    }
+
+    fn both(&self, case: &Case, pause: Duration) -> (Observation, Observation) {
+        std::thread::scope(|scope| {
+            let fast = scope.spawn(|| observe(&self.fast, case, pause));
+            let pingora = observe(&self.pingora, case, pause);
+            (fast.join().unwrap(), pingora)
+        })
+    }
+}
+
+/// Collector of the cases in which the paths differ.
+#[derive(Default)]
+struct Differences(Mutex<Vec<String>>);
+
+impl Differences {
+    fn add(&self, case: &Case, token: &str, difference: &str) {
+        let row = case.as_row(token);
+        let mut all = self.0.lock().unwrap();
+        all.push(format!("{}\n{row}\n{difference}", case.name));
+    }
+
+    fn are_many(&self) -> bool {
+        self.0.lock().unwrap().len() >= SHOWN
+    }
+
+    fn conclude(self, tried: u64) {
+        let all = self.0.into_inner().unwrap();
+        assert!(
+            all.is_empty(),
+            "{} of {tried} cases differ:\n{}",
+            all.len(),
+            all.join("\n")
+        );
+    }
+}
+
+/// Runs the cases of `next` until it has none.
+fn run(next: &(impl Fn() -> Option<Case> + Sync), keys: &Keys, token: &str) {
+    let (differences, tried) = (Differences::default(), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..PAIRS {
+            scope.spawn(|| {
+                let mut pair = keys.pair();
+                let mut cases = 0;
+                while let Some(case) = next().filter(|_| !differences.are_many()) {
+                    if let Some(difference) = pair.difference(&case) {
+                        differences.add(&case, token, &difference);
+                    }
+                    tried.fetch_add(1, Ordering::Relaxed);
+                    cases += 1;
+                    if cases % CASES_OF_A_PAIR == 0 {
+                        pair = keys.pair();
+                    }
+                }
+            });
+        }
+    });
+    differences.conclude(tried.into_inner());
+}
+
+#[test]
+fn kept_cases_are_the_same_on_both_paths() {
+    let keys = Keys::new();
+    let token = keys.token();
+    let cases = Mutex::new(Corpus::load(&token).cases.into_iter());
+    run(&|| cases.lock().unwrap().next(), &keys, &token);
+}
+
+#[test]
+fn generated_cases_are_the_same_on_both_paths() {
+    let number = |name: &str| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
+    let seconds = number("POSTERN_TEST_DIFFERENCES");
+    let first = number("POSTERN_TEST_SEED").unwrap_or_default();
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let keys = Keys::new();
+    let token = keys.token();
+    let corpus = Corpus::load(&token);
+    let seed = AtomicU64::new(first);
+    let next = || {
+        let seed = seed.fetch_add(1, Ordering::Relaxed);
+        let goes_on = match end {
+            Some(end) => Instant::now() < end,
+            None => seed < first + GENERATED,
+        };
+        goes_on.then(|| corpus.generated(seed))
+    };
+    run(&next, &keys, &token);
+}
