@@ -2,4 +2,5 @@
 
 pub(crate) mod authorize;
 mod csrf;
+pub(crate) mod protected_resource;
 pub(crate) mod strip_token;

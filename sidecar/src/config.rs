@@ -193,6 +193,12 @@ impl Config {
                 "--reuse-after-body: a service that does not read a body parses it as the next request",
             );
         }
+        let resource = self.rules.auth_policy.resource.as_deref();
+        if resource.is_some_and(|resource| !resource.names_server()) {
+            warnings.push(
+                "--resource: without an --issuer that is a URL its metadata names no server that issues tokens",
+            );
+        }
         if self.trusts_shared_secret {
             warnings
                 .push("--signing-type hmac: a reader of this process's memory can issue tokens");

@@ -17,6 +17,7 @@ use contract::token::verifier::VerificationPolicy;
 use http::{HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_cross_site_request;
+use crate::auth::protected_resource::ProtectedResource;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
 use crate::keys::token_cache::{Lookup, VerifiedToken};
@@ -97,6 +98,8 @@ pub(crate) struct AuthPolicy {
     pub(crate) access_rules: AccessRules,
     /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
+    /// `None`: no metadata, and no mention of any.
+    pub(crate) resource: Option<Arc<ProtectedResource>>,
     /// Counts the changes that make cached tokens obsolete.
     generation: u64,
 }
@@ -114,6 +117,7 @@ impl AuthPolicy {
             user_header,
             access_rules: AccessRules::default(),
             carries_websockets: true,
+            resource: None,
             generation: 0,
         }
     }
@@ -174,6 +178,17 @@ impl AuthPolicy {
             ..
         } = request;
         let target = observer.check("framing", request.checked_target())?;
+        if let Some(resource) = self.resource_at(target.path()) {
+            if self
+                .interceptor
+                .allowed_origins()
+                .is_preflight(method, headers)
+            {
+                return Ok(Decision::Preflight);
+            }
+            let document = observer.check("method", resource.respond(method))?;
+            return Ok(Decision::Respond(document));
+        }
         let kind = RequestKind::of(method, version, headers);
         let is_websocket = kind == RequestKind::WebSocket;
         let requirement = self.interceptor.classify_observed(
@@ -251,6 +266,11 @@ impl AuthPolicy {
             observer.checked("rules", outcome.map_err(|broken| broken.rejection));
         }
         Ok(outcome?)
+    }
+
+    fn resource_at(&self, path: &[u8]) -> Option<&ProtectedResource> {
+        let resource = self.resource.as_deref()?;
+        resource.is_at(path).then_some(resource)
     }
 
     fn is_forged(&self, request: &RequestHead<'_>, is_websocket: bool) -> bool {

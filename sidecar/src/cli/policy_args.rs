@@ -82,6 +82,13 @@ pub(crate) struct RulesArgs {
     )]
     pub(crate) cors_origin: Vec<String>,
 
+    /// URL under which clients know the service, as in https://api.example/orders. The sidecar then
+    /// serves its metadata as an OAuth protected resource (RFC 9728) and names them in every
+    /// challenge, so that clients find the --issuer where it is a URL
+    #[arg(long, env = "POSTERN_RESOURCE", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resource: Option<String>,
+
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) tokens: TokenArgs,

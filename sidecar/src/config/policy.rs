@@ -1,5 +1,7 @@
 //! The rules for requests, and for the heads that the service gets.
 
+use std::sync::Arc;
+
 use contract::http::cors::{AllowedOrigins, Origin};
 use contract::http::path_patterns::{ContextPath, PassList};
 use contract::interceptor::{Interceptor, TokenSources};
@@ -10,6 +12,7 @@ use runtime::exit::Failure;
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
 use crate::auth::authorize::AuthPolicy;
+use crate::auth::protected_resource::ProtectedResource;
 use crate::cli::ServeArgs;
 use crate::cli::policy_args::{IdentityArgs, IssuerTokenArgs, RulesArgs, TokenArgs};
 use crate::cli::service_args::UpstreamRequestArgs;
@@ -32,7 +35,18 @@ pub(crate) fn auth_policy(
     let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
         .with_access_rules(access_rules(args)?);
     rules.carries_websockets = upstream.carries_websockets();
+    rules.resource = resource(args)?.map(Arc::new);
     Ok(rules)
+}
+
+fn resource(args: &RulesArgs) -> Result<Option<ProtectedResource>, Failure> {
+    let Some(url) = &args.resource else {
+        return Ok(None);
+    };
+    let issuers: Vec<&str> = args.tokens.issuer.iter().map(String::as_str).collect();
+    ProtectedResource::new(url, &issuers)
+        .map(Some)
+        .map_err(|error| flag_error("resource", url, error))
 }
 
 fn user_header(args: &IdentityArgs) -> Result<UserHeader, Failure> {

@@ -360,11 +360,13 @@ impl ProxyHttp for AuthProxy {
             Action::Respond(outcome, response) => (outcome, response),
         };
         ctx.outcome = outcome;
-        let response = response.with(Self::common_response_headers(
-            &ctx.rules,
-            &ctx.ids,
-            &session.req_header().headers,
-        ));
+        let response = response
+            .challenging(ctx.rules.auth_policy.resource.as_deref())
+            .with(Self::common_response_headers(
+                &ctx.rules,
+                &ctx.ids,
+                &session.req_header().headers,
+            ));
         let is_http2 = session.is_http2();
         let sent = self.while_waiting(is_http2, response.send(session)).await;
         if !matches!(sent, Some(Ok(()))) {

@@ -1,5 +1,6 @@
 //! The sidecar's own responses: the current user and every rejection, in the envelope.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,6 +13,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::proxy::Session;
 
+use crate::auth::protected_resource::ProtectedResource;
 use crate::request::kind::{GRPC_STATUS, is_grpc_call};
 
 /// Wait for a client that is still sending: closing earlier would reset the connection before it
@@ -37,6 +39,8 @@ pub(crate) struct LocalResponse {
     scope: Option<String>,
     /// Seconds until the cause may be gone.
     retry_after: Option<u64>,
+    /// One more parameter of the challenge.
+    challenge: Option<String>,
     /// Further headers: CORS, the request id.
     fields: Vec<(HeaderName, HeaderValue)>,
     media_type: &'static str,
@@ -51,6 +55,7 @@ impl LocalResponse {
             rejection: None,
             scope: None,
             retry_after: None,
+            challenge: None,
             fields: Vec::new(),
             media_type: JSON,
         }
@@ -64,6 +69,7 @@ impl LocalResponse {
             rejection: None,
             scope: None,
             retry_after: None,
+            challenge: None,
             fields: Endpoint::Reading.preflight_fields().into(),
             media_type: JSON,
         }
@@ -86,6 +92,7 @@ impl LocalResponse {
             rejection: Some(rejection),
             scope: None,
             retry_after: rejection.retry_after().map(u64::from),
+            challenge: None,
             fields: Vec::new(),
             media_type: JSON,
         }
@@ -112,6 +119,14 @@ impl LocalResponse {
     pub(crate) fn required_scope(self, scopes: &[String]) -> Self {
         Self {
             scope: Some(scopes.join(" ")),
+            ..self
+        }
+    }
+
+    /// Adds the metadata of the resource to the challenge, where there is one.
+    pub(crate) fn challenging(self, resource: Option<&ProtectedResource>) -> Self {
+        Self {
+            challenge: resource.map(|resource| resource.challenge().to_owned()),
             ..self
         }
     }
@@ -152,13 +167,8 @@ impl LocalResponse {
         let Some(rejection) = self.rejection else {
             return Ok(head);
         };
-        match (rejection.www_authenticate(), &self.scope) {
-            (Some(challenge), Some(scope)) => {
-                let challenge = format!("{challenge}, scope=\"{scope}\"");
-                head.insert_header("WWW-Authenticate", challenge)?;
-            }
-            (Some(challenge), None) => head.insert_header("WWW-Authenticate", challenge)?,
-            (None, _) => {}
+        if let Some(challenge) = self.full_challenge(rejection) {
+            head.insert_header("WWW-Authenticate", &*challenge)?;
         }
         if let Some(seconds) = self.retry_after {
             head.insert_header("Retry-After", seconds)?;
@@ -167,6 +177,18 @@ impl LocalResponse {
             head.insert_header("Allow", allowed_methods(method))?;
         }
         Ok(head)
+    }
+
+    /// Returns the challenge of a rejection with the scope and the metadata that belong to it.
+    fn full_challenge(&self, rejection: Rejection) -> Option<Cow<'static, str>> {
+        let mut challenge = Cow::Borrowed(rejection.www_authenticate()?);
+        if let Some(scope) = &self.scope {
+            challenge += Cow::Owned(format!(", scope=\"{scope}\""));
+        }
+        if let Some(more) = &self.challenge {
+            challenge += Cow::Owned(format!(", {more}"));
+        }
+        Some(challenge)
     }
 
     /// Sends the response and discards the rest of the request, so that the client can read it.

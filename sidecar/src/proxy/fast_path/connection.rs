@@ -151,7 +151,9 @@ impl<'a> Connection<'a> {
             }
             Action::Respond(outcome, answer) => {
                 progress.outcome = outcome;
-                let answer = answer.with(request.common_response_headers(&request.head.headers));
+                let answer = answer
+                    .challenging(request.rules.auth_policy.resource.as_deref())
+                    .with(request.common_response_headers(&request.head.headers));
                 let body = BodyReader::new(request.body);
                 let keep_alive =
                     request.keep_alive && (body.is_done() || !request.expects_continue());

@@ -1,0 +1,189 @@
+//! The service as an OAuth protected resource: its metadata (RFC 9728), which clients without a token
+//! read, and the parameter of the challenge that leads to it.
+
+use contract::rejection::Rejection;
+use http::{Method, Uri};
+use runtime::loopback::is_loopback_host;
+use serde::Serialize;
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The metadata of `--resource`, made with the rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProtectedResource {
+    /// With the resource's path at the end, and without it for clients that look there.
+    paths: [String; 2],
+    document: Vec<u8>,
+    challenge: String,
+    names_server: bool,
+}
+
+/// The error of a resource that clients could not use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ResourceError {
+    #[error("expected a URL such as https://api.example/orders, without a query or a fragment")]
+    NotAUrl,
+    #[error("expected https; http is for localhost")]
+    PlainHttp,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    resource: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    authorization_servers: &'a [&'a str],
+    bearer_methods_supported: [&'static str; 1],
+}
+
+impl ProtectedResource {
+    /// Builds the metadata of the service at the URL `resource`; of `issuers` those that are URLs
+    /// are its authorization servers.
+    ///
+    /// # Errors
+    /// [`ResourceError`].
+    pub(crate) fn new(resource: &str, issuers: &[&str]) -> Result<Self, ResourceError> {
+        let uri = url(resource).ok_or(ResourceError::NotAUrl)?;
+        if !is_guarded(&uri) {
+            return Err(ResourceError::PlainHttp);
+        }
+        let servers: Vec<&str> = issuers
+            .iter()
+            .copied()
+            .filter(|issuer| url(issuer).is_some())
+            .collect();
+        let document = Document {
+            resource,
+            authorization_servers: &servers,
+            bearer_methods_supported: ["header"],
+        };
+        let path = uri.path().trim_end_matches('/');
+        let with_path = format!("{WELL_KNOWN}{path}");
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        Ok(Self {
+            challenge: format!("resource_metadata=\"{scheme}://{authority}{with_path}\""),
+            paths: [with_path, WELL_KNOWN.to_owned()],
+            document: serde_json::to_vec(&document).unwrap_or_default(),
+            names_server: !servers.is_empty(),
+        })
+    }
+
+    /// Returns true for a path of the metadata, which never reaches the service.
+    pub(crate) fn is_at(&self, path: &[u8]) -> bool {
+        self.paths.iter().any(|known| known.as_bytes() == path)
+    }
+
+    /// Returns the document for a request to one of the paths.
+    ///
+    /// # Errors
+    /// [`Rejection::MethodNotAllowed`] for other methods than GET and HEAD.
+    pub(crate) fn respond(&self, method: &Method) -> Result<Vec<u8>, Rejection> {
+        match *method {
+            Method::GET | Method::HEAD => Ok(self.document.clone()),
+            _ => Err(Rejection::MethodNotAllowed),
+        }
+    }
+
+    /// Returns true if clients learn from the document where to get a token.
+    pub(crate) const fn names_server(&self) -> bool {
+        self.names_server
+    }
+
+    /// Returns the parameter of a challenge (RFC 9728 §5.1).
+    pub(crate) fn challenge(&self) -> &str {
+        &self.challenge
+    }
+}
+
+/// Parses a URL that clients can reach.
+fn url(text: &str) -> Option<Uri> {
+    let uri: Uri = text.parse().ok()?;
+    let authority = uri.authority()?.as_str();
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let is_plain = !text.contains(['?', '#', '"', '\\']) && !authority.contains('@');
+    (is_http && is_plain).then_some(uri)
+}
+
+fn is_guarded(uri: &Uri) -> bool {
+    uri.scheme_str() == Some("https") || is_loopback_host(uri.host().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn document(resource: &ProtectedResource) -> Value {
+        serde_json::from_slice(&resource.respond(&Method::GET).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn rfc_9728_the_metadata_stands_before_the_path_of_the_resource() {
+        for (url, path, metadata) in [
+            (
+                "https://api.example/orders",
+                "/.well-known/oauth-protected-resource/orders",
+                "https://api.example/.well-known/oauth-protected-resource/orders",
+            ),
+            (
+                "https://api.example",
+                "/.well-known/oauth-protected-resource",
+                "https://api.example/.well-known/oauth-protected-resource",
+            ),
+            (
+                "http://127.0.0.1:8080/",
+                "/.well-known/oauth-protected-resource",
+                "http://127.0.0.1:8080/.well-known/oauth-protected-resource",
+            ),
+        ] {
+            let resource = ProtectedResource::new(url, &["https://login.example", "auth"]).unwrap();
+            assert!(resource.is_at(path.as_bytes()), "{url}");
+            assert!(resource.is_at(b"/.well-known/oauth-protected-resource"));
+            assert!(!resource.is_at(b"/.well-known/oauth-protected-resource/"));
+            assert!(!resource.is_at(b"/orders"));
+            let challenge = format!("resource_metadata=\"{metadata}\"");
+            assert_eq!(resource.challenge(), challenge);
+            assert_eq!(
+                document(&resource),
+                json!({
+                    "resource": url,
+                    "authorization_servers": ["https://login.example"],
+                    "bearer_methods_supported": ["header"],
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn an_issuer_that_is_a_name_is_left_out() {
+        let resource = ProtectedResource::new("https://api.example", &["auth"]).unwrap();
+        assert_eq!(document(&resource)["authorization_servers"], Value::Null);
+        assert!(!resource.names_server());
+    }
+
+    #[test]
+    fn only_reading_is_allowed_there() {
+        let resource = ProtectedResource::new("https://api.example", &[]).unwrap();
+        assert!(resource.respond(&Method::HEAD).is_ok());
+        let refused = Err(Rejection::MethodNotAllowed);
+        assert_eq!(resource.respond(&Method::POST), refused);
+    }
+
+    #[test]
+    fn what_clients_could_not_use_is_refused() {
+        for (url, expected) in [
+            ("api.example/orders", ResourceError::NotAUrl),
+            ("/orders", ResourceError::NotAUrl),
+            ("https://", ResourceError::NotAUrl),
+            ("https://api.example/?x=1", ResourceError::NotAUrl),
+            ("https://api.example/#x", ResourceError::NotAUrl),
+            ("https://me@api.example/", ResourceError::NotAUrl),
+            ("https://api.example/a\"b", ResourceError::NotAUrl),
+            ("http://api.example/orders", ResourceError::PlainHttp),
+        ] {
+            assert_eq!(ProtectedResource::new(url, &[]), Err(expected), "{url}");
+        }
+    }
+}
