@@ -1,4 +1,5 @@
-//! The applications that may fetch the verification key (contract §4.3).
+//! The applications that may fetch the verification key (contract §4.3), and obtain tokens where
+//! they were given an audience.
 //!
 //! While none is registered any pair is accepted (contract §4.3); afterwards every pair is checked.
 //! Only hashes of secrets are stored.
@@ -9,6 +10,7 @@
 pub(crate) mod command;
 pub(crate) mod directory;
 mod failure_limit;
+mod recorded_grant;
 pub(crate) mod registry;
 pub(crate) mod secret_hash;
 

@@ -74,6 +74,45 @@ pub(crate) fn login(line: &LoginLine<'_>) {
     );
 }
 
+/// One finished token request; `app_id` is as received, `scope` what was granted.
+pub(crate) struct TokenLine<'l> {
+    pub(crate) grant: &'l str,
+    pub(crate) app_id: &'l str,
+    pub(crate) client: IpAddr,
+    pub(crate) outcome: &'l str,
+    pub(crate) scope: Option<&'l str>,
+    pub(crate) token_id: Option<&'l str>,
+    pub(crate) key_id: Option<&'l KeyId>,
+    /// The same as in the access line.
+    pub(crate) ids: &'l RequestIds,
+}
+
+/// Logs a request of an application for a token.
+pub(crate) fn token(line: &TokenLine<'_>) {
+    info!(
+        target: TARGET,
+        event = %token_name(line.token_id.is_some()),
+        grant = %line.grant,
+        app_id = LogText(&shown_id(line.app_id)).to_string(),
+        client = %line.client,
+        outcome = %line.outcome,
+        scope = line.scope,
+        jti = line.token_id.map(display),
+        kid = line.key_id.map(display),
+        request_id = line.ids.request_id.as_ref().map(display),
+        trace_id = line.ids.trace_id.as_ref().map(display),
+        "token"
+    );
+}
+
+const fn token_name(issued: bool) -> &'static str {
+    if issued {
+        "token_issued"
+    } else {
+        "token_refused"
+    }
+}
+
 /// Logs a retrieval of the verification key; `app_id` is as received.
 pub(crate) fn key_retrieval(app_id: &str, client: IpAddr, outcome: &str, allowed: bool) {
     let event = retrieval_name(allowed);
@@ -116,6 +155,7 @@ const fn application_name(event: ApplicationEventKind) -> &'static str {
     match event {
         ApplicationEventKind::Added => "application_added",
         ApplicationEventKind::SecretsChanged => "application_secrets_changed",
+        ApplicationEventKind::GrantChanged => "application_grant_changed",
         ApplicationEventKind::Removed => "application_removed",
     }
 }
@@ -174,6 +214,7 @@ const fn user_name(kind: UserChangeKind) -> &'static str {
         UserChangeKind::Disabled => "user_disabled",
         UserChangeKind::Enabled => "user_enabled",
         UserChangeKind::PasswordChanged => "user_password_changed",
+        UserChangeKind::TotpChanged => "user_totp_changed",
         UserChangeKind::DetailsChanged => "user_details_changed",
     }
 }
@@ -242,7 +283,8 @@ mod tests {
         });
         let applications = successors(Some(ApplicationEventKind::Added), |event| match event {
             ApplicationEventKind::Added => Some(ApplicationEventKind::SecretsChanged),
-            ApplicationEventKind::SecretsChanged => Some(ApplicationEventKind::Removed),
+            ApplicationEventKind::SecretsChanged => Some(ApplicationEventKind::GrantChanged),
+            ApplicationEventKind::GrantChanged => Some(ApplicationEventKind::Removed),
             ApplicationEventKind::Removed => None,
         });
         let registrations = successors(Some(Registration::Listed), |event| match event {
@@ -254,7 +296,8 @@ mod tests {
             UserChangeKind::Removed => Some(UserChangeKind::Disabled),
             UserChangeKind::Disabled => Some(UserChangeKind::Enabled),
             UserChangeKind::Enabled => Some(UserChangeKind::PasswordChanged),
-            UserChangeKind::PasswordChanged => Some(UserChangeKind::DetailsChanged),
+            UserChangeKind::PasswordChanged => Some(UserChangeKind::TotpChanged),
+            UserChangeKind::TotpChanged => Some(UserChangeKind::DetailsChanged),
             UserChangeKind::DetailsChanged => None,
         });
         let revocations = successors(Some(RevocationEventKind::Token), |kind| match kind {
@@ -269,6 +312,8 @@ mod tests {
             SERVER_STOPPING,
             retrieval_name(true),
             retrieval_name(false),
+            token_name(true),
+            token_name(false),
         ];
         plain
             .into_iter()

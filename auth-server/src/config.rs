@@ -25,6 +25,7 @@ use crate::applications::directory::MountedApplications;
 use crate::applications::registry::ApplicationRegistry;
 use crate::cli::ServeArgs;
 use crate::http::routes::console::Console;
+use crate::http::routes::server_metadata::{IssuerUrl, ServerMetadata};
 use crate::http::routes::static_files::StaticFiles;
 use crate::http::routes::{jwks, revocations};
 use crate::keys::ring::rotation::RotationPolicy;
@@ -56,6 +57,10 @@ pub(crate) struct Config {
     pub(crate) revocations_link: HeaderValue,
     pub(crate) signing_type: SigningType,
     pub(crate) issuer: TokenIssuer,
+    /// `None` for an issuer that is no URL.
+    pub(crate) issuer_url: Option<IssuerUrl>,
+    /// `None` where there is nothing to discover.
+    pub(crate) metadata: Option<ServerMetadata>,
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) oauth_response: bool,
@@ -84,7 +89,14 @@ impl Config {
     /// [`Failure::Config`], one line that names the flag.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
         let context_path = args.listening.context_path.clone();
+        let signing_type = args.keys.signing.signing_type;
+        let issuer_url = IssuerUrl::parse(&args.tokens.issuer);
+        let metadata = issuer_url
+            .as_ref()
+            .and_then(|url| ServerMetadata::new(url, &context_path, signing_type));
         Ok(Self {
+            issuer_url,
+            metadata,
             certificate: args.listening.tls.certificate()?,
             interceptor: Interceptor::new(
                 context_path.clone(),
@@ -104,7 +116,7 @@ impl Config {
                 .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
             revocations_link: revocations::link(&args.listening.context_path)
                 .map_err(|error| Failure::Config(format!("--context-path: {error}")))?,
-            signing_type: args.keys.signing.signing_type,
+            signing_type,
             issuer: TokenIssuer {
                 issuer: args.tokens.issuer.clone(),
                 audience: args.tokens.audience.clone(),

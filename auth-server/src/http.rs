@@ -2,6 +2,7 @@
 
 mod body;
 pub(crate) mod middleware;
+mod oauth;
 mod response;
 pub(crate) mod routes;
 pub(crate) mod unfinished;
@@ -25,7 +26,9 @@ use self::routes::jwks::{JWKS_PATH, Jwks, jwks};
 use self::routes::login::{LOGIN_PATH, Login, login};
 use self::routes::revocations::{REVOCATIONS_PATH, RevocationEndpoint, revocations};
 use self::routes::revoke::{REVOKE_PATH, RevokeEndpoint, revoke};
+use self::routes::server_metadata::{ServerMetadata, server_metadata};
 use self::routes::static_files::{self, StaticFiles, static_file};
+use self::routes::token::{TOKEN_PATH, TokenEndpoint, token};
 use self::routes::verification_key::{KeyEndpoint, VERIFICATION_KEY_PATH, verification_key};
 
 pub(crate) struct Routes {
@@ -33,6 +36,9 @@ pub(crate) struct Routes {
     pub(crate) context_path: ContextPath,
     pub(crate) authentication: Authentication,
     pub(crate) login: Login,
+    pub(crate) token: TokenEndpoint,
+    /// `None` for an issuer that is no URL.
+    pub(crate) metadata: Option<ServerMetadata>,
     pub(crate) verification_key: KeyEndpoint,
     pub(crate) jwks: Jwks,
     pub(crate) revocations: RevocationEndpoint,
@@ -41,8 +47,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Builds the router: every contract path below the context path. Other paths are 404, after
-    /// the token check.
+    /// Builds the router: every path below the context path, and the discovery documents where RFC
+    /// 8414 §3 has them. Other paths are 404, after the token check.
     pub(crate) fn into_router(self) -> Router {
         let context = self.context_path.as_str().to_owned();
         let path = |relative: &str| format!("{context}{relative}");
@@ -52,6 +58,10 @@ impl Routes {
             .route(
                 &path(LOGIN_PATH),
                 post(login).with_state(Arc::new(self.login)),
+            )
+            .route(
+                &path(TOKEN_PATH),
+                post(token).with_state(Arc::new(self.token)),
             )
             .route(
                 &path(VERIFICATION_KEY_PATH),
@@ -71,6 +81,12 @@ impl Routes {
                 post(revoke).with_state(Arc::new(self.revoke)),
             )
             .route(&path(USER_DETAILS_PATH), get(current_user));
+        if let Some(metadata) = self.metadata.map(Arc::new) {
+            for path in &metadata.paths {
+                let document = get(server_metadata).with_state(Arc::clone(&metadata));
+                router = router.route(path, document);
+            }
+        }
         for tree in static_files::TREES {
             for below in ["", "/", "/{*path}"] {
                 router = router.route(&format!("{context}/{tree}{below}"), static_files.clone());

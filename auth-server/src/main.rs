@@ -7,6 +7,7 @@ mod changed_by;
 mod cli;
 mod commands;
 mod config;
+mod grants;
 mod http;
 mod keys;
 mod metrics;

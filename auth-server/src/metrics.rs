@@ -90,6 +90,13 @@ struct Retrieval {
     outcome: &'static str,
 }
 
+/// The grant of a token request: a known one, or `other`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenGrant {
+    grant: &'static str,
+    outcome: &'static str,
+}
+
 #[derive(Debug, Clone)]
 struct SigningTime(DurationHistogram);
 
@@ -104,6 +111,7 @@ impl Default for SigningTime {
 pub(crate) struct Metrics {
     logins: Family<Outcome, Counter>,
     key_retrievals: Family<Retrieval, Counter>,
+    tokens_issued: Family<TokenGrant, Counter>,
     store_up: Gauge,
     registered_applications: Gauge,
     unreadable_applications: Gauge,
@@ -145,6 +153,11 @@ impl Metrics {
             "postern_auth_server_key_retrievals",
             "Retrievals of the verification key by registered application and outcome",
             self.key_retrievals.clone(),
+        );
+        registry.register(
+            "postern_auth_server_tokens_issued",
+            "Token requests of applications by grant and outcome; ok: a token was issued",
+            self.tokens_issued.clone(),
         );
         registry.register(
             "postern_auth_server_store_up",
@@ -283,6 +296,12 @@ impl Metrics {
         self.key_retrievals.get_or_create(&retrieval).inc();
     }
 
+    /// Counts a request at the token endpoint.
+    pub(crate) fn token_request(&self, grant: &'static str, outcome: &'static str) {
+        let request = TokenGrant { grant, outcome };
+        self.tokens_issued.get_or_create(&request).inc();
+    }
+
     pub(crate) fn store_up(&self, up: bool) {
         self.store_up.set(i64::from(up));
     }
@@ -385,6 +404,7 @@ mod tests {
         metrics.login(OK);
         metrics.key_retrieval(Some("orders".to_owned()), OK);
         metrics.key_retrieval(None, "application_unknown");
+        metrics.token_request("client_credentials", OK);
         metrics.signed(Duration::from_micros(400));
         metrics.rejected(Rejection::LoginFailed);
         metrics.store_up(true);
@@ -417,6 +437,7 @@ mod tests {
             r#"postern_auth_server_key_retrievals_total{app_id="other",outcome="application_unknown"} 1"#,
             r#"postern_auth_server_logins_total{outcome="login_failed"} 0"#,
             r#"postern_auth_server_token_signing_duration_seconds_bucket{le="0.0005"} 1"#,
+            r#"postern_auth_server_tokens_issued_total{grant="client_credentials",outcome="ok"} 1"#,
             r#"postern_auth_server_signing_seconds_bucket{le="0.0005"} 1"#,
             r#"postern_auth_server_rejections_total{reason="login_failed"} 1"#,
             r#"postern_auth_server_refusals_total{reason="login_failed"} 1"#,

@@ -15,6 +15,13 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
 
+/// 20 random bytes, as RFC 4226 §4 recommends for the secret of verification codes.
+pub(crate) fn totp_secret() -> Result<Zeroizing<[u8; 20]>, Unspecified> {
+    let mut bytes = Zeroizing::new([0; 20]);
+    rand::fill(bytes.as_mut_slice())?;
+    Ok(bytes)
+}
+
 /// 16 random bytes, as RFC 9106 §3.1 recommends for the salt of a password.
 pub(crate) fn salt() -> Result<[u8; 16], Unspecified> {
     let mut bytes = [0; 16];

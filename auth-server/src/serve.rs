@@ -28,6 +28,7 @@ use crate::http::routes::login::Login;
 use crate::http::routes::revocations::RevocationEndpoint;
 use crate::http::routes::revoke::RevokeEndpoint;
 use crate::http::routes::static_files::StaticFiles;
+use crate::http::routes::token::TokenEndpoint;
 use crate::http::routes::verification_key::KeyEndpoint;
 use crate::http::unfinished::Unfinished;
 use crate::keys::store::KeyStore;
@@ -38,6 +39,7 @@ use crate::rate_limit::AddressLimit;
 use crate::revocations::queue::{RevocationQueue, revocation_queue};
 use crate::server::{self, ConnectionLimit, Draining, ServerParts};
 use crate::tokens::revocation_list::RevocationListSigner;
+use crate::users::UserStore;
 use crate::users::authenticate::Authenticator;
 use crate::users::builtin::BuiltinUser;
 use crate::users::reload::UsersReload;
@@ -393,6 +395,11 @@ fn routes(
         registrations,
         metrics,
     } = shared;
+    let users: Arc<dyn UserStore> = match config.users {
+        Some(users) => users,
+        None => Arc::new(BuiltinUser),
+    };
+    let address_limit = AddressLimit::per_minute(config.login_rate).map(Arc::new);
     Routes {
         logger,
         authentication: Authentication::new(
@@ -400,13 +407,23 @@ fn routes(
             config.interceptor,
             config.policy.clone(),
             Arc::clone(&live_keys),
-        ),
+        )
+        .with_metadata(config.metadata.as_ref()),
+        token: TokenEndpoint {
+            registrations: Arc::clone(&registrations),
+            users: Arc::clone(&users),
+            address_limit: address_limit.clone(),
+            trusted_proxies: config.trusted_proxies.clone(),
+            issuer: config.issuer.clone(),
+            live_keys: Arc::clone(&live_keys),
+            metrics: metrics.clone(),
+            body_timeout: config.request_timeout,
+            unfinished: unfinished.clone(),
+        },
+        metadata: config.metadata,
         login: Login {
-            address_limit: AddressLimit::per_minute(config.login_rate),
-            users: Authenticator::new(match config.users {
-                Some(users) => users,
-                None => Arc::new(BuiltinUser),
-            }),
+            address_limit,
+            users: Authenticator::new(users),
             trusted_proxies: config.trusted_proxies.clone(),
             issuer: config.issuer,
             live_keys: Arc::clone(&live_keys),

@@ -4,6 +4,7 @@
 //! `authenticate`.
 
 pub(crate) mod authenticate;
+pub(crate) mod breached;
 pub(crate) mod builtin;
 pub(crate) mod changes;
 pub(crate) mod edit;
@@ -12,6 +13,7 @@ mod hash_pool;
 pub(crate) mod password;
 pub(crate) mod reload;
 pub(crate) mod toml_schema;
+pub(crate) mod totp;
 mod unknown_names;
 pub(crate) mod users_file;
 
@@ -22,6 +24,8 @@ use std::str::FromStr;
 use contract::api::login::{LoginRequest, UserInfo};
 use contract::token::claims::ExtraInfo;
 
+use crate::grants::Grant;
+
 /// An authenticated user, as the claims describe it (contract §2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
@@ -29,6 +33,8 @@ pub(crate) struct User {
     pub(crate) account: String,
     pub(crate) nick_name: String,
     pub(crate) extra_info: ExtraInfo,
+    /// Scope, audience and further claims; empty for the built-in user.
+    pub(crate) grant: Grant,
 }
 
 /// The member user type (contract §2.3, §2.4).
@@ -36,12 +42,16 @@ pub(crate) const MEMBER: &str = "member";
 
 /// The users of one installation.
 pub(crate) trait UserStore: fmt::Debug + Send + Sync {
-    /// Verifies the credentials. Returns `None` for an unknown account, a wrong password and a
-    /// disabled user alike, after the same work.
-    fn authenticate(&self, request: &LoginRequest) -> Option<User>;
+    /// Verifies the credentials at `now`, in seconds since the epoch. Returns `None` for an unknown
+    /// account, a wrong password or code and a disabled user alike, after the same work.
+    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User>;
 
     /// Returns true for an existing account. For logs only: no response may depend on it.
     fn knows(&self, account: &str) -> bool;
+
+    /// Returns true for the account or the id of a user. An application of this name could be taken
+    /// for the user (RFC 9700 §4.15).
+    fn is_user(&self, name: &str) -> bool;
 
     /// Returns true where passwords are verified, so that they can be guessed and a check is slow.
     fn checks_passwords(&self) -> bool;

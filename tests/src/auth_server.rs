@@ -24,6 +24,7 @@ pub const SECRET_KEY: &str = "/client/user/secret/key?appId=orders&appSecret=not
 #[derive(Debug)]
 pub struct AuthServerPlan {
     store: Option<String>,
+    listen: String,
     context: String,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
@@ -35,6 +36,7 @@ impl AuthServerPlan {
     pub fn new() -> Self {
         Self {
             store: None,
+            listen: "127.0.0.1:0".to_owned(),
             context: "/auth".to_owned(),
             flags: Vec::new(),
             environment: Vec::new(),
@@ -53,6 +55,13 @@ impl AuthServerPlan {
     #[must_use]
     pub fn directory(self, directory: &Path) -> Self {
         self.store(file_store(directory))
+    }
+
+    /// Sets a listen address that another actor, or a flag, knows before the start.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address.to_string();
+        self
     }
 
     /// Sets the context path.
@@ -118,7 +127,7 @@ impl AuthServerPlan {
             .arguments([
                 "serve",
                 "--listen",
-                "127.0.0.1:0",
+                &self.listen,
                 "--admin-listen",
                 "127.0.0.1:0",
             ])

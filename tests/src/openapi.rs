@@ -117,9 +117,10 @@ impl OpenApi {
         };
         self.schema_error(&json["schema"], &body)
             .or_else(|| {
-                // The errors of RFC 6749 have no envelope.
-                let is_envelope = body.get("error").is_none();
-                (is_envelope && body["status"] != answer.status())
+                // Responses of OAuth have no envelope.
+                let in_envelope = body.get("status");
+                in_envelope
+                    .is_some_and(|status| *status != answer.status())
                     .then(|| "the envelope has another status".to_owned())
             })
             .or_else(|| wrong_date(&body))

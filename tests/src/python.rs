@@ -54,6 +54,24 @@ impl Python {
         None
     }
 
+    /// Returns the same interpreter if it imports authlib and requests-oauthlib; `None`, with a SKIP
+    /// line, otherwise.
+    pub fn with_oauth() -> Option<Self> {
+        let python = Self(
+            std::env::var_os("POSTERN_TEST_PYTHON")
+                .unwrap_or_else(|| "python3".into())
+                .into(),
+        );
+        let imports = Command::new(&python.0)
+            .args(["-c", "import authlib, requests_oauthlib"])
+            .output();
+        if imports.is_ok_and(|output| output.status.success()) {
+            return Some(python);
+        }
+        skip::skip("the tests with authlib and requests-oauthlib", "make venv");
+        None
+    }
+
     /// Starts a script of `tests/interop/` that keeps running.
     ///
     /// # Panics

@@ -147,6 +147,42 @@ pub struct LoginRow {
     pub why: String,
 }
 
+/// `token_requests.toml`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequestTable {
+    /// One request each.
+    pub request: Vec<TokenRequestRow>,
+}
+
+/// A request to the token endpoint.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequestRow {
+    /// The statement that the row tests.
+    pub name: String,
+    /// `POST` where left out.
+    #[serde(default = "post")]
+    pub method: String,
+    /// `/auth/oauth/token` where left out; may hold placeholders.
+    #[serde(default = "token_path")]
+    pub target: String,
+    /// Header lines with placeholders; the media type of a form is added where there is a body and
+    /// none is given.
+    #[serde(default)]
+    pub headers: Vec<String>,
+    /// The body with placeholders; absent means no body at all.
+    pub body: Option<String>,
+    /// `200`, or status, `error` (`envelope` in one) and reason code.
+    pub expect: String,
+    /// Reason, or the document with the rule.
+    pub why: String,
+}
+
+fn token_path() -> String {
+    "/auth/oauth/token".to_owned()
+}
+
 fn orders() -> String {
     "/orders".to_owned()
 }

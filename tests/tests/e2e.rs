@@ -38,6 +38,7 @@ mod e2e {
     mod faults;
     mod file_store;
     mod forwarding;
+    mod grants;
     mod greedy_clients;
     mod grpc_refusals;
     mod hanging_files;

@@ -2,11 +2,14 @@
 
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
+use crate::grants::Grant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// Registers it with its first secret.
-    Add { secret: &'a str },
+    /// Registers it with its first secret, and with what tokens it may obtain.
+    Add { secret: &'a str, grant: &'a Grant },
+    /// Replaces what tokens it may obtain.
+    Grant { grant: &'a Grant },
     /// Adds a secret; the previous one stays valid.
     Rotate { secret: &'a str },
     /// Makes this secret valid, idempotently: registers the application, adds the secret, or
@@ -54,7 +57,7 @@ impl Change<'_> {
             )
         };
         match (self, registered) {
-            (Self::Add { secret }, None) => Ok(first(secret)),
+            (Self::Add { secret, grant }, None) => Ok(granted(first(secret), grant)),
             (Self::Add { .. }, Some(_)) => Err(Rejected::Registered),
             (Self::Ensure { secret }, _) if record.is_some_and(|it| it.is_dropped(secret)) => {
                 Err(Rejected::Dropped)
@@ -65,6 +68,7 @@ impl Change<'_> {
             }
             (Self::Ensure { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (_, None) => Err(Rejected::NotRegistered),
+            (Self::Grant { grant }, Some(secrets)) => Ok(granted(secrets.clone(), grant)),
             (Self::Rotate { secret }, Some(secrets)) => Ok(secrets.with_new(secret)),
             (Self::DropOld, Some(secrets)) if secrets.len() < 2 => Err(Rejected::NothingToDrop),
             (Self::DropOld, Some(secrets)) => Ok(secrets.newest()),
@@ -90,6 +94,17 @@ impl Change<'_> {
     }
 }
 
+/// Replaces the grant unless it is the same; an application without any keeps none.
+fn granted(record: SecretHashes, grant: &Grant) -> SecretHashes {
+    let present = record.grant();
+    let is_same = present.map_or_else(|| *grant == Grant::default(), |there| there == grant);
+    if is_same {
+        record
+    } else {
+        record.with_grant(grant.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -97,10 +112,25 @@ mod tests {
 
     #[test]
     fn an_application_s_life() {
-        let (add, rotate) = (Change::Add { secret: "a" }, Change::Rotate { secret: "b" });
+        let (none, some) = (
+            Grant::default(),
+            Grant {
+                scope: "read".parse().unwrap(),
+                ..Grant::default()
+            },
+        );
+        let add = Change::Add {
+            secret: "a",
+            grant: &none,
+        };
+        let rotate = Change::Rotate { secret: "b" };
+        let grant = Change::Grant { grant: &some };
+        let withdraw = Change::Grant { grant: &none };
         let (one, removed) = (SecretHashes::of("a"), SecretHashes::none());
         let two = one.with_new("b");
         let dropped_a = two.newest();
+        let granted = one.clone().with_grant(some.clone());
+        let withdrawn = granted.clone().with_grant(none.clone());
         let (ensure_a, ensure_b) = (
             Change::Ensure { secret: "a" },
             Change::Ensure { secret: "b" },
@@ -109,6 +139,12 @@ mod tests {
             (add, None, Ok(&one)),
             (add, Some(&removed), Ok(&one)),
             (add, Some(&two), Err(Rejected::Registered)),
+            (grant, None, Err(Rejected::NotRegistered)),
+            (grant, Some(&removed), Err(Rejected::NotRegistered)),
+            (grant, Some(&one), Ok(&granted)),
+            (grant, Some(&granted), Ok(&granted)),
+            (withdraw, Some(&granted), Ok(&withdrawn)),
+            (withdraw, Some(&one), Ok(&one)),
             (rotate, Some(&one), Ok(&two)),
             (rotate, None, Err(Rejected::NotRegistered)),
             (rotate, Some(&removed), Err(Rejected::NotRegistered)),

@@ -9,6 +9,7 @@ use super::failure_limit::FailureLimit;
 use super::secret_hash::SecretHashes;
 use super::{AppId, Applications};
 use crate::audit::events::{ApplicationEvent, ApplicationEventKind};
+use crate::grants::Grant;
 use crate::rate_limit::RetryAfter;
 
 /// The applications in force; empty until the store was read.
@@ -105,6 +106,38 @@ impl ApplicationRegistry {
         if known.admits(id, secret) | is_mounted | self.are_open(known, &mounted) {
             return Ok(());
         }
+        Err(match self.failures.failed(id, now) {
+            Ok(()) => Denied::Unknown,
+            Err(too_soon) => Denied::TooOften(too_soon),
+        })
+    }
+
+    /// Authenticates an application that requests a token, by the first right pair of `presented`,
+    /// and returns what it was given. No pair is right because none is registered.
+    ///
+    /// # Errors
+    /// As [`Self::authorize`]; the pairs count as one failure.
+    pub(crate) fn authenticate(
+        &self,
+        presented: &[(&str, &str)],
+        now: Instant,
+    ) -> Result<(AppId, Grant), Denied> {
+        let (known, mounted) = (self.known.load(), self.mounted.load());
+        let known = known.as_deref().ok_or(Denied::NotReady)?;
+        let is_right = |&&(id, secret): &&(&str, &str)| {
+            let is_dropped = known.record(id).is_some_and(|it| it.is_dropped(secret));
+            let is_mounted = mounted.admits(id, secret) && !is_dropped;
+            known.admits(id, secret) | is_mounted
+        };
+        if let Some((id, _)) = presented.iter().find(is_right) {
+            let app_id = known
+                .registered_id(id)
+                .or_else(|| mounted.registered_id(id));
+            let app_id = app_id.ok_or(Denied::Unknown)?.clone();
+            let grant = granted(known, &app_id);
+            return Ok((app_id, grant));
+        }
+        let id = presented.first().map_or("", |(id, _)| id);
         Err(match self.failures.failed(id, now) {
             Ok(()) => Denied::Unknown,
             Err(too_soon) => Denied::TooOften(too_soon),
@@ -218,6 +251,17 @@ impl ApplicationRegistry {
     }
 }
 
+/// Returns what an application was given; nothing by a record that the key-encryption key does not
+/// authenticate, which a writer of the store may have planted.
+fn granted(known: &Applications, id: &AppId) -> Grant {
+    let record = known.record(id.as_str());
+    let grant = record.filter(|_| known.is_authentic(id));
+    grant
+        .and_then(SecretHashes::grant)
+        .cloned()
+        .unwrap_or_default()
+}
+
 fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
     now.records()
         .filter_map(|(id, secrets)| {
@@ -226,7 +270,11 @@ fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {
             let kind = match (was_registered, !secrets.is_empty()) {
                 (false, true) => ApplicationEventKind::Added,
                 (true, false) => ApplicationEventKind::Removed,
-                (true, true) if former != Some(secrets) => ApplicationEventKind::SecretsChanged,
+                (true, true) if former == Some(secrets) => return None,
+                (true, true) if former.is_some_and(|it| it.has_same_secrets(secrets)) => {
+                    ApplicationEventKind::GrantChanged
+                }
+                (true, true) => ApplicationEventKind::SecretsChanged,
                 _ => return None,
             };
             let known = former.and_then(SecretHashes::changed_by);

@@ -8,7 +8,9 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::recorded_grant::RecordedGrant;
 use crate::changed_by::ChangedBy;
+use crate::grants::Grant;
 
 /// Minimum length: secrets are stored as fast, unsalted hashes, which suits random text of this
 /// length, not words.
@@ -75,6 +77,9 @@ pub(crate) struct SecretHashes {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     dropped: BTreeSet<SecretHash>,
+    /// For tokens; an application without one only fetches keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grant: Option<RecordedGrant>,
     /// Authenticates the record in a store with a key-encryption key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mac: Option<String>,
@@ -88,6 +93,7 @@ impl FromIterator<SecretHash> for SecretHashes {
         Self {
             hashes: hashes.into_iter().collect(),
             dropped: BTreeSet::new(),
+            grant: None,
             mac: None,
             unknown: BTreeMap::new(),
         }
@@ -96,8 +102,9 @@ impl FromIterator<SecretHash> for SecretHashes {
 
 impl PartialEq for SecretHashes {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |it: &Self| (it.hashes.clone(), it.dropped.clone(), it.mac.clone());
-        parts(self) == parts(other) && self.other_members().eq(other.other_members())
+        self.has_same_secrets(other)
+            && (&self.grant, &self.mac) == (&other.grant, &other.mac)
+            && self.other_members().eq(other.other_members())
     }
 }
 
@@ -124,8 +131,31 @@ impl SecretHashes {
         self.with_only(self.hashes.first().copied())
     }
 
+    /// Ends every secret and the grant, which must not come back with another registration.
     pub(crate) fn removed(&self) -> Self {
-        self.with_only(None)
+        let ended = self.with_only(None);
+        match &self.grant {
+            Some(_) => ended.with_grant(Grant::default()),
+            None => ended,
+        }
+    }
+
+    /// Replaces the grant.
+    pub(crate) fn with_grant(self, grant: Grant) -> Self {
+        Self {
+            grant: Some(RecordedGrant::replacing(self.grant.as_ref(), grant)),
+            mac: None,
+            ..self
+        }
+    }
+
+    /// Returns what tokens it may obtain; `None` if nothing was ever granted.
+    pub(crate) fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref().map(RecordedGrant::grant)
+    }
+
+    pub(crate) fn has_same_secrets(&self, other: &Self) -> bool {
+        self.hashes == other.hashes && self.dropped == other.dropped
     }
 
     /// With the actor of the change that made it.
@@ -153,6 +183,7 @@ impl SecretHashes {
         Self {
             dropped: self.dropped.iter().chain(former).copied().collect(),
             hashes,
+            grant: self.grant.clone(),
             mac: None,
             unknown: self.unknown.clone(),
         }
@@ -163,11 +194,17 @@ impl SecretHashes {
     }
 
     /// Merges this stored record with memory: if it lacks a dropped secret it is older, and the
-    /// missing secrets are added. A removed application stays removed; of more than two secrets
-    /// those in memory stay valid.
+    /// missing secrets are added; of two grants the later one counts. A removed application stays
+    /// removed; of more than two secrets those in memory stay valid.
     pub(crate) fn merged(&self, memory: &Self) -> Self {
+        let grant = RecordedGrant::latest(self.grant.as_ref(), memory.grant.as_ref());
         if memory.dropped.is_subset(&self.dropped) {
-            return self.clone();
+            let mac = self.mac.clone().filter(|_| grant == self.grant);
+            return Self {
+                grant,
+                mac,
+                ..self.clone()
+            };
         }
         let dropped: BTreeSet<_> = self.dropped.union(&memory.dropped).copied().collect();
         let mut hashes = Vec::new();
@@ -181,6 +218,7 @@ impl SecretHashes {
         let mended = Self {
             hashes,
             dropped,
+            grant,
             mac: None,
             unknown: self.unknown.clone(),
         };
@@ -275,6 +313,31 @@ mod tests {
             assert_eq!(merged.merged(memory), merged, "once is enough");
         }
         assert!(dropped.is_dropped("first") && !dropped.is_dropped("second"));
+    }
+
+    #[test]
+    fn a_grant_stays_with_its_secrets_and_an_older_one_does_not_come_back() {
+        let grant = |scope: &str| Grant {
+            scope: scope.parse().unwrap_or_default(),
+            ..Grant::default()
+        };
+        let wide = SecretHashes::of("first").with_grant(grant("a b"));
+        let narrow = wide.clone().with_grant(grant("a"));
+        for changed in [
+            narrow.with_new("second"),
+            narrow.with_new("second").newest(),
+            wide.merged(&narrow),
+            narrow.merged(&wide),
+            wide.merged(&narrow.with_new("second").newest()),
+        ] {
+            assert_eq!(changed.grant(), Some(&grant("a")));
+        }
+        let removed = narrow.removed();
+        assert_eq!(removed.grant(), Some(&Grant::default()));
+        assert_eq!(wide.merged(&removed).grant(), Some(&Grant::default()));
+        assert_eq!(SecretHashes::of("first").removed().grant(), None);
+        assert!(wide.has_same_secrets(&narrow));
+        assert_ne!(wide, narrow);
     }
 
     #[test]

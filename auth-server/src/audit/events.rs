@@ -65,6 +65,8 @@ pub(crate) enum UserChangeKind {
     Disabled,
     Enabled,
     PasswordChanged,
+    /// A second factor was set, replaced or removed.
+    TotpChanged,
     /// The id, or other claims of the user.
     DetailsChanged,
 }
@@ -82,6 +84,8 @@ pub(crate) struct ApplicationEvent {
 pub(crate) enum ApplicationEventKind {
     Added,
     SecretsChanged,
+    /// The scope, audience or claims of its tokens.
+    GrantChanged,
     Removed,
 }
 

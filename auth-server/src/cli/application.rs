@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::ReasonArgs;
 use super::store::StoreArgs;
 use crate::applications::AppId;
+use crate::grants::{Audience, NamedClaim, Scope};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApplicationCommand {
@@ -17,6 +18,8 @@ pub(crate) enum ApplicationCommand {
     Ensure(ApplicationEnsureArgs),
     /// Print the registered applications
     List(ApplicationListArgs),
+    /// Replace what tokens an application may obtain (client credentials, RFC 6749 §4.4)
+    Grant(ApplicationGrantArgs),
     /// Make another secret valid and print it, once; the one before it stays valid
     RotateSecret(RotateSecretArgs),
     /// Take an application's registration away
@@ -39,6 +42,38 @@ pub(crate) struct ApplicationAddArgs {
     /// The application's id: 1 to 128 characters without white space
     #[arg(long, value_name = "ID")]
     pub(crate) app_id: AppId,
+    #[command(flatten)]
+    pub(crate) grant: GrantArgs,
+    #[command(flatten)]
+    pub(crate) reason: ReasonArgs,
+}
+
+/// What tokens an application may obtain.
+#[derive(Debug, Args)]
+pub(crate) struct GrantArgs {
+    /// Audience of its tokens (`aud`), without which it obtains none; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) audience: Vec<Audience>,
+    /// Scope of its tokens: values with spaces between them, of which it may request a part
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<Scope>,
+    /// Further claim of its tokens: NAME=TEXT, or NAME:=JSON for another value; repeatable
+    #[arg(long, value_name = "CLAIM")]
+    pub(crate) claim: Vec<NamedClaim>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplicationGrantArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// The application's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) app_id: AppId,
+    #[command(flatten)]
+    pub(crate) grant: GrantArgs,
+    /// Take everything away: the application fetches keys and obtains no token
+    #[arg(long, conflicts_with_all = ["audience", "scope", "claim"])]
+    pub(crate) none: bool,
     #[command(flatten)]
     pub(crate) reason: ReasonArgs,
 }

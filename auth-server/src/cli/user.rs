@@ -1,5 +1,7 @@
 //! The command line of `user`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::users::UsersLocation;
@@ -12,6 +14,8 @@ pub(crate) enum UserCommand {
     List(UserListArgs),
     /// Ask for a new password of a user
     SetPassword(UserSetPasswordArgs),
+    /// Require verification codes of a user (TOTP), and print the address for an authenticator, once
+    SetTotp(UserTotpArgs),
     /// Keep a user from logging in; tokens that are out stay valid until they expire
     Disable(UserAccountArgs),
     /// Let a disabled user log in again
@@ -76,6 +80,22 @@ pub(crate) struct UserPasswordArgs {
     /// Accept a password of fewer than 8 characters
     #[arg(long)]
     pub(crate) allow_short: bool,
+    /// Reject a password that this list has: the SHA-1 of each in hexadecimal on a line, in order, as
+    /// Have I Been Pwned publishes them
+    #[arg(long, env = "POSTERN_BREACHED_PASSWORDS", value_name = "FILE")]
+    pub(crate) breached_passwords: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserTotpArgs {
+    #[command(flatten)]
+    pub(crate) user: UserAccountArgs,
+    /// Name of this installation in the authenticator
+    #[arg(long, value_name = "NAME", default_value = "Postern")]
+    pub(crate) label: String,
+    /// Let the user log in without codes again
+    #[arg(long)]
+    pub(crate) remove: bool,
 }
 
 #[derive(Debug, Args)]

@@ -13,33 +13,74 @@ use crate::applications::{AppId, Applications};
 use crate::changed_by::ChangedBy;
 use crate::cli::ReasonArgs;
 use crate::cli::application::{
-    ApplicationAddArgs, ApplicationCommand, ApplicationEnsureArgs, ApplicationListArgs,
-    ApplicationRemoveArgs, RotateSecretArgs,
+    ApplicationAddArgs, ApplicationCommand, ApplicationEnsureArgs, ApplicationGrantArgs,
+    ApplicationListArgs, ApplicationRemoveArgs, GrantArgs, RotateSecretArgs,
 };
 use crate::cli::store::StoreArgs;
 use crate::config::store_location;
+use crate::grants::{FurtherClaims, Grant};
 use crate::keys::store::location::StoreLocation;
 use crate::keys::store::{KeyStore, within_timeout};
 use crate::random;
 
 /// Retries after another change of the same application; more than that is no coincidence.
 const TRIES: usize = 5;
+/// Of id and grant as JSON, like the claims of a user: the token has to fit into a header field.
+const MAX_GRANT_BYTES: usize = 4096;
 
 pub(crate) async fn run(command: &ApplicationCommand) -> Result<(), Failure> {
     match command {
         ApplicationCommand::Add(args) => add(args).await,
         ApplicationCommand::Ensure(args) => ensure(args).await,
         ApplicationCommand::List(args) => list(args).await,
+        ApplicationCommand::Grant(args) => grant(args).await,
         ApplicationCommand::RotateSecret(args) => rotate_secret(args).await,
         ApplicationCommand::Remove(args) => remove(args).await,
     }
 }
 
 async fn add(args: &ApplicationAddArgs) -> Result<(), Failure> {
+    let grant = grant_of(&args.grant, &args.app_id)?;
     let secret = new_secret()?;
     let target = Target::new(&args.store, &args.app_id, &args.reason)?;
-    target.change(Change::Add { secret: &secret }).await?;
+    let add = Change::Add {
+        secret: &secret,
+        grant: &grant,
+    };
+    target.change(add).await?;
     hand_over(&secret, &args.app_id)
+}
+
+async fn grant(args: &ApplicationGrantArgs) -> Result<(), Failure> {
+    let grant = grant_of(&args.grant, &args.app_id)?;
+    if grant == Grant::default() && !args.none {
+        return Err(Failure::Usage(
+            "nothing is granted: say --audience, --scope or --claim, or --none to take all away"
+                .to_owned(),
+        ));
+    }
+    let target = Target::new(&args.store, &args.app_id, &args.reason)?;
+    target.change(Change::Grant { grant: &grant }).await
+}
+
+fn grant_of(args: &GrantArgs, id: &AppId) -> Result<Grant, Failure> {
+    let claims = FurtherClaims::from_named(&args.claim);
+    let grant = Grant {
+        scope: args.scope.clone().unwrap_or_default(),
+        audience: args.audience.clone(),
+        claims: claims.map_err(|error| Failure::Usage(format!("--claim: {error}")))?,
+    };
+    // The id is `sub`, `username`, `userId` and `client_id`.
+    let size = serde_json::to_vec(&([id; 4], &grant)).map_or(usize::MAX, |json| json.len());
+    if size > MAX_GRANT_BYTES {
+        return Err(Failure::Usage(format!(
+            "--app-id {id}: id and grant are {size} bytes of JSON; at most {MAX_GRANT_BYTES} fit into a token"
+        )));
+    }
+    if grant.audience.is_empty() && grant != Grant::default() {
+        print_note("without --audience the application obtains no token");
+    }
+    Ok(grant)
 }
 
 async fn ensure(args: &ApplicationEnsureArgs) -> Result<(), Failure> {
@@ -102,6 +143,9 @@ async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
         let each = applications.registered();
         let each = each.map(|(id, secrets)| {
             let mut row = json!({"id": id.as_str(), "secrets": secrets.len()});
+            if let Some(grant) = secrets.grant().filter(|grant| **grant != Grant::default()) {
+                row["grant"] = json!(grant);
+            }
             if let Some(by) = secrets.changed_by() {
                 row["changedBy"] = by.to_json();
             }
@@ -112,9 +156,22 @@ async fn list(args: &ApplicationListArgs) -> Result<(), Failure> {
     for (id, secrets) in applications.registered() {
         let by = secrets.changed_by();
         let by = by.map_or_else(String::new, |by| format!("\tchanged by {by}"));
-        print(&format!("{id}\t{} valid secret(s){by}", secrets.len()))?;
+        let grant = shown_grant(secrets.grant());
+        print(&format!(
+            "{id}\t{} valid secret(s){grant}{by}",
+            secrets.len()
+        ))?;
     }
     Ok(())
+}
+
+fn shown_grant(grant: Option<&Grant>) -> String {
+    let Some(grant) = grant.filter(|grant| !grant.audience.is_empty()) else {
+        return String::new();
+    };
+    let audience = grant.audience_names().join(" ");
+    let scope = grant.scope.text().unwrap_or_else(|| "none".to_owned());
+    format!("\ttokens for {audience}, scope {scope}")
 }
 
 fn new_secret() -> Result<zeroize::Zeroizing<String>, Failure> {
@@ -246,6 +303,14 @@ mod tests {
                 64,
                 1,
             ),
+            (&["grant", "--app-id", "orders"], 64, 1),
+            (
+                &["grant", "--app-id", "orders", "--audience", "stock"],
+                0,
+                1,
+            ),
+            (&["grant", "--app-id", "orders", "--none"], 0, 1),
+            (&["grant", "--app-id", "nobody", "--none"], 64, 1),
             (&["remove", "--app-id", "orders"], 64, 1),
             (&["add", "--app-id", "stock"], 0, 1),
             (&["remove", "--app-id", "orders"], 0, 0),

@@ -6,18 +6,22 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use data_encoding::BASE32_NOPAD;
 use runtime::exit::Failure;
-use runtime::{lock_file, owner_only_file};
+use runtime::{lock_file, output, owner_only_file};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::{print, print_note};
 use crate::cli::user::{
     UserAccountArgs, UserAddArgs, UserCommand, UserListArgs, UserPasswordArgs, UserSetPasswordArgs,
-    UsersFileArgs,
+    UserTotpArgs, UsersFileArgs,
 };
 use crate::random;
-use crate::users::edit::{EditError, with_disabled, with_password, with_user, without_user};
+use crate::users::breached;
+use crate::users::edit::{
+    EditError, with_disabled, with_password, with_totp, with_user, without_user,
+};
 use crate::users::toml_schema::{UserEntry, UsersDocument};
 use crate::users::users_file::{self, Users};
 use crate::users::{UsersLocation, password};
@@ -37,6 +41,7 @@ pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
         UserCommand::Add(args) => add(args),
         UserCommand::List(args) => list(args),
         UserCommand::SetPassword(args) => set_password(args),
+        UserCommand::SetTotp(args) => set_totp(args),
         UserCommand::Disable(args) => {
             edit(&args.file, |text| with_disabled(text, &args.account, true))
         }
@@ -56,7 +61,7 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
     }
     let entry = UserEntry {
         account: args.account.clone(),
-        password: hash_of_new_password(&args.password, &there)?,
+        password: hash_of_new_password(&args.password, &args.account, &there)?,
         id: match &args.id {
             Some(id) => id.clone(),
             None => random::token_id()
@@ -68,7 +73,7 @@ fn add(args: &UserAddArgs) -> Result<(), Failure> {
         user_type: args.user_type.clone(),
         tenant_id: args.tenant_id.clone(),
         grade: args.grade.clone(),
-        disabled: false,
+        ..UserEntry::default()
     };
     edit(&args.file, |text| with_user(text, entry))
 }
@@ -80,8 +85,46 @@ fn set_password(args: &UserSetPasswordArgs) -> Result<(), Failure> {
     if !there.knows(account) {
         return Err(refused(&path, &EditError::NotThere(account.clone())));
     }
-    let hash = hash_of_new_password(&args.password, &there)?;
+    let hash = hash_of_new_password(&args.password, account, &there)?;
     edit(file, |text| with_password(text, account, &hash))
+}
+
+fn set_totp(args: &UserTotpArgs) -> Result<(), Failure> {
+    let UserAccountArgs { file, account } = &args.user;
+    if args.remove {
+        return edit(file, |text| with_totp(text, account, None));
+    }
+    let secret = random::totp_secret()
+        .map_err(|_| Failure::Software("no randomness for a secret".to_owned()))?;
+    let secret = Zeroizing::new(BASE32_NOPAD.encode(secret.as_slice()));
+    edit(file, |text| with_totp(text, account, Some(&secret)))?;
+    let address = otpauth_address(&args.label, account, &secret);
+    output::hand_over(&address).map_err(|error| {
+        Failure::Software(format!(
+            "standard output: {error}: the secret of --account {account} is lost; user set-totp makes another"
+        ))
+    })
+}
+
+/// Returns the address that authenticators read, as text or as a QR code.
+fn otpauth_address(label: &str, account: &str, secret: &str) -> Zeroizing<String> {
+    let [label, account] = [label, account].map(url_encoded);
+    Zeroizing::new(format!(
+        "otpauth://totp/{label}:{account}?secret={secret}&issuer={label}"
+    ))
+}
+
+/// Encodes all but the unreserved characters of RFC 3986 §2.3.
+fn url_encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+        encoded
+    })
 }
 
 fn list(args: &UserListArgs) -> Result<(), Failure> {
@@ -99,6 +142,7 @@ fn list(args: &UserListArgs) -> Result<(), Failure> {
                 "id": user.id,
                 "enabled": !user.disabled,
                 "nickName": user.nick_name.as_ref().unwrap_or(&user.account),
+                "totp": user.totp.is_some(),
             })
         });
         return print(&format!("{:#}", each.collect::<Value>()));
@@ -224,8 +268,13 @@ fn like_former(new: &File, path: &Path) -> std::io::Result<()> {
 }
 
 /// Hashes a password into a PHC string that costs as much as most of the others.
-fn hash_of_new_password(args: &UserPasswordArgs, there: &Users) -> Result<String, Failure> {
+fn hash_of_new_password(
+    args: &UserPasswordArgs,
+    account: &str,
+    there: &Users,
+) -> Result<String, Failure> {
     let password = new_password(args)?;
+    reject_guessable(&password, account, args)?;
     if let Some(weakness) = there.weak_params_note() {
         print_note(&weakness);
     }
@@ -248,6 +297,27 @@ fn new_password(args: &UserPasswordArgs) -> Result<Zeroizing<String>, Failure> {
         )));
     }
     Ok(password)
+}
+
+/// Rejects the account itself, and a password of the list.
+fn reject_guessable(password: &str, account: &str, args: &UserPasswordArgs) -> Result<(), Failure> {
+    if password.to_lowercase() == account.to_lowercase() {
+        return Err(Failure::Usage("the password is the account".to_owned()));
+    }
+    let Some(list) = &args.breached_passwords else {
+        return Ok(());
+    };
+    match breached::contains(list, password) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Failure::Usage(
+            "the password is in the list of breached passwords, which attackers try first"
+                .to_owned(),
+        )),
+        Err(error) => Err(Failure::Config(format!(
+            "--breached-passwords {}: {error}",
+            list.display()
+        ))),
+    }
 }
 
 fn first_line(input: impl BufRead) -> Result<Zeroizing<String>, Failure> {
@@ -345,6 +415,13 @@ mod tests {
             }
         });
         assert_eq!(accounts(&path).len(), 8);
+    }
+
+    #[test]
+    fn an_authenticator_reads_label_account_and_secret() {
+        let address = otpauth_address("My Postern", "ada:l@x", "ABC");
+        let expected = "otpauth://totp/My%20Postern:ada%3Al%40x?secret=ABC&issuer=My%20Postern";
+        assert_eq!(*address, expected);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
         builtin_users(config),
         config.users.as_ref().and_then(|users| users.cost_warning()),
         open_port(args, config),
+        plain_issuer(args, config),
+        mapped_issuer(args, config),
         expired_certificate(config),
         config.store.expired_certificate(unix_now()),
     ]
@@ -73,6 +75,29 @@ fn open_port(args: &ServeArgs, config: &Config) -> Option<String> {
             "--listen {} without --tls-cert: passwords and application secrets travel \
              unencrypted unless something in front of this server sees to it",
             args.listening.listen
+        )
+    })
+}
+
+fn plain_issuer(args: &ServeArgs, config: &Config) -> Option<String> {
+    let url = config.issuer_url.as_ref()?;
+    url.is_plain_over_a_network().then(|| {
+        format!(
+            "--issuer {}: plain HTTP: whoever discovers the keys there can be given others on the way",
+            args.tokens.issuer
+        )
+    })
+}
+
+fn mapped_issuer(args: &ServeArgs, config: &Config) -> Option<String> {
+    let url = config.issuer_url.as_ref()?;
+    let context = &args.listening.context_path;
+    (config.metadata.is_some() && !url.leads_to(context)).then(|| {
+        format!(
+            "--issuer {}: the discovery documents name endpoints below it, and the context path is '{}': \
+             a gateway has to map one to the other",
+            args.tokens.issuer,
+            context.as_str()
         )
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::BytesMut;
 use contract::rejection::Rejection;
+use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
@@ -33,6 +34,18 @@ pub(in crate::http) async fn read(
         .unwrap_or(Err(Rejection::RequestTimeout))
 }
 
+/// Returns true for a body of this media type, in any case and with any parameters (RFC 9110
+/// §8.3.1).
+pub(in crate::http) fn is_of_type(headers: &HeaderMap, expected: &str) -> bool {
+    let mut fields = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return false;
+    };
+    let media_type = field.as_bytes().split(|&b| b == b';').next();
+    let media_type = media_type.unwrap_or_default().trim_ascii();
+    media_type.eq_ignore_ascii_case(expected.as_bytes())
+}
+
 /// Copies the data: a slice of a body would keep its whole receive buffer alive.
 async fn copy(mut body: Body, mut held: Held) -> Result<BytesMut, Rejection> {
     let mut copied = BytesMut::new();
@@ -59,10 +72,37 @@ mod tests {
     use std::convert::Infallible;
 
     use futures_util::stream;
+    use http::HeaderValue;
 
     use super::*;
 
     use crate::http::unfinished::{UNCOUNTED, Unfinished};
+
+    #[test]
+    fn a_media_type_is_known_in_any_case_and_with_parameters() {
+        let is_json = |values: &[&'static str]| {
+            let values = values.iter().copied().map(HeaderValue::from_static);
+            let headers = values.map(|value| (header::CONTENT_TYPE, value)).collect();
+            is_of_type(&headers, "application/json")
+        };
+        for value in [
+            "application/json",
+            "Application/JSON",
+            "application/json; charset=utf-8",
+            "application/json ;x",
+        ] {
+            assert!(is_json(&[value]), "{value}");
+        }
+        for values in [
+            &[][..],
+            &["text/plain"],
+            &["application/jsonx"],
+            &["", ""],
+            &["application/json", "text/plain"],
+        ] {
+            assert!(!is_json(values), "{values:?}");
+        }
+    }
 
     const SOON: Duration = Duration::from_secs(5);
 

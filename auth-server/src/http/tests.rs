@@ -54,6 +54,12 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
         mapping: None,
         extra_claims: Vec::new(),
     };
+    let issuer = TokenIssuer {
+        issuer: "auth".into(),
+        audience: Vec::new(),
+        lifetime: 60,
+    };
+    let registrations = Arc::new(registrations);
     Routes {
         logger: RequestLogger::disabled(),
         authentication: Authentication::new(
@@ -66,17 +72,25 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             users: Authenticator::new(Arc::new(BuiltinUser)),
             address_limit: None,
             trusted_proxies: TrustedProxies::default(),
-            issuer: TokenIssuer {
-                issuer: "auth".into(),
-                audience: Vec::new(),
-                lifetime: 60,
-            },
+            issuer: issuer.clone(),
             live_keys: Arc::clone(&live_keys),
             metrics: Metrics::default(),
             body_timeout: Duration::from_secs(5),
             unfinished: Unfinished::of(1024 * 1024),
             oauth_response: false,
         },
+        token: TokenEndpoint {
+            registrations: Arc::clone(&registrations),
+            users: Arc::new(BuiltinUser),
+            address_limit: None,
+            trusted_proxies: TrustedProxies::default(),
+            issuer,
+            live_keys: Arc::clone(&live_keys),
+            metrics: Metrics::default(),
+            body_timeout: Duration::from_secs(5),
+            unfinished: Unfinished::of(1024 * 1024),
+        },
+        metadata: None,
         jwks: Jwks {
             live_keys: Arc::clone(&live_keys),
         },
@@ -95,7 +109,7 @@ fn routes(live_keys: LiveKeys, applications: Applications) -> Routes {
             jwks_link: routes::jwks::link(&context).unwrap(),
             revocations_link: routes::revocations::link(&context).unwrap(),
             live_keys,
-            registrations: Arc::new(registrations),
+            registrations,
             trusted_proxies: TrustedProxies::default(),
             metrics: Metrics::default(),
         },

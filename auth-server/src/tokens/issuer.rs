@@ -1,12 +1,15 @@
 //! Makes claims and signs them; nothing else in the program signs.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::token::claims::Claims;
+use contract::token::claims::{Claims, ExtraInfo};
 use jsonwebtoken::Header;
 use jsonwebtoken::crypto::JwtSigner;
 use jsonwebtoken::signature::Signer;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
+use crate::applications::AppId;
+use crate::grants::{Grant, Scope};
 use crate::keys::pair::SigningKeyPair;
 use crate::users::User;
 
@@ -19,6 +22,32 @@ pub(crate) struct TokenIssuer {
     pub(crate) audience: Vec<String>,
     /// Seconds from `iat` to `exp`.
     pub(crate) lifetime: u32,
+}
+
+/// An application that obtains a token for itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine<'a> {
+    pub(crate) id: &'a AppId,
+    /// What it was given; the token gets its audience and claims.
+    pub(crate) grant: &'a Grant,
+    /// The requested part of its scope.
+    pub(crate) scope: &'a Scope,
+}
+
+/// `typ` of a token for an application (RFC 9068 §2.1).
+const ACCESS_TOKEN_TYPE: &str = "at+jwt";
+/// `userType` of an application: services distinguish it from a user by this, or by `clientId`.
+const APPLICATION_TYPE: &str = "application";
+
+/// The payload. A user without a grant has the contract's claims alone.
+#[derive(Debug, Serialize)]
+struct Payload<'a> {
+    #[serde(flatten)]
+    contract: Claims,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+    #[serde(flatten)]
+    further: &'a Map<String, Value>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -38,36 +67,88 @@ impl TokenIssuer {
         now: i64,
         token_id: String,
     ) -> Result<String, SigningError> {
-        let signing_key = pair.signing_key();
-        let mut header = Header::new(signing_key.algorithm());
-        header.kid = Some(pair.id().as_str().to_owned());
-        let claims = self.claims(user, now, token_id);
-
-        let mut token = format!("{}.{}", part(&header)?, part(&claims)?);
-        let signature = signing_key.try_sign(token.as_bytes())?;
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        Ok(token)
-    }
-
-    fn claims(&self, user: &User, now: i64, token_id: String) -> Claims {
-        Claims {
-            issuer: Some(self.issuer.clone()),
+        let contract = Claims {
             subject: Some(user.id.clone()),
-            audience: self.audience.clone(),
-            issued_at: Some(now),
-            not_before: Some(now),
-            expires_at: Some(now.saturating_add(i64::from(self.lifetime))),
-            token_id: Some(token_id),
-            client_id: None,
             username: user.account.clone(),
             nick_name: Some(user.nick_name.clone()),
             user_id: user.id.clone(),
             extra_info: user.extra_info.clone(),
-            mapped_user: None,
-            extra: Vec::new(),
+            ..self.common_claims(&user.grant, now, token_id)
+        };
+        let payload = Payload {
+            contract,
+            scope: user.grant.scope.text(),
+            further: user.grant.claims.members(),
+        };
+        sign(pair, header(pair), &payload)
+    }
+
+    /// Signs a JWT for an application (RFC 9068), which has the contract's claims as well, so that
+    /// every verifier of the contract accepts it.
+    pub(crate) fn issue_to_application(
+        &self,
+        pair: &SigningKeyPair,
+        machine: Machine<'_>,
+        now: i64,
+        token_id: String,
+    ) -> Result<String, SigningError> {
+        let Machine { id, grant, scope } = machine;
+        let contract = Claims {
+            subject: Some(id.to_string()),
+            client_id: Some(id.to_string()),
+            username: id.to_string(),
+            user_id: id.to_string(),
+            extra_info: ExtraInfo {
+                user_type: Some(APPLICATION_TYPE.to_owned()),
+                ..ExtraInfo::default()
+            },
+            ..self.common_claims(grant, now, token_id)
+        };
+        let payload = Payload {
+            contract,
+            scope: scope.text(),
+            further: grant.claims.members(),
+        };
+        let mut header = header(pair);
+        header.typ = Some(ACCESS_TOKEN_TYPE.to_owned());
+        sign(pair, header, &payload)
+    }
+
+    /// Returns the claims about issuer, audience and times; an audience of the grant takes the place
+    /// of the common one.
+    fn common_claims(&self, grant: &Grant, now: i64, token_id: String) -> Claims {
+        let audience = match grant.audience.is_empty() {
+            true => self.audience.clone(),
+            false => grant.audience_names(),
+        };
+        Claims {
+            issuer: Some(self.issuer.clone()),
+            audience,
+            issued_at: Some(now),
+            not_before: Some(now),
+            expires_at: Some(now.saturating_add(i64::from(self.lifetime))),
+            token_id: Some(token_id),
+            ..Claims::default()
         }
     }
+}
+
+fn header(pair: &SigningKeyPair) -> Header {
+    let mut header = Header::new(pair.signing_key().algorithm());
+    header.kid = Some(pair.id().as_str().to_owned());
+    header
+}
+
+fn sign(
+    pair: &SigningKeyPair,
+    header: Header,
+    payload: &Payload<'_>,
+) -> Result<String, SigningError> {
+    let mut token = format!("{}.{}", part(&header)?, part(payload)?);
+    let signature = pair.signing_key().try_sign(token.as_bytes())?;
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
 }
 
 /// Encodes one of the first two parts of a compact JWS (RFC 7515 §3.1).
@@ -126,6 +207,60 @@ mod tests {
         assert_eq!(aud(&["orders"]), json!(["orders"]));
         assert_eq!(aud(&["orders", "stock"]), json!(["orders", "stock"]));
         assert_eq!(aud(&[]), Value::Null);
+    }
+
+    #[test]
+    fn a_user_s_grant_stands_in_the_token_beside_the_contract_s_claims() {
+        let pair = pair(SigningType::Ecdsa);
+        let mut user = builtin_user();
+        let grant = r#"{"scope":"b a","audience":["orders"],"claims":{"roles":["x"]}}"#;
+        user.grant = serde_json::from_str(grant).unwrap();
+        let issuer = TokenIssuer {
+            issuer: "auth".into(),
+            audience: vec!["stock".into()],
+            lifetime: 60,
+        };
+        let token = issuer.issue(&pair, &user, NOW, "id".into()).unwrap();
+        assert_eq!(
+            decoded(&token, 1),
+            json!({
+                "iss": "auth", "sub": "1", "aud": ["orders"], "iat": NOW, "nbf": NOW,
+                "exp": NOW + 60, "jti": "id", "username": "admin", "nickName": "Administrator",
+                "userId": "1", "extraInfo": {"userType": "member"}, "scope": "a b", "roles": ["x"]
+            })
+        );
+        assert_eq!(decoded(&token, 0)["typ"], "JWT");
+    }
+
+    #[test]
+    fn rfc_9068_a_token_for_an_application_names_it_as_subject_and_client() {
+        let pair = pair(SigningType::Ecdsa);
+        let issuer = TokenIssuer {
+            issuer: "https://auth.example/auth".into(),
+            audience: vec!["common".into()],
+            lifetime: 60,
+        };
+        let grant = r#"{"scope":"a b","audience":["orders"],"claims":{"tenant":"t1"}}"#;
+        let machine = Machine {
+            id: &"jobs".parse().unwrap(),
+            grant: &serde_json::from_str(grant).unwrap(),
+            scope: &"a".parse().unwrap(),
+        };
+        let token = issuer.issue_to_application(&pair, machine, NOW, "id".into());
+        let token = token.unwrap();
+        assert_eq!(
+            decoded(&token, 0),
+            json!({"typ": "at+jwt", "alg": "ES256", "kid": pair.id().as_str()})
+        );
+        assert_eq!(
+            decoded(&token, 1),
+            json!({
+                "iss": "https://auth.example/auth", "sub": "jobs", "aud": ["orders"], "iat": NOW,
+                "nbf": NOW, "exp": NOW + 60, "jti": "id", "username": "jobs", "userId": "jobs",
+                "extraInfo": {"userType": "application"}, "client_id": "jobs", "scope": "a",
+                "tenant": "t1"
+            })
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use contract::api::login::LoginRequest;
+use runtime::clock::unix_now;
 use tokio::task::spawn_blocking;
 
 use super::hash_pool::{Busy, HashPool};
@@ -67,7 +68,7 @@ impl Authenticator {
         client: IpAddr,
     ) -> Result<User, AuthenticationError> {
         if !self.users.checks_passwords() {
-            let user = self.users.authenticate(&request);
+            let user = self.users.authenticate(&request, unix_now());
             return user.ok_or(AuthenticationError::Failed);
         }
         self.locks
@@ -84,7 +85,7 @@ impl Authenticator {
         // same.
         let checked = spawn_blocking(move || {
             let _permit = permit;
-            let user = users.authenticate(&request);
+            let user = users.authenticate(&request, unix_now());
             match user {
                 Some(_) => locks.succeeded(&attempt),
                 None => locks.failed(&attempt, Instant::now()),
@@ -124,6 +125,7 @@ mod tests {
         let request = LoginRequest {
             username: username.into(),
             password: password.into(),
+            code: None,
         };
         let user = authenticator
             .authenticate(request, IpAddr::V4(Ipv4Addr::LOCALHOST))

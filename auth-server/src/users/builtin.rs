@@ -4,6 +4,7 @@ use contract::api::login::LoginRequest;
 use contract::token::claims::ExtraInfo;
 
 use super::{MEMBER, User, UserStore};
+use crate::grants::Grant;
 
 const ID: &str = "1";
 const ACCOUNT: &str = "admin";
@@ -15,7 +16,7 @@ pub(crate) struct BuiltinUser;
 impl UserStore for BuiltinUser {
     /// Always succeeds: a [`LoginRequest`] exists only with a name and a password that are not
     /// empty.
-    fn authenticate(&self, _: &LoginRequest) -> Option<User> {
+    fn authenticate(&self, _: &LoginRequest, _now: i64) -> Option<User> {
         Some(User {
             id: ID.to_owned(),
             account: ACCOUNT.to_owned(),
@@ -24,11 +25,16 @@ impl UserStore for BuiltinUser {
                 user_type: Some(MEMBER.to_owned()),
                 ..ExtraInfo::default()
             },
+            grant: Grant::default(),
         })
     }
 
     fn knows(&self, _: &str) -> bool {
         true
+    }
+
+    fn is_user(&self, name: &str) -> bool {
+        [ID, ACCOUNT].contains(&name)
     }
 
     fn checks_passwords(&self) -> bool {
@@ -44,20 +50,21 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn builtin_user() -> User {
-        BuiltinUser.authenticate(&request("a")).unwrap()
+        BuiltinUser.authenticate(&request("a"), 0).unwrap()
     }
 
     fn request(username: &str) -> LoginRequest {
         LoginRequest {
             username: username.into(),
             password: "p".into(),
+            code: None,
         }
     }
 
     #[test]
     fn contract_4_1_rule_2_whoever_logs_in_is_the_fixed_user() {
-        let user = BuiltinUser.authenticate(&request("alice")).unwrap();
-        assert_eq!(BuiltinUser.authenticate(&request("bob")).unwrap(), user);
+        let user = BuiltinUser.authenticate(&request("alice"), 0).unwrap();
+        assert_eq!(BuiltinUser.authenticate(&request("bob"), 0).unwrap(), user);
         assert_eq!((&*user.id, &*user.account), ("1", "admin"));
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::User;
 use super::password::HashedPassword;
+use super::totp::TotpSecret;
 use super::users_file::Users;
 use crate::audit::events::{UserChange, UserChangeKind};
 
@@ -11,6 +12,7 @@ use crate::audit::events::{UserChange, UserChangeKind};
 pub(super) struct Compared<'u> {
     pub(super) password: &'u HashedPassword,
     pub(super) user: &'u User,
+    pub(super) totp: Option<&'u TotpSecret>,
     pub(super) disabled: bool,
 }
 
@@ -70,6 +72,7 @@ fn kinds(before: Option<Compared<'_>>, after: Option<Compared<'_>>) -> Vec<UserC
     [
         (before.disabled != after.disabled).then_some(switched),
         (before.password != after.password).then_some(UserChangeKind::PasswordChanged),
+        (before.totp != after.totp).then_some(UserChangeKind::TotpChanged),
         (before.user != after.user).then_some(UserChangeKind::DetailsChanged),
     ]
     .into_iter()

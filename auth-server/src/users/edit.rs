@@ -64,6 +64,25 @@ pub(crate) fn with_disabled(
     with_field(text, account, "disabled", toml_edit::value(disabled))
 }
 
+/// Sets the secret of verification codes in base32, or removes it.
+pub(crate) fn with_totp(
+    text: &str,
+    account: &str,
+    secret: Option<&str>,
+) -> Result<String, EditError> {
+    match secret {
+        Some(secret) => with_field(text, account, "totp", toml_edit::value(secret)),
+        None => {
+            let index = known(text, account)?;
+            edited(text, |users| {
+                if let Some(user) = users.get_mut(index) {
+                    user.remove("totp");
+                }
+            })
+        }
+    }
+}
+
 fn with_field(text: &str, account: &str, key: &str, value: Item) -> Result<String, EditError> {
     let index = known(text, account)?;
     edited(text, |users| {
@@ -187,6 +206,15 @@ mod tests {
             "{changed}"
         );
         assert!(changed.ends_with("# end\n"), "{changed}");
+
+        let secret = super::super::totp::tests::SECRET;
+        let with_secret = with_totp(&text, "ada", Some(secret)).unwrap();
+        let users = UsersDocument::parse(&with_secret).unwrap().users;
+        assert_eq!(users[0].totp.as_deref(), Some(secret));
+        assert_eq!(with_totp(&with_secret, "ada", None).unwrap(), text);
+        assert_eq!(with_totp(&text, "ada", None).unwrap(), text);
+        assert!(with_totp(&text, "ada", Some("hush")).is_err());
+        assert!(with_totp(&text, "eve", None).is_err());
 
         let anew = with_disabled(&bob, "bob", true).unwrap();
         assert!(UsersDocument::parse(&anew).unwrap().users[0].disabled);

@@ -10,6 +10,7 @@ use runtime::owner_only_file;
 use runtime::secret_file::SecretFileError;
 
 use super::changes::{changes, disabled, ended};
+use super::totp::UsedCodes;
 use super::users_file::{self, Users, UsersFileError};
 use super::{User, UserStore};
 use crate::audit::events::UserChange;
@@ -18,6 +19,8 @@ use crate::audit::events::UserChange;
 pub(crate) struct FileUsers {
     path: PathBuf,
     loaded: ArcSwap<Loaded>,
+    /// Outlives a reload.
+    used_codes: UsedCodes,
 }
 
 /// The difference that a reload made.
@@ -51,7 +54,11 @@ impl FileUsers {
     pub(crate) fn open(path: PathBuf) -> Result<Self, UsersLoadError> {
         let text = users_file::read(&path)?;
         let loaded = ArcSwap::from_pointee(Loaded::parse(&path, &text)?);
-        Ok(Self { path, loaded })
+        Ok(Self {
+            path,
+            loaded,
+            used_codes: UsedCodes::default(),
+        })
     }
 
     /// Reads the file again, and returns the changes if its text differs.
@@ -117,16 +124,24 @@ fn digest_of(text: &str) -> Vec<u8> {
 }
 
 impl UserStore for FileUsers {
-    fn authenticate(&self, request: &LoginRequest) -> Option<User> {
+    fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User> {
         // A clone, not a guard: a check is slow, and a reload meanwhile must not wait for it.
-        let loaded = self.loaded.load_full();
-        loaded
-            .users
-            .authenticate(&request.username, &request.password)
+        let users = &self.loaded.load_full().users;
+        let user = users.authenticate(&request.username, &request.password)?;
+        let Some(secret) = users.totp(&request.username) else {
+            return Some(user);
+        };
+        let code = request.code.as_deref();
+        let accepted = self.used_codes.accept(&user.id, secret, code, now);
+        accepted.then_some(user)
     }
 
     fn knows(&self, account: &str) -> bool {
         self.loaded.load().users.knows(account)
+    }
+
+    fn is_user(&self, name: &str) -> bool {
+        self.loaded.load().users.is_user(name)
     }
 
     fn checks_passwords(&self) -> bool {
@@ -140,6 +155,7 @@ pub(crate) mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::totp::tests::SECRET;
     use super::super::users_file::tests::entry;
     use super::*;
     use crate::audit::events::UserChangeKind;
@@ -163,8 +179,9 @@ pub(crate) mod tests {
         let request = LoginRequest {
             username: account.into(),
             password: format!("{account}'s"),
+            code: None,
         };
-        users.authenticate(&request).is_some()
+        users.authenticate(&request, 0).is_some()
     }
 
     #[test]
@@ -191,22 +208,53 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_user_with_a_secret_needs_the_code_and_each_code_counts_once() {
+        let file = file_with(&["ada"]);
+        let text = fs::read_to_string(file.path()).unwrap();
+        fs::write(file.path(), format!("{text}totp = {SECRET:?}\n")).unwrap();
+        let users = FileUsers::open(file.path().to_owned()).unwrap();
+        let log_in = |password: &str, code: Option<&str>| {
+            let request = LoginRequest {
+                username: "ada".into(),
+                password: password.into(),
+                code: code.map(str::to_owned),
+            };
+            // RFC 6238 Appendix B: the code at 59 s is 287082.
+            users.authenticate(&request, 59).is_some()
+        };
+        assert!(!log_in("ada's", None));
+        assert!(!log_in("ada's", Some("287083")));
+        assert!(
+            !log_in("wrong", Some("287082")),
+            "which leaves the code unused"
+        );
+        assert!(log_in("ada's", Some("287082")));
+        assert!(!log_in("ada's", Some("287082")), "once");
+        fs::write(file.path(), &text).unwrap();
+        users.reload().unwrap();
+        assert!(log_in("ada's", None));
+    }
+
+    #[test]
     fn each_change_of_a_user_is_named() {
-        use UserChangeKind::{DetailsChanged, Disabled, Enabled, PasswordChanged};
+        use UserChangeKind::{DetailsChanged, Disabled, Enabled, PasswordChanged, TotpChanged};
         let file = file_with(&["ada"]);
         let users = FileUsers::open(file.path().to_owned()).unwrap();
         let first = fs::read_to_string(file.path()).unwrap();
         let disabled = format!("{first}disabled = true\n");
         let renamed = format!("{first}nickName = \"Ada L.\"\n");
         let all = format!(
-            "{}disabled = true\ntenantId = \"t\"\n",
+            "{}disabled = true\ntenantId = \"t\"\ntotp = {SECRET:?}\n",
             entry("ada", "other")
         );
         for (text, expected) in [
             (disabled, &[Disabled][..]),
             (first, &[Enabled]),
             (renamed, &[DetailsChanged]),
-            (all, &[Disabled, PasswordChanged, DetailsChanged]),
+            (
+                all,
+                &[Disabled, PasswordChanged, TotpChanged, DetailsChanged],
+            ),
         ] {
             fs::write(file.path(), &text).unwrap();
             let changes = users.reload().unwrap().unwrap().changes;

@@ -4,6 +4,7 @@ use runtime::toml_error::TomlError;
 use serde::{Deserialize, Serialize};
 
 use super::users_file::UsersFileError;
+use crate::grants::{Audience, FurtherClaims, Scope};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,11 +34,26 @@ pub(crate) struct UserEntry {
     pub(crate) tenant_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grade: Option<String>,
+    /// The secret of verification codes, in base32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) totp: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) disabled: bool,
+    /// In place of the server's `--audience`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) audience: Vec<Audience>,
+    /// Values with spaces between them.
+    #[serde(default, skip_serializing_if = "Scope::is_empty")]
+    pub(crate) scope: Scope,
+    /// The claim `roles`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) roles: Vec<String>,
+    /// Further claims. A table, so it comes last.
+    #[serde(default, skip_serializing_if = "FurtherClaims::is_empty")]
+    pub(crate) claims: FurtherClaims,
 }
 
-/// Omits the password.
+/// Omits the password and the secret of codes.
 impl std::fmt::Debug for UserEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UserEntry")

@@ -1,6 +1,6 @@
 //! Parses and validates the users file as a whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use argon2::Params;
@@ -12,7 +12,9 @@ use zeroize::Zeroizing;
 use super::changes::Compared;
 use super::password::{HashedPassword, PasswordHashError};
 use super::toml_schema::{UserEntry, UsersDocument};
+use super::totp::{InvalidTotpSecret, TotpSecret};
 use super::{MEMBER, User};
+use crate::grants::{Grant, InvalidClaims};
 
 /// Ten thousand users take 2 MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -29,6 +31,7 @@ const MAX_CLAIM_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Users {
     by_account: HashMap<String, KnownUser>,
+    ids: HashSet<String>,
     /// Verified in place of an unknown account.
     stand_in: HashedPassword,
 }
@@ -37,6 +40,8 @@ pub(crate) struct Users {
 struct KnownUser {
     password: HashedPassword,
     user: User,
+    /// `None` for a user without a second factor.
+    totp: Option<TotpSecret>,
     disabled: bool,
 }
 
@@ -49,7 +54,7 @@ pub(crate) enum UsersFileError {
     User { account: String, cause: UserError },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UserError {
     #[error("account and id have 1 to 128 characters, none of them a control character")]
     Name,
@@ -61,6 +66,10 @@ pub(crate) enum UserError {
     IdTwice,
     #[error("the claims of this user are {0} bytes of JSON; at most {MAX_CLAIM_BYTES} fit")]
     TooMuch(usize),
+    #[error("totp: {0}")]
+    Totp(#[from] InvalidTotpSecret),
+    #[error("claims: {0}")]
+    Claims(#[from] InvalidClaims),
     #[error("password: {0}")]
     Password(#[from] PasswordHashError),
 }
@@ -80,7 +89,7 @@ impl Users {
 
     fn from_document(document: UsersDocument) -> Result<Self, UsersFileError> {
         let mut by_account = HashMap::with_capacity(document.users.len());
-        let mut ids = std::collections::HashSet::new();
+        let mut ids = HashSet::new();
         for entry in document.users {
             let account = entry.account.clone();
             let fault = |cause| UsersFileError::User {
@@ -98,6 +107,7 @@ impl Users {
         let stand_in = most_common(by_account.values().map(|known| &known.password));
         Ok(Self {
             by_account,
+            ids,
             stand_in,
         })
     }
@@ -108,6 +118,11 @@ impl Users {
 
     pub(crate) fn knows(&self, account: &str) -> bool {
         self.by_account.contains_key(account)
+    }
+
+    /// Returns true for an account or an id.
+    pub(crate) fn is_user(&self, name: &str) -> bool {
+        self.by_account.contains_key(name) || self.ids.contains(name)
     }
 
     pub(crate) fn common_params(&self) -> &Params {
@@ -157,8 +172,14 @@ impl Users {
         self.by_account.get(account).map(|known| Compared {
             password: &known.password,
             user: &known.user,
+            totp: known.totp.as_ref(),
             disabled: known.disabled,
         })
+    }
+
+    /// Returns the secret of an account that has a second factor.
+    pub(crate) fn totp(&self, account: &str) -> Option<&TotpSecret> {
+        self.by_account.get(account)?.totp.as_ref()
     }
 
     /// Verifies an account and a password. An unknown account and a disabled one cost the same work
@@ -186,6 +207,7 @@ impl TryFrom<UserEntry> for KnownUser {
         reject_control_characters(&entry)?;
         let known = Self {
             password: HashedPassword::parse(&entry.password)?,
+            totp: entry.totp.as_deref().map(TotpSecret::parse).transpose()?,
             disabled: entry.disabled,
             user: User {
                 id: entry.id,
@@ -197,6 +219,11 @@ impl TryFrom<UserEntry> for KnownUser {
                     user_type: Some(entry.user_type.unwrap_or_else(|| MEMBER.to_owned())),
                     tenant_id: entry.tenant_id,
                     grade: entry.grade,
+                },
+                grant: Grant {
+                    scope: entry.scope,
+                    audience: entry.audience,
+                    claims: entry.claims.with_roles(entry.roles)?,
                 },
             },
         };
@@ -233,6 +260,7 @@ fn claim_bytes(user: &User) -> usize {
         (&user.id, &user.id),
         (&user.account, &user.nick_name),
         &user.extra_info,
+        &user.grant,
     );
     serde_json::to_vec(&claims).map_or(usize::MAX, |json| json.len())
 }
@@ -296,8 +324,50 @@ pub(crate) mod tests {
                 tenant_id: Some("t".into()),
                 grade: Some("g".into()),
             },
+            grant: Grant::default(),
         };
         assert_eq!(user, expected);
+    }
+
+    #[test]
+    fn scope_audience_roles_and_claims_are_the_user_s_grant() {
+        let text = entry("ada", "p")
+            + "audience = [\"orders\"]\nscope = \"orders:write orders:read\"\n\
+               roles = [\"admin\", \"ops\"]\nclaims = { region = \"eu\", level = 7 }\n";
+        let user = Users::parse(&text).unwrap().authenticate("ada", "p");
+        let grant = serde_json::to_value(user.unwrap().grant).unwrap();
+        let expected = serde_json::json!({
+            "scope": "orders:read orders:write", "audience": ["orders"],
+            "claims": {"region": "eu", "level": 7, "roles": ["admin", "ops"]}
+        });
+        assert_eq!(grant, expected);
+        let table = entry("ada", "p") + "[user.claims]\nregion = \"eu\"\n";
+        assert!(Users::parse(&table).is_ok());
+        for (wrong, expected) in [
+            (
+                "claims = { sub = \"1\" }",
+                "the claim sub is this server's own",
+            ),
+            (
+                "claims = { at = 2026-01-01 }",
+                "the claim at holds a control character, or a date",
+            ),
+            (
+                "totp = \"hush\"",
+                "user \"ada\": totp: not a secret of 16 to 64 bytes",
+            ),
+            ("scope = \"\"", "a scope is a list"),
+            ("audience = [\"a b\"]", "an audience has 1 to 256"),
+            ("roles = \"admin\"", "expected a sequence"),
+            (
+                "roles = [\"a\"]\nclaims = { roles = [\"b\"] }",
+                "user \"ada\": claims: the claim roles stands there twice",
+            ),
+        ] {
+            let text = format!("{}{wrong}\n", entry("ada", "p"));
+            let line = Users::parse(&text).unwrap_err().to_string();
+            assert!(line.contains(expected), "{line}");
+        }
     }
 
     #[test]

@@ -161,10 +161,20 @@ rejections! {
     BodyTooLarge: PAYLOAD_TOO_LARGE, "body_too_large", "the body is too large", none;
     /// The body's media type is not `application/json`.
     MediaTypeUnsupported: UNSUPPORTED_MEDIA_TYPE, "media_type_unsupported", "the body must be application/json", none;
+    /// The body is no form, or repeats a parameter (RFC 6749 §3.2).
+    FormMalformed: BAD_REQUEST, "form_malformed", "the body is not a form with each parameter once", none;
     /// A required parameter is missing, empty or unreadable.
     ParameterMissing: BAD_REQUEST, "parameter_missing", "a required parameter is missing", none;
     /// The application is not registered, or its secret is wrong; both look alike on purpose.
     ApplicationUnknown: UNAUTHORIZED, "application_unknown", "the application is unknown or its secret is wrong", bare;
+    /// Credentials in the `Authorization` field and in the form, or of two applications.
+    CredentialsAmbiguous: BAD_REQUEST, "credentials_ambiguous", "the application sent its credentials in more than one way", none;
+    /// A grant type that the token endpoint does not know.
+    GrantUnsupported: BAD_REQUEST, "grant_unsupported", "this grant type is not supported", none;
+    /// The application was given no audience, or has the name of a user.
+    GrantNotAllowed: BAD_REQUEST, "grant_not_allowed", "this application may not obtain tokens", none;
+    /// A scope beyond what the application was given, or one that is no scope.
+    ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "the application was not given this scope", none;
     /// An unknown account, a wrong password or a disabled user; all look alike on purpose.
     LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare;
     /// Too many failures, or too many logins from one address; `Retry-After` has the seconds.

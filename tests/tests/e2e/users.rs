@@ -369,3 +369,100 @@ fn a_command_waits_for_no_stranger_and_not_for_ever() {
     drop(held);
     assert_eq!(users.command("enable", "ada", &[], "").code, Some(0));
 }
+
+/// Returns the verification code at this time, by another implementation than the server's.
+fn code_at(secret: &str, now: i64) -> String {
+    let script = "import base64,hashlib,hmac,struct,sys\n\
+                  key=base64.b32decode(sys.argv[1]+'='*(-len(sys.argv[1])%8))\n\
+                  tag=hmac.new(key,struct.pack('>q',int(sys.argv[2])//30),hashlib.sha1).digest()\n\
+                  at=tag[-1]&15\n\
+                  print('%06d'%((struct.unpack('>I',tag[at:at+4])[0]&0x7fffffff)%1000000))";
+    let now = now.to_string();
+    let output = std::process::Command::new("python3")
+        .args(["-c", script, secret, &now])
+        .output()
+        .expect("python3 starts");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_user_with_a_second_factor_logs_in_with_a_code_once() {
+    let users = UsersFile::with("ada", "enchantress");
+    users.add("bob", "enchantress", &[]);
+    let end = users.command("set-totp", "ada", &["--label", "Our login"], "");
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    let address = end.stdout.trim().to_owned();
+    let (label, secret) = address.split_once("?secret=").unwrap();
+    assert_eq!(label, "otpauth://totp/Our%20login:ada");
+    let secret = secret.split('&').next().unwrap();
+    let server = server_of(
+        &users,
+        &["--login-rate", "0", "--trusted-proxy", "127.0.0.1"],
+    );
+    // Each attempt comes from another network: none waits for another's failure.
+    let log_in = |network: u8, account: &str, code: Option<&str>| {
+        let client = server.anonymous();
+        let mut body = json!({"username": account, "password": "enchantress"});
+        if let Some(code) = code {
+            body["code"] = json!(code);
+        }
+        let from = format!("X-Forwarded-For: 10.{network}.0.1");
+        verdict(&client.send(&client.request("POST", LOGIN).line(from).json(&body)))
+    };
+    let code = code_at(secret, tests::clock::now());
+    assert_eq!(log_in(1, "bob", Some("not evaluated")), "200");
+    assert_eq!(log_in(2, "ada", None), "401 login_failed");
+    assert_eq!(log_in(3, "ada", Some("1234567")), "401 login_failed");
+    assert_eq!(log_in(4, "ada", Some(&code)), "200");
+    assert_eq!(log_in(5, "ada", Some(&code)), "401 login_failed", "once");
+    let output = server.process().output();
+    assert!(!output.contains(secret) && !output.contains(&code));
+
+    let end = users.command("set-totp", "ada", &["--remove"], "");
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    until_reread(&server, 1);
+    assert_eq!(log_in(6, "ada", None), "200");
+    assert!(
+        server
+            .process()
+            .output()
+            .contains("event=user_totp_changed")
+    );
+}
+
+#[test]
+fn a_guessable_password_is_rejected_before_it_is_written() {
+    let users = UsersFile::new();
+    let list = users.path().with_file_name("breached.txt");
+    // An invented hash and the one of `password`, as the published lists have them.
+    let hashes = "1E8E1B1A2F4C5F0D6B7A8C9D0E1F2A3B4C5D6E7F:3\n\
+                  5BAA61E4C9B93F3F0682250B6CF8331B7EE68FD8:10434004\n";
+    fs::write(&list, hashes).unwrap();
+    let list = list.display().to_string();
+    let flags = ["--password-stdin", "--breached-passwords", &list];
+    for (account, password, code, complaint) in [
+        ("ada", "password", 64, "in the list of breached passwords"),
+        (
+            "Enchantress",
+            "enchantress",
+            64,
+            "the password is the account",
+        ),
+        ("ada", "enchantress", 0, ""),
+    ] {
+        let end = users.command("add", account, &flags, password);
+        assert_eq!(end.code, Some(code), "{password}: {}", end.stderr);
+        assert!(end.stderr.contains(complaint), "{}", end.stderr);
+        assert!(!end.stderr.contains("5BAA") && !end.stdout.contains(password));
+    }
+    let end = users.command("set-password", "ada", &flags, "password");
+    assert_eq!(end.code, Some(64), "{}", end.stderr);
+    fs::write(&list, "password\n").unwrap();
+    let end = users.command("set-password", "ada", &flags, "another one");
+    assert_eq!(end.code, Some(78), "{}", end.stderr);
+    assert!(
+        end.stderr.contains("not a list of SHA-1 hashes"),
+        "{}",
+        end.stderr
+    );
+}

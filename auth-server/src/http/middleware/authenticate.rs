@@ -24,6 +24,8 @@ use crate::http::routes::jwks::JWKS_PATH;
 use crate::http::routes::login::LOGIN_PATH;
 use crate::http::routes::revocations::REVOCATIONS_PATH;
 use crate::http::routes::revoke::REVOKE_PATH;
+use crate::http::routes::server_metadata::ServerMetadata;
+use crate::http::routes::token::TOKEN_PATH;
 use crate::http::routes::verification_key::VERIFICATION_KEY_PATH;
 use crate::keys::live::LiveKeys;
 
@@ -38,12 +40,13 @@ pub(crate) struct Authentication {
     interceptor: Interceptor,
     policy: VerificationPolicy,
     live_keys: Arc<LiveKeys>,
-    /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token);
-    /// compared exactly, so that no similar path is exempt.
-    exempt_paths: [String; 4],
+    /// Exempt regardless of the pass list (contract §4.3: the controller ignores the user token; the
+    /// token endpoint has credentials of its own); compared exactly, so that no similar path is
+    /// exempt.
+    exempt_paths: Vec<String>,
     user_details_path: String,
     /// Paths with CORS rules of their own.
-    endpoints: [(String, Endpoint); 3],
+    endpoints: [(String, Endpoint); 4],
 }
 
 impl Authentication {
@@ -57,6 +60,7 @@ impl Authentication {
         Self {
             endpoints: [
                 (path(LOGIN_PATH), Endpoint::Login),
+                (path(TOKEN_PATH), Endpoint::Login),
                 (path(VERIFICATION_KEY_PATH), Endpoint::Key),
                 (path(REVOKE_PATH), Endpoint::Login),
             ],
@@ -65,13 +69,22 @@ impl Authentication {
                 JWKS_PATH,
                 REVOCATIONS_PATH,
                 REVOKE_PATH,
+                TOKEN_PATH,
             ]
-            .map(path),
+            .map(path)
+            .into(),
             user_details_path: path(USER_DETAILS_PATH),
             interceptor,
             policy,
             live_keys,
         }
+    }
+
+    /// Exempts the discovery documents as well.
+    pub(crate) fn with_metadata(mut self, metadata: Option<&ServerMetadata>) -> Self {
+        let paths = metadata.into_iter().flat_map(|it| &it.paths);
+        self.exempt_paths.extend(paths.cloned());
+        self
     }
 
     fn authorize(&self, request: &Request, now: i64) -> Result<Access, Rejection> {

@@ -22,7 +22,7 @@ fn with_users(logins_per_minute: u32) -> Router {
     );
     let users = FileUsers::open(file_with(&["ada"]).path().to_owned()).unwrap();
     routes.login.users = Authenticator::new(Arc::new(users));
-    routes.login.address_limit = AddressLimit::per_minute(logins_per_minute);
+    routes.login.address_limit = AddressLimit::per_minute(logins_per_minute).map(Arc::new);
     routes.login.trusted_proxies = TrustedProxies::new(vec![parse_network("10.0.0.0/8").unwrap()]);
     routes.into_router()
 }

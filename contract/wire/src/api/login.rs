@@ -7,14 +7,16 @@ use serde_json::{Map, Value};
 
 use crate::{rejection::Rejection, strict_json};
 
-/// Account and password of a login. The verification code of contract §2.2 is not read: nothing
-/// evaluates it.
+/// Account, password and verification code of a login (contract §2.2).
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoginRequest {
     /// The account, not empty.
     pub username: String,
     /// The password, not empty.
     pub password: String,
+    /// The verification code, evaluated for users that have a second factor; any other type than a
+    /// string counts as none.
+    pub code: Option<String>,
 }
 
 /// Never prints the password.
@@ -45,8 +47,13 @@ impl LoginRequest {
         };
         let username = text(&mut members, "username")?;
         let password = text(&mut members, "password")?;
+        let code = text(&mut members, "code").unwrap_or_default();
         match (username, password) {
-            (Some(username), Some(password)) => Ok(Self { username, password }),
+            (Some(username), Some(password)) => Ok(Self {
+                username,
+                password,
+                code,
+            }),
             _ => Err(Rejection::LoginIncomplete),
         }
     }
@@ -140,6 +147,8 @@ mod tests {
         ] {
             let request = LoginRequest::from_json(body.as_bytes()).unwrap();
             assert_eq!((&*request.username, &*request.password), ("a", "b"));
+            let has_code = body.contains(r#""1234""#);
+            assert_eq!(request.code, has_code.then(|| "1234".to_owned()), "{body}");
         }
     }
 

@@ -173,13 +173,33 @@ impl Rejection {
                 "The body has another media type than `application/json`.",
                 "Send `Content-Type: application/json`. A form is not accepted.",
             ),
+            Self::FormMalformed => (
+                "The body is not `application/x-www-form-urlencoded`: another media type, a broken escape, a control character, a parameter that stands there twice, or more than 32 of them.",
+                "Send each parameter once, encoded as a form, with `Content-Type: application/x-www-form-urlencoded`, as OAuth libraries do.",
+            ),
             Self::ParameterMissing => (
-                "`appId` or `appSecret`, or the `token` to revoke, is missing, empty, given twice or unreadable.",
-                "Send `appId` and `appSecret`, once, in the query or as `X-App-Id` and `X-App-Secret`; send `token` in the form.",
+                "`appId` or `appSecret` of a key retrieval, `grant_type` of a token request, or the `token` to revoke, is missing, empty, given twice or unreadable.",
+                "Send `appId` and `appSecret`, once, in the query or as `X-App-Id` and `X-App-Secret`; in the form, `grant_type=client_credentials` for a token and `token` for a revocation.",
             ),
             Self::ApplicationUnknown => (
                 "The application is not registered with the auth server, or its secret is wrong; which of the two is not told.",
                 "Compare `auth-server application list` with `--app-id`. For a fresh secret: `auth-server application rotate-secret`, then give it to the sidecar.",
+            ),
+            Self::CredentialsAmbiguous => (
+                "A token request has `client_secret` in the form beside `Authorization: Basic`, or two different ids.",
+                "Choose one of the two ways; OAuth libraries call them `client_secret_basic` and `client_secret_post`.",
+            ),
+            Self::GrantUnsupported => (
+                "The token endpoint issues tokens to applications (`client_credentials`); it knows no other grant type.",
+                "Users log in with `POST /auth/oauth/jwt/token`. The `grant_types_supported` of the discovery document lists what is supported.",
+            ),
+            Self::GrantNotAllowed => (
+                "The application may fetch keys, and was given no audience to obtain tokens for; or a user has its id as account or id.",
+                "`auth-server application grant --app-id ID --audience NAME` gives it one; `application list` shows what it has. Where a user has the same name, register the application under another id.",
+            ),
+            Self::ScopeNotGranted => (
+                "The `scope` of the token request is not part of what the application was given, or is no list of scopes with spaces between them.",
+                "Leave `scope` out for all that was given, which `auth-server application list` shows, or widen that with `application grant --scope`.",
             ),
             Self::LoginFailed => (
                 "The account is unknown or disabled, or the password is wrong; which of them is not told.",

@@ -164,6 +164,7 @@ impl Claims {
         CurrentUserDetails {
             id: Some(self.user_id),
             tenant_id: self.extra_info.tenant_id,
+            client_id: self.client_id,
             nick_name: self.nick_name,
             avatar: self.extra_info.avatar,
             telephone: self.extra_info.telephone,
@@ -308,6 +309,19 @@ mod tests {
                 ("grade", "e"),
             ]
         );
+    }
+
+    #[test]
+    fn rfc_9068_an_application_is_known_by_its_client_id() {
+        let parse = |client_id: Value| {
+            let payload = json!({"username": "a", "userId": "1", "client_id": client_id});
+            parse(payload).unwrap().into_user_details().client_id
+        };
+        assert_eq!(parse(json!("jobs")).as_deref(), Some("jobs"));
+        // Other implementations of the contract may use the name for anything.
+        for other in [json!(7), Value::Null] {
+            assert_eq!(parse(other), None);
+        }
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! What OAuth endpoints share (RFC 6749): forms come in, and responses go out without an envelope.
+
+mod client_authentication;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use contract::api::form::Form;
+use contract::rejection::Rejection;
+use http::header::{PRAGMA, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+use tracing::debug;
+
+pub(in crate::http) use self::client_authentication::Presented;
+use super::body;
+use super::response::{self, ErrorResponse};
+use super::unfinished::Held;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
+/// The scheme that a rejected application may use (RFC 6749 §5.2).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"postern\"");
+
+/// Reads the form of a request.
+///
+/// # Errors
+/// Those of [`body::read`], and [`Rejection::FormMalformed`].
+pub(in crate::http) async fn form(
+    headers: &HeaderMap,
+    body: Body,
+    limit: Duration,
+    held: Held,
+) -> Result<Form, Rejection> {
+    let body = body::read(body, limit, held).await?;
+    if !body::is_of_type(headers, FORM) {
+        return Err(Rejection::FormMalformed);
+    }
+    Form::parse(&body).map_err(|error| {
+        debug!(%error, "a form is rejected");
+        Rejection::FormMalformed
+    })
+}
+
+/// The body of an error (RFC 6749 §5.2), with the reason code of this program.
+#[derive(Debug, Serialize)]
+struct ErrorBody {
+    error: &'static str,
+    error_description: &'static str,
+    reason: &'static str,
+}
+
+/// Returns an error as RFC 6749 §5.2 writes it; status, retry time and the entry in the access log
+/// are those of the rejection.
+pub(in crate::http) fn error(error: ErrorResponse) -> Response {
+    let rejection = error.rejection;
+    let body = ErrorBody {
+        error: code(rejection),
+        error_description: rejection.message(),
+        reason: rejection.reason(),
+    };
+    // A body of constants cannot fail.
+    let json = serde_json::to_vec(&body).unwrap_or_default();
+    let mut response = response::error_response(error);
+    *response.body_mut() = Body::from(json);
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+    }
+    response.headers_mut().insert(PRAGMA, NO_CACHE);
+    response
+}
+
+/// Returns a success (RFC 6749 §5.1).
+pub(in crate::http) fn success(answer: &impl Serialize) -> Response {
+    match serde_json::to_vec(answer) {
+        Ok(json) => {
+            let mut response = response::prepared(json.into());
+            response.headers_mut().insert(PRAGMA, NO_CACHE);
+            response
+        }
+        Err(_) => error(Rejection::Internal.into()),
+    }
+}
+
+/// Returns the error code; conditions that pass have the codes of RFC 6749 §4.1.2.1, as §5.2 has
+/// none for them.
+const fn code(rejection: Rejection) -> &'static str {
+    match rejection {
+        Rejection::ApplicationUnknown => "invalid_client",
+        Rejection::GrantUnsupported => "unsupported_grant_type",
+        Rejection::GrantNotAllowed => "unauthorized_client",
+        Rejection::ScopeNotGranted => "invalid_scope",
+        Rejection::StoreUnavailable | Rejection::ServerBusy | Rejection::TooManyAttempts => {
+            "temporarily_unavailable"
+        }
+        Rejection::Internal => "server_error",
+        _ => "invalid_request",
+    }
+}

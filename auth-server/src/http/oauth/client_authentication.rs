@@ -1,0 +1,176 @@
+//! The credentials of an application: `Authorization: Basic`, or in the form (RFC 6749 §2.3.1).
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use contract::api::form::{Form, decode};
+use contract::rejection::Rejection;
+use http::{HeaderMap, header};
+use zeroize::Zeroizing;
+
+const SCHEME: &str = "Basic ";
+
+/// The credentials of one application, not verified yet.
+pub(in crate::http) struct Presented {
+    id: String,
+    secret: Zeroizing<String>,
+    /// The same without the form encoding of RFC 6749 §2.3.1, which many clients omit.
+    plain: Option<(String, Zeroizing<String>)>,
+}
+
+impl Presented {
+    /// Reads the credentials of a request.
+    ///
+    /// # Errors
+    /// [`Rejection::ApplicationUnknown`] without any, [`Rejection::CredentialsAmbiguous`] for more
+    /// than one kind, and [`Rejection::AuthorizationRepeated`].
+    pub(in crate::http) fn read(headers: &HeaderMap, form: &Form) -> Result<Self, Rejection> {
+        let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+        let (in_form, secret) = (form.value("client_id"), form.value("client_secret"));
+        match (fields.next(), fields.next(), secret) {
+            (_, Some(_), _) => Err(Rejection::AuthorizationRepeated),
+            (Some(_), None, Some(_)) => Err(Rejection::CredentialsAmbiguous),
+            (Some(field), None, None) => {
+                let basic = field.to_str().ok().and_then(Self::basic);
+                let basic = basic.ok_or(Rejection::ApplicationUnknown)?;
+                match in_form {
+                    Some(id) if !basic.is_id(id) => Err(Rejection::CredentialsAmbiguous),
+                    _ => Ok(basic),
+                }
+            }
+            (None, _, Some(secret)) => Ok(Self {
+                id: in_form.ok_or(Rejection::ApplicationUnknown)?.to_owned(),
+                secret: Zeroizing::new(secret.to_owned()),
+                plain: None,
+            }),
+            (None, _, None) => Err(Rejection::ApplicationUnknown),
+        }
+    }
+
+    fn basic(field: &str) -> Option<Self> {
+        let (scheme, token) = field.split_at_checked(SCHEME.len())?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return None;
+        }
+        let pair = Zeroizing::new(STANDARD.decode(token.trim()).ok()?);
+        let pair = std::str::from_utf8(&pair).ok()?;
+        let (id, secret) = pair.split_once(':')?;
+        let plain = || (id.to_owned(), Zeroizing::new(secret.to_owned()));
+        match (decode(id), decode(secret)) {
+            (Ok(decoded_id), Ok(decoded)) => {
+                let is_plain = (decoded_id.as_str(), decoded.as_str()) == (id, secret);
+                Some(Self {
+                    id: decoded_id,
+                    secret: Zeroizing::new(decoded),
+                    plain: (!is_plain).then(plain),
+                })
+            }
+            _ => {
+                let (id, secret) = plain();
+                Some(Self {
+                    id,
+                    secret,
+                    plain: None,
+                })
+            }
+        }
+    }
+
+    fn is_id(&self, id: &str) -> bool {
+        self.pairs().iter().any(|(known, _)| *known == id)
+    }
+
+    /// Returns the id for logs.
+    pub(in crate::http) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(in crate::http) fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// Returns the readings of the credentials, of which one may be right.
+    pub(in crate::http) fn pairs(&self) -> Vec<(&str, &str)> {
+        let plain = self.plain.iter();
+        let plain = plain.map(|(id, secret)| (id.as_str(), secret.as_str()));
+        std::iter::once((self.id.as_str(), self.secret.as_str()))
+            .chain(plain)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(fields: &[&str], form: &str) -> Result<Vec<(String, String)>, Rejection> {
+        let values = fields
+            .iter()
+            .map(|field| HeaderValue::from_str(field).unwrap());
+        let headers = values.map(|value| (header::AUTHORIZATION, value)).collect();
+        let presented = Presented::read(&headers, &Form::parse(form.as_bytes()).unwrap())?;
+        let pairs = presented.pairs().into_iter();
+        Ok(pairs
+            .map(|(id, secret)| (id.into(), secret.into()))
+            .collect())
+    }
+
+    fn basic(pair: &str) -> String {
+        format!("Basic {}", STANDARD.encode(pair))
+    }
+
+    #[test]
+    fn rfc_6749_2_3_1_credentials_stand_in_the_field_or_in_the_form() {
+        let one = |id: &str, secret: &str| vec![(id.to_owned(), secret.to_owned())];
+        for (field, form, expected) in [
+            (Some(basic("jobs:s")), "", one("jobs", "s")),
+            (Some(basic("jobs:s:t")), "", one("jobs", "s:t")),
+            (Some(basic("jobs:")), "", one("jobs", "")),
+            (
+                Some(basic("jobs:s").replace("Basic", "bASIC")),
+                "",
+                one("jobs", "s"),
+            ),
+            (Some(basic("jobs:s")), "client_id=jobs", one("jobs", "s")),
+            (Some(basic("größe:s")), "", one("größe", "s")),
+            (
+                None,
+                "client_id=jobs&client_secret=s%2Bt",
+                one("jobs", "s+t"),
+            ),
+            (
+                Some(basic("a%20b:s+t")),
+                "",
+                [one("a b", "s t"), one("a%20b", "s+t")].concat(),
+            ),
+        ] {
+            let fields: Vec<_> = field.iter().map(String::as_str).collect();
+            assert_eq!(read(&fields, form), Ok(expected), "{field:?} {form}");
+        }
+    }
+
+    #[test]
+    fn missing_unreadable_and_ambiguous_credentials_are_told_apart() {
+        let jobs = basic("jobs:s");
+        let without_colon = basic("jobs");
+        for (fields, form, expected) in [
+            (&[][..], "", Rejection::ApplicationUnknown),
+            (&[], "client_id=jobs", Rejection::ApplicationUnknown),
+            (&[], "client_secret=s", Rejection::ApplicationUnknown),
+            (&["Bearer a.b.c"], "", Rejection::ApplicationUnknown),
+            (&["Basic"], "", Rejection::ApplicationUnknown),
+            (&["Basic !"], "", Rejection::ApplicationUnknown),
+            (&[&without_colon], "", Rejection::ApplicationUnknown),
+            (
+                &[&jobs],
+                "client_id=jobs&client_secret=s",
+                Rejection::CredentialsAmbiguous,
+            ),
+            (&[&jobs], "client_id=other", Rejection::CredentialsAmbiguous),
+            (&[&jobs, &jobs], "", Rejection::AuthorizationRepeated),
+        ] {
+            assert_eq!(read(fields, form), Err(expected), "{fields:?} {form}");
+        }
+    }
+}

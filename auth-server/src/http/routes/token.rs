@@ -1,0 +1,202 @@
+//! `POST {ctx}/oauth/token` (RFC 6749 §4.4): access tokens for registered applications, by their own
+//! credentials.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use contract::api::form::Form;
+use contract::keys::KeyId;
+use contract::rejection::Rejection;
+use http::HeaderMap;
+use runtime::client_address::TrustedProxies;
+use runtime::clock::unix_now;
+use serde::Serialize;
+use tracing::{error, warn};
+
+use crate::applications::AppId;
+use crate::applications::registry::ApplicationRegistry;
+use crate::audit::{self, TokenLine};
+use crate::grants::{Grant, Scope};
+use crate::http::middleware::client_ip::client_of;
+use crate::http::oauth::{self, Presented};
+use crate::http::response::ErrorResponse;
+use crate::http::unfinished::Unfinished;
+use crate::keys::live::LiveKeys;
+use crate::metrics::{Metrics, OK};
+use crate::random;
+use crate::rate_limit::AddressLimit;
+use crate::tokens::issuer::{Machine, TokenIssuer};
+use crate::users::UserStore;
+
+pub(crate) const TOKEN_PATH: &str = "/oauth/token";
+
+pub(crate) const CLIENT_CREDENTIALS: &str = "client_credentials";
+/// Label of everything else that clients send as a grant type: they must not create labels.
+const OTHER_GRANT: &str = "other";
+
+pub(crate) struct TokenEndpoint {
+    pub(crate) registrations: Arc<ApplicationRegistry>,
+    pub(crate) users: Arc<dyn UserStore>,
+    /// The one of logins; `None` for no limit.
+    pub(crate) address_limit: Option<Arc<AddressLimit>>,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) issuer: TokenIssuer,
+    pub(crate) live_keys: Arc<LiveKeys>,
+    pub(crate) metrics: Metrics,
+    pub(crate) body_timeout: Duration,
+    pub(crate) unfinished: Unfinished,
+}
+
+/// The response of RFC 6749 §5.1.
+#[derive(Serialize)]
+struct AccessTokenResponse {
+    access_token: String,
+    token_type: &'static str,
+    expires_in: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+}
+
+/// An issued token with the ids for the audit line.
+struct Issued {
+    answer: AccessTokenResponse,
+    token_id: String,
+    key_id: KeyId,
+}
+
+pub(crate) async fn token(
+    State(endpoint): State<Arc<TokenEndpoint>>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let headers = &parts.headers;
+    let client = client_of(&endpoint.trusted_proxies, &parts.extensions, headers);
+    let held = endpoint.unfinished.nothing_held();
+    let form = oauth::form(headers, body, endpoint.body_timeout, held).await;
+    let received = form.and_then(|form| Received::read(headers, form));
+    let outcome = match &received {
+        Ok(received) => endpoint.issue(received, client),
+        Err(rejection) => Err((*rejection).into()),
+    };
+
+    let code = outcome
+        .as_ref()
+        .map_or_else(|error| error.rejection.reason(), |_| OK);
+    let grant = received.as_ref().map_or(OTHER_GRANT, Received::grant);
+    endpoint.metrics.token_request(grant, code);
+    let issued = outcome.as_ref().ok();
+    audit::token(&TokenLine {
+        grant,
+        app_id: received.as_ref().map_or("", |it| endpoint.shown_id(it)),
+        client,
+        outcome: code,
+        scope: issued.and_then(|issued| issued.answer.scope.as_deref()),
+        token_id: issued.map(|issued| issued.token_id.as_str()),
+        key_id: issued.map(|issued| &issued.key_id),
+        ids: &parts.extensions.get().cloned().unwrap_or_default(),
+    });
+    match outcome {
+        Ok(issued) => oauth::success(&issued.answer),
+        Err(error) => oauth::error(error),
+    }
+}
+
+/// A token request with the credentials of an application.
+struct Received {
+    form: Form,
+    presented: Presented,
+}
+
+impl Received {
+    fn read(headers: &HeaderMap, form: Form) -> Result<Self, Rejection> {
+        let presented = Presented::read(headers, &form)?;
+        Ok(Self { form, presented })
+    }
+
+    /// Returns the grant type as a label.
+    fn grant(&self) -> &'static str {
+        match self.form.value("grant_type") {
+            Some(CLIENT_CREDENTIALS) => CLIENT_CREDENTIALS,
+            _ => OTHER_GRANT,
+        }
+    }
+}
+
+impl TokenEndpoint {
+    fn shown_id<'r>(&self, received: &'r Received) -> &'r str {
+        let (id, secret) = (received.presented.id(), received.presented.secret());
+        self.registrations.shown_id(id, secret)
+    }
+
+    fn issue(&self, received: &Received, client: IpAddr) -> Result<Issued, ErrorResponse> {
+        // First, before anything is counted or verified: without a key no request can succeed.
+        self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
+        if let Some(limit) = &self.address_limit {
+            limit.take(client, Instant::now())?;
+        }
+        let pairs = received.presented.pairs();
+        let (id, grant) = self.registrations.authenticate(&pairs, Instant::now())?;
+        match received.form.value("grant_type") {
+            Some(CLIENT_CREDENTIALS) => {}
+            Some(_) => return Err(Rejection::GrantUnsupported.into()),
+            None => return Err(Rejection::ParameterMissing.into()),
+        }
+        self.check_allowed(&id, &grant)?;
+        let scope = scope(received.form.value("scope"), &grant)?;
+        Ok(self.token_for(&id, &grant, &scope)?)
+    }
+
+    fn check_allowed(&self, id: &AppId, grant: &Grant) -> Result<(), Rejection> {
+        if grant.audience.is_empty() {
+            return Err(Rejection::GrantNotAllowed);
+        }
+        if self.users.is_user(id.as_str()) {
+            warn!(app_id = %id, "an application has the name of a user: it gets no token");
+            return Err(Rejection::GrantNotAllowed);
+        }
+        Ok(())
+    }
+
+    fn token_for(&self, id: &AppId, grant: &Grant, scope: &Scope) -> Result<Issued, Rejection> {
+        let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
+        let token_id = random::token_id().map_err(|error| internal_error(&error))?;
+        let began = Instant::now();
+        let machine = Machine { id, grant, scope };
+        let access_token = self
+            .issuer
+            .issue_to_application(&pair, machine, unix_now(), token_id.clone())
+            .map_err(|error| internal_error(&error))?;
+        self.metrics.signed(began.elapsed());
+        Ok(Issued {
+            answer: AccessTokenResponse {
+                access_token,
+                token_type: "Bearer",
+                expires_in: self.issuer.lifetime,
+                scope: scope.text(),
+            },
+            token_id,
+            key_id: pair.id().clone(),
+        })
+    }
+}
+
+/// Returns the requested part of what was given, or all of it (RFC 6749 §3.3).
+fn scope(requested: Option<&str>, grant: &Grant) -> Result<Scope, Rejection> {
+    let Some(requested) = requested else {
+        return Ok(grant.scope.clone());
+    };
+    let requested: Scope = requested.parse().map_err(|_| Rejection::ScopeNotGranted)?;
+    if requested.is_within(&grant.scope) {
+        Ok(requested)
+    } else {
+        Err(Rejection::ScopeNotGranted)
+    }
+}
+
+fn internal_error(error: &dyn std::error::Error) -> Rejection {
+    error!(%error, "a token cannot be issued");
+    Rejection::Internal
+}

@@ -1,0 +1,181 @@
+//! Verification codes (TOTP, RFC 6238) of users that have a secret: six digits, SHA-1 and steps of
+//! thirty seconds, as every authenticator makes them.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac::{HMAC_SHA1_FOR_LEGACY_USE_ONLY, Key, sign};
+use data_encoding::BASE32_NOPAD;
+use parking_lot::Mutex;
+use zeroize::Zeroizing;
+
+const STEP_SECONDS: i64 = 30;
+/// Each way, for a clock that differs and for the time it takes to type (RFC 6238 §5.2).
+const STEPS_AROUND: i64 = 1;
+const DIGITS: usize = 6;
+const MODULUS: u32 = 1_000_000;
+/// RFC 4226 §4 R6 requires 128 bits.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
+
+/// The secret that a user's authenticator shares.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct TotpSecret(Zeroizing<Vec<u8>>);
+
+/// The text does not repeat the secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a secret of 16 to 64 bytes in base32, as user set-totp makes it")]
+pub(crate) struct InvalidTotpSecret;
+
+impl fmt::Debug for TotpSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TotpSecret([redacted])")
+    }
+}
+
+impl TotpSecret {
+    /// Reads base32 (RFC 4648 §6), in any case and with or without padding.
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidTotpSecret> {
+        let text = Zeroizing::new(text.trim_end_matches('=').to_ascii_uppercase());
+        let bytes = BASE32_NOPAD.decode(text.as_bytes());
+        let bytes = Zeroizing::new(bytes.map_err(|_| InvalidTotpSecret)?);
+        if SECRET_BYTES.contains(&bytes.len()) {
+            Ok(Self(bytes))
+        } else {
+            Err(InvalidTotpSecret)
+        }
+    }
+
+    /// Returns the step of a right code at `now`, in seconds since the epoch.
+    fn step_of(&self, code: &str, now: i64) -> Option<i64> {
+        let current = now.div_euclid(STEP_SECONDS);
+        let steps = current - STEPS_AROUND..=current + STEPS_AROUND;
+        // All are compared, so that the time does not reveal which one is near.
+        steps.fold(None, |found, step| {
+            let expected = self.code_at(step);
+            let is_right = verify_slices_are_equal(expected.as_bytes(), code.as_bytes()).is_ok();
+            if is_right { Some(step) } else { found }
+        })
+    }
+
+    /// Returns the code of one step (RFC 4226 §5.3).
+    fn code_at(&self, step: i64) -> Zeroizing<String> {
+        let key = Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, &self.0);
+        let tag = sign(&key, &step.to_be_bytes());
+        let tag = tag.as_ref();
+        let offset = usize::from(tag.last().copied().unwrap_or_default() & 0x0f);
+        let selected = tag.get(offset..offset + 4).unwrap_or_default();
+        let number = selected
+            .iter()
+            .fold(0, |number: u32, byte| number << 8 | u32::from(*byte));
+        let code = (number & 0x7fff_ffff) % MODULUS;
+        Zeroizing::new(format!("{code:0DIGITS$}"))
+    }
+}
+
+/// The last accepted step of each user: no code is accepted twice (RFC 6238 §5.2). In the memory of one
+/// server, and bounded by the users that have a secret.
+#[derive(Debug, Default)]
+pub(super) struct UsedCodes(Mutex<HashMap<String, i64>>);
+
+impl UsedCodes {
+    /// Accepts a right code that is newer than the last one of this user, once.
+    pub(super) fn accept(
+        &self,
+        user_id: &str,
+        secret: &TotpSecret,
+        code: Option<&str>,
+        now: i64,
+    ) -> bool {
+        let Some(step) = code.and_then(|code| secret.step_of(code.trim(), now)) else {
+            return false;
+        };
+        let mut used = self.0.lock();
+        if used.get(user_id).is_some_and(|last| step <= *last) {
+            return false;
+        }
+        used.insert(user_id.to_owned(), step);
+        true
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// The secret of RFC 6238 Appendix B, `12345678901234567890`, in base32.
+    pub(crate) const SECRET: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+
+    fn secret() -> TotpSecret {
+        TotpSecret::parse(SECRET).unwrap()
+    }
+
+    #[test]
+    fn rfc_6238_appendix_b_every_vector_is_met() {
+        let vectors = include_str!("totp/rfc6238.txt");
+        let rows = vectors.lines().filter(|line| !line.starts_with('#'));
+        let mut checked = 0;
+        for row in rows {
+            let (time, code) = row.split_once(' ').unwrap();
+            let time: i64 = time.parse().unwrap();
+            // The vectors have eight digits, of which an authenticator shows the last six.
+            let code = &code[code.len() - DIGITS..];
+            let step = time / STEP_SECONDS;
+            assert_eq!(*secret().code_at(step), code, "{time}");
+            assert_eq!(secret().step_of(code, time), Some(step), "{time}");
+            checked += 1;
+        }
+        assert_eq!(checked, 6);
+    }
+
+    #[test]
+    fn a_code_counts_for_a_step_around_its_own_and_no_longer() {
+        let (secret, step) = (secret(), 1_000);
+        let code = secret.code_at(step);
+        let at = |step: i64| secret.step_of(&code, step * STEP_SECONDS);
+        for (now, expected) in [
+            (step - 2, None),
+            (step - 1, Some(step)),
+            (step, Some(step)),
+            (step + 1, Some(step)),
+            (step + 2, None),
+        ] {
+            assert_eq!(at(now), expected, "{now}");
+        }
+        for wrong in ["", "0", "000000", "12345", &format!("{}0", *code)] {
+            assert_eq!(secret.step_of(wrong, step * STEP_SECONDS), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rfc_6238_5_2_no_code_is_accepted_twice() {
+        let (secret, used) = (secret(), UsedCodes::default());
+        let now = 1_000 * STEP_SECONDS;
+        let accept =
+            |user: &str, step: i64| used.accept(user, &secret, Some(&secret.code_at(step)), now);
+        assert!(!used.accept("1", &secret, None, now));
+        assert!(accept("1", 1_000));
+        assert!(!accept("1", 1_000), "again");
+        assert!(!accept("1", 999), "an older one");
+        assert!(accept("1", 1_001), "the next one");
+        assert!(!accept("1", 1_000), "the first one again");
+        assert!(accept("2", 1_000), "another user");
+    }
+
+    #[test]
+    fn a_secret_is_base32_of_some_length() {
+        for text in [
+            SECRET.to_owned(),
+            SECRET.to_lowercase(),
+            format!("{SECRET}===="),
+            "A".repeat(26),
+        ] {
+            assert!(TotpSecret::parse(&text).is_ok(), "{text}");
+        }
+        for text in ["", "GEZDGNBV", "hush", "0189", &"A".repeat(104)] {
+            assert_eq!(TotpSecret::parse(text), Err(InvalidTotpSecret), "{text}");
+        }
+        assert!(!format!("{:?}", secret()).contains("GEZ"));
+    }
+}

@@ -1,0 +1,669 @@
+//! Tokens for applications (RFC 6749 §4.4), the discovery documents, and what users and applications
+//! were given.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tests::applications::register_in;
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::client::{Request, verdict};
+use tests::echo_service::EchoService;
+use tests::message::Message;
+use tests::process::{CommandLine, Finished};
+use tests::programs::Program;
+use tests::python::Python;
+use tests::sidecar::{Sidecar, SidecarPlan};
+use tests::tables::{self, TokenRequestRow, TokenRequestTable, Verdicts};
+use tests::token_forge::{header_of, payload_of};
+use tests::users_file::UsersFile;
+use tests::{loopback, template, wait};
+
+const TOKEN: &str = "/oauth/token";
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+const GRANT: &str = "grant_type=client_credentials";
+
+/// An auth server with the applications `jobs`, which obtains tokens, and `sidecar`, which does not.
+struct Installation {
+    server: AuthServer,
+    jobs: String,
+    sidecar: String,
+}
+
+impl Installation {
+    fn start(flags: &[&str]) -> Self {
+        Self::of(AuthServerPlan::new().flags(flags.iter().copied()))
+    }
+
+    fn of(plan: AuthServerPlan) -> Self {
+        let server = plan.flags(["--store-reread", "1"]).start().ready();
+        let sidecar = done(&server, &["application", "add", "--app-id", "sidecar"]);
+        let add = [
+            "application",
+            "add",
+            "--app-id",
+            "jobs",
+            "--audience=orders",
+        ];
+        let claims = [
+            "--scope=orders:read orders:write",
+            "--claim=tenant=t1",
+            "--claim=roles:=[\"batch\"]",
+        ];
+        let jobs = done(&server, &[&add[..], &claims].concat());
+        let installation = Self {
+            server,
+            jobs,
+            sidecar,
+        };
+        wait::until("the server to know the applications", || {
+            let output = installation.server.process().output();
+            (output.matches("application_added").count() == 2).then_some(())
+        });
+        installation
+    }
+
+    /// Requests a token for `jobs`.
+    fn request(&self, more: &str) -> Message {
+        let body = format!("{GRANT}&client_id=jobs&client_secret={}{more}", self.jobs);
+        post_form(&self.server, &body)
+    }
+
+    fn token(&self, more: &str) -> String {
+        access_token(&self.request(more))
+    }
+}
+
+fn access_token(answer: &Message) -> String {
+    let token = answer.json()["access_token"].as_str().map(str::to_owned);
+    token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+}
+
+fn post_form(server: &AuthServer, body: &str) -> Message {
+    let client = server.anonymous();
+    client.send(&client.request("POST", TOKEN).line(FORM).body(body))
+}
+
+/// Runs a command on the server's store.
+fn command(server: &AuthServer, words: &[&str]) -> Finished {
+    CommandLine::new(Program::AuthServer.path())
+        .arguments(words)
+        .arguments(["--store", &file_store(&server.home().join("data"))])
+        .run()
+}
+
+/// Returns the output of a command.
+fn done(server: &AuthServer, words: &[&str]) -> String {
+    let end = command(server, words);
+    assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
+    end.stdout.trim().to_owned()
+}
+
+/// Waits until requests of `jobs` have this status.
+fn until_status(installation: &Installation, status: u16) -> Message {
+    wait::until("the server to take the change over", || {
+        let answer = installation.request("");
+        (answer.status() == status).then_some(answer)
+    })
+}
+
+#[test]
+fn rfc_9068_an_application_obtains_what_it_was_given() {
+    let installation = Installation::start(&["--token-lifetime", "60", "--audience", "common"]);
+    let answer = installation.request("&scope=orders%3Aread");
+    let mut body = answer.json();
+    let token = access_token(&answer);
+    body["access_token"] = Value::Null;
+    assert_eq!(
+        body,
+        json!({"access_token": null, "token_type": "Bearer", "expires_in": 60, "scope": "orders:read"})
+    );
+    assert_eq!(answer.header("cache-control"), ["no-store"]);
+    assert_eq!(answer.header("pragma"), ["no-cache"]);
+    let header = header_of(&token);
+    assert_eq!(
+        (&header["typ"], &header["alg"]),
+        (&json!("at+jwt"), &json!("RS256"))
+    );
+    let mut claims = payload_of(&token);
+    let (iat, exp) = (
+        claims["iat"].as_i64().unwrap(),
+        claims["exp"].as_i64().unwrap(),
+    );
+    assert_eq!(exp - iat, 60);
+    assert!(claims["jti"].as_str().is_some_and(|id| id.len() == 22));
+    for name in ["iat", "nbf", "exp", "jti"] {
+        claims[name] = Value::Null;
+    }
+    assert_eq!(
+        claims,
+        json!({
+            "iss": "auth", "sub": "jobs", "client_id": "jobs", "aud": ["orders"], "scope": "orders:read",
+            "username": "jobs", "userId": "jobs", "extraInfo": {"userType": "application"},
+            "tenant": "t1", "roles": ["batch"], "iat": null, "nbf": null, "exp": null, "jti": null
+        })
+    );
+    let all = installation.request("").json();
+    assert_eq!(all["scope"], "orders:read orders:write");
+}
+
+#[test]
+fn every_row_of_the_token_requests_gets_its_answer() {
+    let installation = Installation::start(&[]);
+    let server = &installation.server;
+    let admin = done(
+        server,
+        &[
+            "application",
+            "add",
+            "--app-id",
+            "admin",
+            "--audience",
+            "orders",
+        ],
+    );
+    let as_admin = format!("{GRANT}&client_id=admin&client_secret={admin}");
+    wait::until("the server to know admin", || {
+        (post_form(server, &as_admin).status() == 400).then_some(())
+    });
+    let user = server.login();
+    let fill = |text: &str| {
+        template::fill(text, |name| {
+            let value = match name {
+                "secret" => installation.jobs.clone(),
+                "sidecar_secret" => installation.sidecar.clone(),
+                "admin_secret" => admin.clone(),
+                "basic" => STANDARD.encode(format!("jobs:{}", installation.jobs)),
+                "token" => user.clone(),
+                _ => return None,
+            };
+            Some(value.into_bytes())
+        })
+    };
+    let mut verdicts = Verdicts::default();
+    for row in tables::load::<TokenRequestTable>("token_requests.toml").request {
+        let answer = server.anonymous().send(&token_request(&row, fill));
+        let found = found(&answer);
+        let leaked = row.expect != "200" && answer.text().contains("access_token");
+        let difference = (leaked || found != row.expect)
+            .then(|| format!("{found}, not {} ({})", row.expect, row.why));
+        verdicts.row(&row.name, difference);
+    }
+    assert!(verdicts.checked() >= 25, "the table has lost rows");
+    assert_eq!(
+        installation.request("").status(),
+        200,
+        "the server still serves"
+    );
+    verdicts.conclude();
+}
+
+fn token_request(row: &TokenRequestRow, fill: impl Fn(&str) -> Vec<u8>) -> Request {
+    let request = Request::new(&row.method, fill(&row.target));
+    let names_type = row
+        .headers
+        .iter()
+        .any(|line| line.starts_with("Content-Type:"));
+    let request = if row.body.is_some() && !names_type {
+        request.line(FORM)
+    } else {
+        request
+    };
+    let lines = row.headers.iter();
+    let request = lines.fold(request, |request, line| request.line(fill(line)));
+    match &row.body {
+        Some(body) => request.body(fill(body)),
+        None => request,
+    }
+}
+
+fn found(answer: &Message) -> String {
+    let (status, body) = (answer.status(), answer.json());
+    if status == 200 {
+        return "200".to_owned();
+    }
+    if status == 401 && body["error"] == "invalid_client" {
+        assert_eq!(
+            answer.header("www-authenticate"),
+            [r#"Basic realm="postern""#]
+        );
+    }
+    let (error, reason) = match body["error"].as_str() {
+        Some(error) => (error, &body["reason"]),
+        None => ("envelope", &body["data"]["reason"]),
+    };
+    format!("{status} {error} {}", reason.as_str().unwrap_or_default())
+}
+
+#[test]
+fn a_sidecar_accepts_an_application_and_tells_the_service_so() {
+    let installation = Installation::start(&[]);
+    let service = EchoService::start();
+    let url = installation.server.url();
+    let sidecar = |audience: &str| {
+        SidecarPlan::new(&service, &url)
+            .application("sidecar", &installation.sidecar)
+            .flags(["--issuer", "auth", "--audience", audience])
+            .flags(["--claim-header", "X-Scope=scope"])
+            .start()
+            .ready()
+    };
+    let token = installation.token("&scope=orders%3Aread");
+    let orders = sidecar("orders");
+    let machine = orders.bearing(&token);
+    assert_eq!(verdict(&machine.get("/list")), "200");
+    let request = service.last_request();
+    assert_eq!(request.header("x-scope"), ["orders:read"]);
+    let user: Value = serde_json::from_str(&request.header("x-current-user")[0]).unwrap();
+    let expected = json!({
+        "id": "jobs", "clientId": "jobs", "account": "jobs", "userType": "application"
+    });
+    assert_eq!(user, expected);
+    let details = machine.get(USER_DETAILS).json()["data"].clone();
+    assert_eq!(details["clientId"], "jobs");
+    let stock = sidecar("stock");
+    let elsewhere = stock.bearing(&token).get("/list");
+    assert_eq!(verdict(&elsewhere), "401 token_audience");
+    let own = installation.server.anonymous().bearing(&token);
+    assert_eq!(own.get(USER_DETAILS).json()["data"]["clientId"], "jobs");
+}
+
+#[test]
+fn a_grant_is_replaced_listed_and_taken_away() {
+    let installation = Installation::start(&[]);
+    let server = &installation.server;
+    let grant = |flags: &[&str]| {
+        done(
+            server,
+            &[&["application", "grant", "--app-id", "jobs"], flags].concat(),
+        )
+    };
+    let listed = done(server, &["application", "list"]);
+    assert!(
+        listed
+            .contains("jobs\t1 valid secret(s)\ttokens for orders, scope orders:read orders:write"),
+        "{listed}"
+    );
+    grant(&["--audience", "orders,stock", "--scope", "stock:read"]);
+    let token = wait::until("the new scope", || {
+        let answer = installation.request("");
+        (answer.json()["scope"] == "stock:read").then(|| access_token(&answer))
+    });
+    let claims = payload_of(&token);
+    assert_eq!(claims["aud"], json!(["orders", "stock"]));
+    assert_eq!(claims.get("tenant"), None);
+    let listed = done(server, &["application", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let expected = json!({"audience": ["orders", "stock"], "scope": "stock:read"});
+    assert_eq!(listed[0]["grant"], expected, "{listed}");
+
+    grant(&["--none"]);
+    assert_eq!(
+        found(&until_status(&installation, 400)),
+        "400 unauthorized_client grant_not_allowed"
+    );
+    for (flags, code, complaint) in [
+        (&[][..], 64, "nothing is granted"),
+        (
+            &["--claim", "sub=admin"],
+            64,
+            "the claim sub is this server's own",
+        ),
+        (
+            &["--claim=a=1", "--claim=a=2"],
+            64,
+            "the claim a stands there twice",
+        ),
+        (&["--scope", "a\"b"], 64, "a scope is a list of values"),
+        (&["--none", "--scope", "a"], 64, "cannot be used with"),
+        // A setting of `serve` has this name.
+        (
+            &["--audience", "a b"],
+            78,
+            "an audience has 1 to 256 characters",
+        ),
+    ] {
+        let words = [&["application", "grant", "--app-id", "jobs"], flags].concat();
+        let end = command(server, &words);
+        assert_eq!(end.code, Some(code), "{flags:?}: {}", end.stderr);
+        assert!(end.stderr.contains(complaint), "{flags:?}: {}", end.stderr);
+    }
+}
+
+#[test]
+fn wrong_secrets_are_slowed_down_and_the_right_one_is_not() {
+    let installation = Installation::start(&[]);
+    let guess = || {
+        let body = format!("{GRANT}&client_id=jobs&client_secret=guess");
+        post_form(&installation.server, &body)
+    };
+    let limited = wait::until("the limit of wrong secrets", || {
+        let answer = guess();
+        (answer.status() == 429).then_some(answer)
+    });
+    assert_eq!(
+        found(&limited),
+        "429 temporarily_unavailable too_many_attempts"
+    );
+    assert_eq!(limited.header("retry-after").len(), 1);
+    assert_eq!(installation.request("").status(), 200);
+}
+
+#[test]
+fn logins_and_token_requests_share_the_limit_of_an_address() {
+    let users = UsersFile::with("ada", "enchantress");
+    let server = AuthServerPlan::new()
+        .flags(["--users", &users.location(), "--login-rate", "1"])
+        .start()
+        .ready();
+    let first = post_form(&server, GRANT);
+    assert_eq!(first.status(), 401, "no credentials, nothing counted");
+    let with_credentials = format!("{GRANT}&client_id=jobs&client_secret=guess");
+    assert_eq!(post_form(&server, &with_credentials).status(), 401);
+    assert_eq!(post_form(&server, &with_credentials).status(), 429);
+    let credentials = json!({"username": "ada", "password": "enchantress"});
+    assert_eq!(server.anonymous().post(LOGIN, &credentials).status(), 429);
+}
+
+#[test]
+fn each_token_request_is_counted_and_written_down() {
+    let installation = Installation::start(&["--log-format", "json", "--request-id"]);
+    let server = &installation.server;
+    let client = server.anonymous();
+    let body = format!("{GRANT}&client_id=jobs&client_secret={}", installation.jobs);
+    let request = client
+        .request("POST", TOKEN)
+        .line(FORM)
+        .line("X-Request-Id: nightly-1");
+    let token = access_token(&client.send(&request.body(body)));
+    post_form(
+        server,
+        &format!("{GRANT}&client_id=jobs&client_secret=hush-hush"),
+    );
+    post_form(
+        server,
+        "grant_type=magic&client_id=jobs&client_secret=hush-hush",
+    );
+
+    let lines = wait::until("the audit lines", || {
+        let log = server.process().stderr();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let lines = lines.filter(|line: &Value| line["target"] == "audit");
+        let lines: Vec<Value> = lines.filter(|line| line["message"] == "token").collect();
+        let refused = lines.iter().filter(|line| line["event"] == "token_refused");
+        (refused.count() >= 2).then_some(lines)
+    });
+    let issued = lines
+        .iter()
+        .find(|line| line["request_id"] == "nightly-1")
+        .unwrap();
+    let (header, claims) = (header_of(&token), payload_of(&token));
+    for (field, expected) in [
+        ("event", &json!("token_issued")),
+        ("grant", &json!("client_credentials")),
+        ("app_id", &json!("jobs")),
+        ("outcome", &json!("ok")),
+        ("scope", &claims["scope"]),
+        ("jti", &claims["jti"]),
+        ("kid", &header["kid"]),
+    ] {
+        assert_eq!(&issued[field], expected, "{field}: {issued}");
+    }
+    assert!(!server.process().output().contains("hush-hush"));
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    for (grant, outcome) in [
+        ("client_credentials", "ok"),
+        ("client_credentials", "application_unknown"),
+        ("other", "application_unknown"),
+    ] {
+        let labels = format!("{{grant=\"{grant}\",outcome=\"{outcome}\"}}");
+        let name = format!("postern_auth_server_tokens_issued_total{labels}");
+        assert!(metrics.contains(&name), "{name} is not in\n{metrics}");
+    }
+}
+
+#[test]
+fn discovery_documents_lead_others_clients_to_a_token() {
+    let Some(python) = Python::with_oauth() else {
+        return;
+    };
+    let address = loopback::own_address(0);
+    let issuer = format!("http://{address}/auth");
+    let plan = AuthServerPlan::new().listen(address);
+    let installation = Installation::of(plan.flags(["--issuer", &issuer]));
+    let given = json!({
+        "issuer": issuer, "id": "jobs", "secret": installation.jobs, "scope": "orders:read"
+    });
+    let result = python.run("oauth_clients.py", &given);
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &issuer)
+        .application("sidecar", &installation.sidecar)
+        .flags(["--issuer", &issuer, "--audience", "orders"])
+        .start()
+        .ready();
+    for client in [
+        "authlib client_secret_basic",
+        "authlib client_secret_post",
+        "requests-oauthlib",
+    ] {
+        let token = result[client]
+            .as_str()
+            .unwrap_or_else(|| panic!("{client}: {result}"));
+        assert_eq!(
+            verdict(&sidecar.bearing(token).get("/list")),
+            "200",
+            "{client}"
+        );
+    }
+    assert_eq!(result["same"], true);
+    assert_eq!(result["issuer"], issuer);
+    assert_eq!(
+        (&result["keys"], &result["expires_in"]),
+        (&json!(1), &json!(18_000))
+    );
+    assert_eq!(result["scope"], json!(["orders:read"]));
+    let refusals = json!({"secret": "invalid_client", "scope": "invalid_scope"});
+    assert_eq!(result["refusals"], refusals);
+}
+
+#[test]
+fn rfc_8414_metadata_is_there_only_where_the_issuer_is_a_url() {
+    let url = "https://login.example/auth";
+    let documents = [
+        "/auth/.well-known/oauth-authorization-server",
+        "/auth/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server/auth",
+        "/.well-known/openid-configuration/auth",
+    ];
+    let get = |server: &AuthServer, path: &str| server.anonymous().send(&Request::new("GET", path));
+    let server = AuthServerPlan::new()
+        .flags(["--issuer", url])
+        .start()
+        .ready();
+    for path in documents {
+        let answer = get(&server, path);
+        assert_eq!(answer.status(), 200, "{path}");
+        assert_eq!(answer.header("content-type"), ["application/json"]);
+        let document = answer.json();
+        assert_eq!(document["issuer"], url);
+        assert_eq!(document["token_endpoint"], format!("{url}/oauth/token"));
+        assert_eq!(document["jwks_uri"], format!("{url}/.well-known/jwks.json"));
+        let post = server.anonymous().send(&Request::new("POST", path));
+        assert_eq!(verdict(&post), "405 method_not_allowed", "{path}");
+        let beside = get(&server, &format!("{path}/x"));
+        assert_eq!(verdict(&beside), "401 token_missing", "{path}/x");
+    }
+    let store = tempfile::tempdir().unwrap();
+    register_in(&file_store(store.path()), "orders");
+    let hmac = ["--issuer", url, "--signing-type", "hmac"];
+    let without_keys = AuthServerPlan::new().directory(store.path()).flags(hmac);
+    for server in [AuthServer::start(), without_keys.start().ready()] {
+        for path in documents {
+            assert_eq!(verdict(&get(&server, path)), "401 token_missing", "{path}");
+        }
+    }
+}
+
+/// Starts a sidecar that is a protected resource.
+fn resource(service: &EchoService, server: &AuthServer, flags: &[&str]) -> Sidecar {
+    SidecarPlan::new(service, &server.url())
+        .flags(["--resource", "https://api.example/orders"])
+        .flags(flags.iter().copied())
+        .start()
+        .ready()
+}
+
+#[test]
+fn rfc_9728_a_client_without_a_token_finds_the_issuer() {
+    let service = EchoService::start();
+    let issuer = "https://login.example/auth";
+    let server = AuthServerPlan::new()
+        .flags(["--issuer", issuer])
+        .start()
+        .ready();
+    let flags = ["--issuer", issuer, "--cors-origin", "https://app.example"];
+    let sidecar = resource(&service, &server, &flags);
+    let client = sidecar.anonymous();
+    let metadata = "https://api.example/.well-known/oauth-protected-resource/orders";
+    let challenges = [
+        (client.get("/list"), r#"Bearer realm="postern", "#),
+        (
+            client.bearing("a.b.c").get("/list"),
+            r#"Bearer realm="postern", error="invalid_token", "#,
+        ),
+    ];
+    for (answer, start) in challenges {
+        let challenge = answer.header("www-authenticate").concat();
+        let end = format!(r#", resource_metadata="{metadata}""#);
+        assert!(
+            challenge.starts_with(start) && challenge.ends_with(&end),
+            "{challenge}"
+        );
+    }
+    for path in [
+        "/.well-known/oauth-protected-resource/orders",
+        "/.well-known/oauth-protected-resource",
+    ] {
+        let send = |method: &str, lines: &[&str]| {
+            let request = Request::new(method, path);
+            let request = lines
+                .iter()
+                .fold(request, |request, line| request.line(*line));
+            client.send(&request)
+        };
+        let document = json!({
+            "resource": "https://api.example/orders", "authorization_servers": [issuer],
+            "bearer_methods_supported": ["header"],
+        });
+        assert_eq!(send("GET", &[]).json(), document, "{path}");
+        assert_eq!(send("GET", &["Authorization: Bearer a.b.c"]).status(), 200);
+        assert_eq!(send("HEAD", &[]).status(), 200);
+        for method in ["POST", "DELETE", "OPTIONS"] {
+            assert_eq!(
+                verdict(&send(method, &[])),
+                "405 method_not_allowed",
+                "{method}"
+            );
+        }
+        let preflight = [
+            "Origin: https://app.example",
+            "Access-Control-Request-Method: GET",
+        ];
+        assert_eq!(send("OPTIONS", &preflight).status(), 204);
+    }
+    let beside = Request::new("GET", "/.well-known/oauth-protected-resource/other");
+    assert_eq!(verdict(&client.send(&beside)), "401 token_missing");
+    assert_eq!(
+        service.requests().len(),
+        0,
+        "nothing of it reaches the service"
+    );
+    assert_eq!(
+        verdict(&sidecar.bearing(&server.login()).get("/list")),
+        "200"
+    );
+}
+
+#[test]
+fn without_a_resource_no_metadata_is_served_or_named() {
+    let service = EchoService::start();
+    let server = AuthServer::start();
+    let sidecar = Sidecar::start(&service, &server);
+    let client = sidecar.anonymous();
+    let request = Request::new("GET", "/.well-known/oauth-protected-resource");
+    let answer = client.send(&request);
+    assert_eq!(verdict(&answer), "401 token_missing");
+    assert_eq!(
+        answer.header("www-authenticate"),
+        [r#"Bearer realm="postern""#]
+    );
+}
+
+#[test]
+fn a_user_s_scope_audience_roles_and_claims_reach_the_service() {
+    let users = UsersFile::with("ada", "enchantress");
+    users.add("bob", "enchantress", &[]);
+    let text = std::fs::read_to_string(users.path()).unwrap();
+    let grant = "audience = [\"orders\"]\nscope = \"orders:read\"\nroles = [\"admin\", \"ops\"]\n\
+                 claims = { region = \"eu\" }\n\n[[user]]";
+    // Ada's table is the first of two.
+    let (ada, bob) = text.rsplit_once("[[user]]").unwrap();
+    std::fs::write(users.path(), format!("{}\n{grant}{bob}", ada.trim_end())).unwrap();
+    let server = AuthServerPlan::new()
+        .flags(["--users", &users.location(), "--audience", "stock"])
+        .start()
+        .ready();
+    let login = |account: &str| {
+        let credentials = json!({"username": account, "password": "enchantress"});
+        let answer = server.anonymous().post(LOGIN, &credentials);
+        let token = answer.json()["data"]["access_token"]
+            .as_str()
+            .map(str::to_owned);
+        token.unwrap_or_else(|| panic!("no token: {}", answer.text()))
+    };
+    let (ada, bob) = (login("ada"), login("bob"));
+    let claims = payload_of(&ada);
+    for (name, expected) in [
+        ("aud", json!(["orders"])),
+        ("scope", json!("orders:read")),
+        ("roles", json!(["admin", "ops"])),
+        ("region", json!("eu")),
+    ] {
+        assert_eq!(claims[name], expected, "{name}");
+    }
+    assert_eq!(header_of(&ada)["typ"], "JWT");
+    let names: Vec<_> = payload_of(&bob)
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "aud",
+            "exp",
+            "extraInfo",
+            "iat",
+            "iss",
+            "jti",
+            "nbf",
+            "nickName",
+            "sub",
+            "userId",
+            "username"
+        ]
+    );
+    let service = EchoService::start();
+    let sidecar = SidecarPlan::new(&service, &server.url())
+        .flags(["--audience", "orders", "--claim-header", "X-Roles=roles"])
+        .start()
+        .ready();
+    assert_eq!(verdict(&sidecar.bearing(&ada).get("/list")), "200");
+    assert_eq!(service.last_request().header("x-roles"), ["admin,ops"]);
+    assert_eq!(
+        verdict(&sidecar.bearing(&bob).get("/list")),
+        "401 token_audience"
+    );
+}
