@@ -25,7 +25,10 @@ fuzz_target!(|data: &[u8]| {
         let name = decode(name).expect("a name of a form");
         let value = decode(value).expect("a value of a form");
         assert!(!value.contains(char::is_control));
-        assert_eq!(form.value(&name), Some(value.as_str()).filter(|it| !it.is_empty()));
+        assert_eq!(
+            form.value(&name),
+            Some(value.as_str()).filter(|it| !it.is_empty())
+        );
         let separator = if again.is_empty() { "" } else { "&" };
         write!(again, "{separator}{}={}", encoded(&name), encoded(&value)).expect("a string");
     }
