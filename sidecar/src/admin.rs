@@ -3,3 +3,4 @@
 pub(crate) mod drain;
 pub(crate) mod explain;
 pub(crate) mod status;
+pub(crate) mod suggest;

@@ -3,4 +3,5 @@
 pub(crate) mod authorize;
 mod csrf;
 pub(crate) mod protected_resource;
+pub(crate) mod reporting;
 pub(crate) mod strip_token;

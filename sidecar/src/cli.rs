@@ -1,5 +1,6 @@
 //! The command line. Each doc comment is the help text of its command or flag.
 
+pub(crate) mod enforcement_args;
 pub(crate) mod explain_args;
 mod key_args;
 pub(crate) mod kubernetes_args;
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     /// Take a running sidecar out of service: it reports not ready and goes on serving; this
     /// command ends when no request is in flight
     Drain(DrainArgs),
+    /// Print a pass list from the requests that a running sidecar would have rejected with --enforce on
+    Suggest(SuggestArgs),
     /// Wait until a sidecar is ready
     Wait(WaitArgs),
     /// Put the sidecar into Kubernetes manifests: into every workload labelled postern/sidecar:
@@ -125,6 +128,12 @@ pub(crate) struct DrainArgs {
     /// Time after which to give up
     #[arg(long, default_value_t = Seconds::new(20), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) timeout: Seconds,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuggestArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
 }
 
 #[derive(Debug, Args)]

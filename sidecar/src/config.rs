@@ -29,6 +29,7 @@ mod key_source;
 pub(crate) mod live;
 mod path_warnings;
 mod policy;
+mod reporting;
 mod upstream;
 
 use self::effective::effective_config;
@@ -36,7 +37,7 @@ use self::flag_value::flag_error;
 use self::policy::mapping;
 use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
-pub(crate) use path_warnings::{example, path_of};
+pub(crate) use path_warnings::{example, opens_too_much, path_of};
 pub(crate) use policy::{auth_policy, issuer_mapping, upstream_request};
 pub(crate) use upstream::upstream_address;
 
@@ -113,6 +114,7 @@ impl Config {
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
         let auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream)?;
+        reporting::check(args, auth_policy.reporting, unix_now())?;
         let rules = Rules {
             protected: effective_config(args, &key_source, &auth_policy),
             upstream_request: upstream_request(&args.rules.upstream_request),
@@ -187,6 +189,9 @@ impl Config {
         let mut warnings = Vec::new();
         if !self.rules.auth_policy.policy.require_expiry {
             warnings.push("--allow-no-exp: a token without an expiry is accepted forever");
+        }
+        if self.rules.auth_policy.reporting.is_some() {
+            warnings.push("--enforce report: requests without a valid token reach the service");
         }
         if self.rules.upstream_request.reuse_after_body {
             warnings.push(

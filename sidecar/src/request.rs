@@ -5,4 +5,4 @@ pub(crate) mod header_list;
 mod http1;
 pub(crate) mod http2;
 pub(crate) mod kind;
-mod target;
+pub(crate) mod target;

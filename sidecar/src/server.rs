@@ -3,5 +3,6 @@
 pub(crate) mod build;
 mod listener;
 pub(crate) mod reload;
+mod reminder;
 mod services;
 mod shutdown;

@@ -4,6 +4,7 @@ pub(crate) mod access_log;
 pub(crate) mod metrics;
 pub(crate) mod outcome;
 pub(crate) mod recent_rejections;
+pub(crate) mod reported_paths;
 pub(crate) mod request_id;
 pub(crate) mod request_log;
 pub(crate) mod request_span;

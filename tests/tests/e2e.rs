@@ -63,6 +63,7 @@ mod e2e {
     mod redis_topologies;
     mod registry;
     mod reload;
+    mod report_only;
     mod revocation;
     mod rooms;
     mod rotation;

@@ -102,6 +102,14 @@ impl Interceptor {
         Self { optional, ..self }
     }
 
+    /// Returns true for the raw path of the user-details endpoint.
+    pub fn is_user_details(&self, path: &[u8]) -> bool {
+        let path = RequestPath::parse(path).ok();
+        let canonical = path.as_ref().and_then(RequestPath::canonical);
+        let relative = canonical.and_then(|path| self.context.strip(path));
+        relative == Some(USER_DETAILS_PATH)
+    }
+
     /// Returns the places of a token.
     pub const fn sources(&self) -> &TokenSources {
         &self.sources

@@ -208,6 +208,38 @@ impl Rejection {
     }
 }
 
+impl Rejection {
+    /// Returns true for rejections that only enforcement makes: of the token, of a rule, of keys
+    /// that are away. All others protect the service from the request itself.
+    pub const fn is_about_authorization(self) -> bool {
+        matches!(
+            self,
+            Self::CrossSite
+                | Self::TokenMissing
+                | Self::AuthorizationRepeated
+                | Self::AuthorizationScheme
+                | Self::TokenMalformed
+                | Self::TokenAlgorithm
+                | Self::TokenHeader
+                | Self::TokenKeyUnknown
+                | Self::TokenSignature
+                | Self::TokenExpired
+                | Self::TokenNotYetValid
+                | Self::TokenClaimMissing
+                | Self::TokenClaimInvalid
+                | Self::TokenIssuer
+                | Self::TokenAudience
+                | Self::TokenRevoked
+                | Self::InsufficientScope
+                | Self::ClaimNotAllowed
+                | Self::NoRule
+                | Self::AuthKeysUnavailable
+                | Self::AuthKeysStale
+                | Self::RevocationsStale
+        )
+    }
+}
+
 impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.reason())

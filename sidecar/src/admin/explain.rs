@@ -96,7 +96,8 @@ impl Explainer {
         let at = explanation.at;
         let decision = head::with_request_head(session, |head| {
             let rules = &rules.auth_policy;
-            rules.authorize_observed(head, usable, at, explanation)
+            let decision = rules.authorize_observed(head, usable, at, explanation);
+            decision.or_else(|refusal| rules.or_reported(refusal, head, at))
         });
         let request = session.req_header();
         let asked_for = RequestKind::of(&request.method, request.version, &request.headers);
@@ -113,7 +114,10 @@ impl Explainer {
             Ok(Decision::Forward(forward)) => match self.sent(request, &forward, &rules) {
                 Ok(lines) => {
                     explanation.head = Some(lines);
-                    Verdict::good(forward.outcome().as_str())
+                    match forward.reported {
+                        Some(rejection) => Verdict::reported(rejection),
+                        None => Verdict::good(forward.outcome().as_str()),
+                    }
                 }
                 Err(error) => {
                     Verdict::refused(errors::rejection_of(&error).unwrap_or(Rejection::Internal))

@@ -17,6 +17,8 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use contract::explain::report::moment;
+use runtime::clock::unix_seconds;
 use runtime::health::{ConditionState, Health};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -76,6 +78,8 @@ struct Snapshot<'a> {
     ready: bool,
     /// True while changed settings wait for the next start.
     restart_needed: bool,
+    /// The end of report-only mode, while it is on.
+    reporting_until: Option<String>,
     conditions: Vec<ConditionState>,
     protected: &'a EffectiveConfig,
     keys: Option<KeysSnapshot>,
@@ -157,6 +161,10 @@ impl Status {
             uptime_seconds: self.started.elapsed().as_secs(),
             ready: self.health.is_ready(),
             restart_needed: self.metrics.needs_restart(),
+            reporting_until: rules
+                .auth_policy
+                .reports_until(unix_seconds(now))
+                .map(moment),
             conditions: self.health.conditions(),
             protected: &rules.protected,
             keys: self.keys(),

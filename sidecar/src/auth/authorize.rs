@@ -10,7 +10,7 @@ use contract::explain::observer::{Fact, Observer, Unobserved};
 use contract::explain::unverified::DecodedToken;
 use contract::interceptor::{AuthRequirement, Interceptor};
 use contract::rejection::Rejection;
-use contract::rules::{AccessRules, Broken, RuleRequest};
+use contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use contract::token::bearer::Bearer;
 use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
@@ -18,11 +18,13 @@ use http::{HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_cross_site_request;
 use crate::auth::protected_resource::ProtectedResource;
+use crate::auth::reporting::Reporting;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
 use crate::keys::token_cache::{Lookup, VerifiedToken};
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
+use crate::request::target::Target;
 use crate::telemetry::outcome::Outcome;
 
 /// Decision about a request that is not rejected.
@@ -49,16 +51,20 @@ pub(crate) struct Forward {
     pub(crate) body: bool,
     /// End of a stream, in seconds since the epoch; `None` for a token without expiry.
     pub(crate) ends_at: Option<i64>,
+    /// The reason for which it would be rejected if report-only mode were off.
+    pub(crate) reported: Option<Rejection>,
 }
 
 impl Forward {
     /// Returns true for a request with a verified token.
     pub(crate) fn has_token(&self) -> bool {
-        self.outcome() == Outcome::Verified
+        self.verified.is_some()
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        if self.verified.is_some() {
+        if let Some(rejection) = self.reported {
+            Outcome::Reported(rejection)
+        } else if self.verified.is_some() {
             Outcome::Verified
         } else {
             Outcome::Passed
@@ -72,6 +78,8 @@ pub(crate) struct Refusal {
     pub(crate) rejection: Rejection,
     /// The place of the rule that does not hold.
     pub(crate) rule: Option<usize>,
+    /// The verified token of a request that only a rule rejects.
+    pub(crate) verified: Option<Arc<VerifiedToken>>,
 }
 
 impl From<Rejection> for Refusal {
@@ -79,13 +87,8 @@ impl From<Rejection> for Refusal {
         Self {
             rejection,
             rule: None,
+            verified: None,
         }
-    }
-}
-
-impl From<Broken> for Refusal {
-    fn from(Broken { rejection, rule }: Broken) -> Self {
-        Self { rejection, rule }
     }
 }
 
@@ -96,6 +99,8 @@ pub(crate) struct AuthPolicy {
     pub(crate) policy: VerificationPolicy,
     pub(crate) user_header: UserHeader,
     pub(crate) access_rules: AccessRules,
+    /// `None` where requests are rejected.
+    pub(crate) reporting: Option<Reporting>,
     /// False if the protocol of the upstream has no upgrade.
     pub(crate) carries_websockets: bool,
     /// `None`: no metadata, and no mention of any.
@@ -116,6 +121,7 @@ impl AuthPolicy {
             policy,
             user_header,
             access_rules: AccessRules::default(),
+            reporting: None,
             carries_websockets: true,
             resource: None,
             generation: 0,
@@ -134,6 +140,11 @@ impl AuthPolicy {
     pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
         let rules = self.access_rules.rules().iter();
         rules.map(|rule| rule.name.as_str())
+    }
+
+    /// Returns the rule that a refusal names.
+    pub(crate) fn rule_of(&self, refusal: &Refusal) -> Option<&Rule> {
+        self.access_rules.rules().get(refusal.rule?)
     }
 
     /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
@@ -230,18 +241,8 @@ impl AuthPolicy {
             } => return Ok(Decision::Preflight),
             AuthRequirement::Preflight { .. } => None,
         };
-        let ends_at = verified
-            .as_ref()
-            .and_then(|verified| verified.validity.expires_at);
-        Ok(Decision::Forward(Forward {
-            // Without a token a claimed stream gets the timeouts of a plain request.
-            kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
-            verified,
-            target: target.replacement()?,
-            body: request.has_body(),
-            ends_at: ends_at
-                .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
-        }))
+        let forward = self.forward(verified, kind, &target, &request)?;
+        Ok(Decision::Forward(forward))
     }
 
     /// Compares a request that has a verified token with the rules for its method and path.
@@ -249,7 +250,7 @@ impl AuthPolicy {
         &self,
         request: RuleRequest<'_>,
         token: Bearer<'_>,
-        verified: &VerifiedToken,
+        verified: &Arc<VerifiedToken>,
         observer: &mut O,
     ) -> Result<(), Refusal> {
         let (rules, context) = (&self.access_rules, self.interceptor.context());
@@ -265,7 +266,37 @@ impl AuthPolicy {
             }
             observer.checked("rules", outcome.map_err(|broken| broken.rejection));
         }
-        Ok(outcome?)
+        outcome.map_err(|Broken { rejection, rule }| Refusal {
+            rejection,
+            rule,
+            verified: Some(Arc::clone(verified)),
+        })
+    }
+
+    /// Describes how a request is forwarded, with the user of `verified` if there is one.
+    ///
+    /// # Errors
+    /// The rejection of a target that cannot be sent.
+    pub(super) fn forward(
+        &self,
+        verified: Option<Arc<VerifiedToken>>,
+        kind: RequestKind,
+        target: &Target<'_>,
+        request: &RequestHead<'_>,
+    ) -> Result<Forward, Rejection> {
+        let ends_at = verified
+            .as_ref()
+            .and_then(|verified| verified.validity.expires_at);
+        Ok(Forward {
+            // Without a token a claimed stream gets the timeouts of a plain request.
+            kind: verified.as_ref().map_or(RequestKind::Plain, |_| kind),
+            verified,
+            target: target.replacement()?,
+            body: request.has_body(),
+            ends_at: ends_at
+                .map(|expiry| expiry.saturating_add(i64::from(self.policy.leeway_seconds))),
+            reported: None,
+        })
     }
 
     fn resource_at(&self, path: &[u8]) -> Option<&ProtectedResource> {

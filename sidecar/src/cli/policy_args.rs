@@ -7,6 +7,7 @@ use runtime::command_line::seconds::{Seconds, within};
 use runtime::command_line::serialize::each_displayed;
 use serde::Serialize;
 
+use super::enforcement_args::EnforcementArgs;
 use super::rule_args::{DefaultRule, RuleTable, serialize_whole, whole_patterns};
 use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
@@ -88,6 +89,10 @@ pub(crate) struct RulesArgs {
     #[arg(long, env = "POSTERN_RESOURCE", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resource: Option<String>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) enforcement: EnforcementArgs,
 
     #[command(flatten)]
     #[serde(flatten)]

@@ -11,6 +11,7 @@ use runtime::exit::Failure;
 
 use super::access_rules::access_rules;
 use super::flag_value::{flag_error, given, parsed};
+use super::reporting::reporting;
 use crate::auth::authorize::AuthPolicy;
 use crate::auth::protected_resource::ProtectedResource;
 use crate::cli::ServeArgs;
@@ -34,6 +35,7 @@ pub(crate) fn auth_policy(
     let user_header = user_header(&args.identity)?;
     let mut rules = AuthPolicy::new(interceptor(args)?, policy, user_header)
         .with_access_rules(access_rules(args)?);
+    rules.reporting = reporting(&args.enforcement)?;
     rules.carries_websockets = upstream.carries_websockets();
     rules.resource = resource(args)?.map(Arc::new);
     Ok(rules)

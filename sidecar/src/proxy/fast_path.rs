@@ -101,25 +101,20 @@ impl FastPath {
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
     async fn decide(&self, request: &Request) -> Result<Decision, Refusal> {
-        let decision = self.decide_now(request);
-        if decision != Err(Rejection::TokenKeyUnknown.into()) {
-            return decision;
+        let mut decision = self.decide_now(request);
+        if decision == Err(Rejection::TokenKeyUnknown.into()) {
+            self.proxy.keys.early_fetch().wait(Instant::now()).await;
+            decision = self.decide_now(request);
         }
-        self.proxy.keys.early_fetch().wait(Instant::now()).await;
-        self.decide_now(request)
+        decision.or_else(|refusal| {
+            let rules = &request.rules.auth_policy;
+            self.proxy.or_reported(refusal, rules, head_of(request))
+        })
     }
 
     fn decide_now(&self, request: &Request) -> Result<Decision, Refusal> {
-        self.proxy.authorize(
-            &request.rules.auth_policy,
-            RequestHead {
-                method: &request.head.method,
-                version: request.head.version,
-                headers: &request.head.headers,
-                wire: RawHead::Http1(&request.raw),
-                target_to_send: request.head.raw_path(),
-            },
-        )
+        let rules = &request.rules.auth_policy;
+        self.proxy.authorize(rules, head_of(request))
     }
 
     /// Takes an idle connection to the service, or opens one; retries for a second while the
@@ -266,5 +261,15 @@ impl FastPath {
                 trace_id: head.and_then(|head| request.ids.trace_id(&head.headers)),
             }
         });
+    }
+}
+
+fn head_of(request: &Request) -> RequestHead<'_> {
+    RequestHead {
+        method: &request.head.method,
+        version: request.head.version,
+        headers: &request.head.headers,
+        wire: RawHead::Http1(&request.raw),
+        target_to_send: request.head.raw_path(),
     }
 }

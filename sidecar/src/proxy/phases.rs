@@ -133,6 +133,21 @@ impl AuthProxy {
         rules.authorize(head, keys, unix_now())
     }
 
+    /// Forwards a rejected request in report-only mode.
+    pub(super) fn or_reported(
+        &self,
+        refusal: Refusal,
+        rules: &AuthPolicy,
+        head: RequestHead<'_>,
+    ) -> Result<Decision, Refusal> {
+        let rule = rules.rule_of(&refusal);
+        let decision = rules.or_reported(refusal, head, unix_now());
+        if let (Ok(_), Some(rule)) = (&decision, rule) {
+            self.metrics.rule_refused(&rule.name);
+        }
+        decision
+    }
+
     fn authorize_session(
         &self,
         session: &Session,
@@ -149,9 +164,7 @@ impl AuthProxy {
         now: Instant,
     ) -> (Outcome, LocalResponse) {
         let (outcome, response) = rejected(refusal.rejection);
-        let rule = refusal
-            .rule
-            .and_then(|rule| rules.access_rules.rules().get(rule));
+        let rule = rules.rule_of(refusal);
         if let Some(rule) = rule {
             self.metrics.rule_refused(&rule.name);
         }
@@ -346,6 +359,11 @@ impl ProxyHttp for AuthProxy {
                 Some(()) => self.authorize_session(session, &ctx.rules.auth_policy),
                 None => Err(Rejection::ServerBusy.into()),
             };
+        }
+        if let Err(refusal) = decision {
+            decision = head::with_request_head(session.as_downstream(), |head| {
+                self.or_reported(refusal, &ctx.rules.auth_policy, head)
+            });
         }
         ctx.decided = Instant::now();
         self.metrics

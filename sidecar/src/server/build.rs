@@ -23,6 +23,7 @@ use crate::admin::drain::Drain;
 use crate::admin::explain::Explainer;
 use crate::admin::status::Status;
 use crate::admin::status::history::LastHour;
+use crate::admin::suggest::Suggestions;
 use crate::background::{Draining, supervised};
 use crate::cli::ServeArgs;
 use crate::config::Config;
@@ -41,6 +42,7 @@ use crate::proxy::phases::AuthProxy;
 use crate::request::http2::LIBRARY_MAX_HEAD_BYTES;
 use crate::server::listener::{BoundService, ListenAddresses};
 use crate::server::reload::{Reload, WatchedFiles};
+use crate::server::reminder::Enforcing;
 use crate::server::services::{AdminPort, CertificateReloader, KeyRefresh, SpanExport};
 use crate::server::shutdown::{ExitReason, GracefulStop};
 use crate::telemetry::metrics::Metrics;
@@ -89,6 +91,10 @@ pub(crate) fn serve(
     let status = Arc::new(status(&shared));
     let started = status.started;
     let explainer = explainer(&config, &shared);
+    let suggestions = Suggestions {
+        rules: Arc::clone(&shared.rules),
+        reported: Arc::clone(&shared.request_logger.reported),
+    };
 
     let mut server = Server::new_with_opt_and_conf(None, pingora_conf(&config));
     let upstream = upstream(&config)?;
@@ -132,7 +138,10 @@ pub(crate) fn serve(
         listener: admin,
         health: shared.health.clone(),
         metrics: Arc::new(registry),
-        commands: drain.routes().merge(explainer.routes()),
+        commands: drain
+            .routes()
+            .merge(explainer.routes())
+            .merge(suggestions.routes()),
         status,
     };
     server.add_service(supervised("admin port", admin, &background));
@@ -169,9 +178,12 @@ fn shared(config: &Config) -> (Shared, Registry) {
         logged_user: config.logged_user,
         trusted_proxies: Arc::new(config.trusted_proxies.clone()),
         rejections: Arc::default(),
+        reported: Arc::default(),
     };
+    let rules = Arc::new(CurrentRules::new(config.rules.clone()));
+    registry.register_collector(Box::new(Enforcing(Arc::clone(&rules))));
     let shared = Shared {
-        rules: Arc::new(CurrentRules::new(config.rules.clone())),
+        rules,
         keys,
         metrics,
         request_logger,

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use runtime::clock::unix_now;
 use runtime::command_line;
 use runtime::exit::Failure;
 use runtime::file_watch::{PollTimer, Trigger};
@@ -26,6 +27,7 @@ use crate::config::live::CurrentRules;
 use crate::downstream::tls::{ClientTls, NextClients};
 use crate::keys::refresh::Refresher;
 use crate::keys::source::SourceSettings;
+use crate::server::reminder::Reminder;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::Upstream;
 
@@ -55,7 +57,9 @@ impl BackgroundTask for Reload {
         let mut timer = PollTimer::start().map_err(|error| error.to_string())?;
         let mut effective = self.start.clone();
         let mut watched = self.watched.clone();
+        let mut reminder = Reminder::default();
         loop {
+            self.remind(&mut reminder);
             let trigger = timer.next().await;
             match trigger {
                 Trigger::Interval if !watched.poll_changed().await => continue,
@@ -75,6 +79,14 @@ impl BackgroundTask for Reload {
 }
 
 impl Reload {
+    fn remind(&self, reminder: &mut Reminder) {
+        let now = unix_now();
+        let until = self.rules.load().auth_policy.reports_until(now);
+        if let Some(notice) = reminder.due(until, now) {
+            notice.log();
+        }
+    }
+
     /// Reloads once; `effective` holds the settings in effect, before and after.
     async fn reload(&self, effective: &mut ServeArgs) {
         match self.read_and_apply().await {

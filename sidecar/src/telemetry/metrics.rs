@@ -226,7 +226,7 @@ impl Metrics {
         );
         registry.register(
             "rule_refusals",
-            "Requests that a [[rule]] rejected, by its name",
+            "Requests that a [[rule]] rejected, or would have with --enforce on, by its name",
             self.rule_refusals.clone(),
         );
         registry.register(

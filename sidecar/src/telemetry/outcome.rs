@@ -14,6 +14,8 @@ pub(crate) enum Outcome {
     Passed,
     /// Responded to by the sidecar, with the current user.
     Responded,
+    /// Forwarded in report-only mode, although it would be rejected for this reason.
+    Reported(Rejection),
     /// Rejected before it was forwarded, or failed because the service failed, even within its
     /// response.
     Rejected(Rejection),
@@ -28,15 +30,16 @@ impl Outcome {
             Self::Verified => "verified",
             Self::Passed => "passed",
             Self::Responded => "answered",
+            Self::Reported(_) => "reported",
             Self::Rejected(_) => "refused",
             Self::Aborted => "aborted",
         }
     }
 
-    /// Returns the reason code of a rejection.
+    /// Returns the reason code of a rejection, also of one that is only reported.
     pub(crate) const fn reason(self) -> Option<&'static str> {
         match self {
-            Self::Rejected(rejection) => Some(rejection.reason()),
+            Self::Rejected(rejection) | Self::Reported(rejection) => Some(rejection.reason()),
             _ => None,
         }
     }
@@ -104,6 +107,7 @@ pub(crate) struct Totals {
     pub(crate) verified: u64,
     pub(crate) passed: u64,
     pub(crate) answered: u64,
+    pub(crate) reported: u64,
     pub(crate) refused: u64,
     pub(crate) aborted: u64,
 }
@@ -115,6 +119,7 @@ impl Totals {
             verified: self.verified.saturating_sub(before.verified),
             passed: self.passed.saturating_sub(before.passed),
             answered: self.answered.saturating_sub(before.answered),
+            reported: self.reported.saturating_sub(before.reported),
             refused: self.refused.saturating_sub(before.refused),
             aborted: self.aborted.saturating_sub(before.aborted),
         }
@@ -126,12 +131,13 @@ impl Totals {
             verified: self.verified + other.verified,
             passed: self.passed + other.passed,
             answered: self.answered + other.answered,
+            reported: self.reported + other.reported,
             refused: self.refused + other.refused,
             aborted: self.aborted + other.aborted,
         }
     }
 
     pub(crate) const fn sum(self) -> u64 {
-        self.verified + self.passed + self.answered + self.refused + self.aborted
+        self.verified + self.passed + self.answered + self.reported + self.refused + self.aborted
     }
 }

@@ -9,6 +9,7 @@ use crate::telemetry::access_log::{AccessLog, LoggedUser, RequestRecord};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::outcome::{Completion, Outcome};
 use crate::telemetry::recent_rejections::RecentRejections;
+use crate::telemetry::reported_paths::ReportedPaths;
 
 /// Reporter of finished requests; clones share its metrics and its recent rejections.
 #[derive(Debug, Clone)]
@@ -18,6 +19,7 @@ pub(crate) struct RequestLogger {
     pub(crate) logged_user: LoggedUser,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) rejections: Arc<RecentRejections>,
+    pub(crate) reported: Arc<ReportedPaths>,
 }
 
 impl RequestLogger {
@@ -33,11 +35,19 @@ impl RequestLogger {
             Outcome::Rejected(rejection) => Some(rejection),
             _ => None,
         };
-        let logged = self.access_log.wants(rejected.is_some());
-        if rejected.is_none() && !logged {
+        let reported = match outcome {
+            Outcome::Reported(rejection) => Some(rejection),
+            _ => None,
+        };
+        let is_notable = rejected.or(reported).is_some();
+        let logged = self.access_log.wants(is_notable);
+        if !is_notable && !logged {
             return;
         }
         let record = record();
+        if let (Some(rejection), Some((method, target))) = (reported, record.request) {
+            self.reported.remember(rejection, method, target);
+        }
         if logged {
             record.write(outcome);
         }

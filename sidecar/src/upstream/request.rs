@@ -1,12 +1,15 @@
 //! The head of a request as the service gets it, the last step before it is sent.
 
+use contract::http::header_alias::cgi_equal;
 use http::{HeaderValue, Version, header};
 use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
 use crate::auth::authorize::{AuthPolicy, Forward};
+use crate::auth::reporting::WOULD_REFUSE;
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
+use crate::request::header_list::remove_where;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 
@@ -63,6 +66,15 @@ impl UpstreamRequestPolicy {
         strip_token::remove_from(request, sources, self.forward_authorization)?;
         // Before the identity headers: `overwrite` would remove X-Forwarded-User.
         self.forwarded.apply(request, client)?;
+        if policy
+            .reporting
+            .is_some_and(|reporting| reporting.sends_header)
+        {
+            remove_where(request, |name| cgi_equal(name, WOULD_REFUSE));
+            if let Some(rejection) = forward.reported {
+                request.insert_header(WOULD_REFUSE, rejection.reason())?;
+            }
+        }
         let identity = forward.verified.as_ref().map(|verified| &verified.identity);
         policy.user_header.apply(request, identity)
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::auth_server::admin_get;
 use tests::client::{Request, verdict};
-use tests::clock;
+use tests::clock::{self, within_one_second};
 use tests::keys::SigningType;
 use tests::message::Message;
 use tests::programs::Program;
@@ -16,6 +16,7 @@ use tests::sidecar::Sidecar;
 use tests::stack::ForgedStack;
 use tests::tables::{self, PathClass, PathGroup, PathRow, PathTable, Verdicts};
 use tests::template;
+use tests::token_rows::{KeySetShape, Policy, TokenTable};
 
 use super::command_line::{CONFIG, SIDECAR, run};
 use super::reload::Reloading;
@@ -178,8 +179,7 @@ fn a_rejection_by_a_rule_is_challenged_counted_and_shown() {
         assert!(challenge.contains(part), "{challenge}");
     }
     assert_eq!(metric(sidecar, refused).as_deref(), Some("1"));
-    let counted =
-        "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\"}";
+    let counted = "postern_sidecar_requests_total{outcome=\"refused\",reason=\"insufficient_scope\",code=\"4xx\"}";
     assert_eq!(metric(sidecar, counted).as_deref(), Some("1"));
     let status = admin_get(sidecar.admin(), "/status.json").json();
     assert_eq!(
@@ -319,6 +319,46 @@ fn check_tries_each_rule_and_names_those_without_effect() {
         "{}",
         noted.stdout
     );
+}
+
+/// Runs the token table behind a rule for every path: what was rejected stays rejected with its own
+/// code, and what was accepted lacks the scope.
+#[test]
+fn no_row_of_the_token_table_passes_a_rule_that_it_lacks() {
+    let reloading = Reloading::with("[[rule]]\npaths = ['/**']\nscope = ['none']\n");
+    let stack = &reloading.stack;
+    let mut verdicts = Verdicts::default();
+    let rows = TokenTable::load().unwrap().token;
+    let of_this_run = rows.iter().filter(|row| {
+        row.is_tried_with(SigningType::Ecdsa)
+            && row.policy == Policy::Default
+            && row.keys == KeySetShape::Nameless
+    });
+    for row in of_this_run {
+        let target = match &row.query {
+            Some(query) => format!("/orders/list?{query}"),
+            None => "/orders/list".to_owned(),
+        };
+        let answer = within_one_second(|now| {
+            let lines = row.header_lines(&stack.forge, "unnamed", now);
+            let request = Request::new("GET", target.as_str());
+            let request = lines.into_iter().fold(request, Request::line);
+            exchange(stack.sidecar.address(), "GET", &request.bytes("a"))
+        });
+        let found = verdict(&answer);
+        let expected = match row.refusal() {
+            None => "403 insufficient_scope",
+            // The whole head has a limit of its own.
+            Some((431, _)) => found.as_str(),
+            Some(_) => row.expect.as_str(),
+        };
+        let difference = (found != expected || answer.status() < 400)
+            .then(|| format!("{found}, not {expected}"));
+        verdicts.row(&row.name, difference);
+    }
+    assert!(verdicts.checked() >= 100, "the table has lost rows");
+    assert_eq!(stack.service.requests().len(), 0);
+    verdicts.conclude();
 }
 
 const TABLES: [&str; 2] = ["pass_list.toml", "canonical_paths.toml"];

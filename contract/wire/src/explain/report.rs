@@ -129,6 +129,14 @@ impl Verdict {
         }
     }
 
+    /// Describes a rejection that is only reported.
+    pub fn reported(rejection: Rejection) -> Self {
+        Self {
+            outcome: "reported".to_owned(),
+            ..Self::refused(rejection)
+        }
+    }
+
     /// Describes a rejection.
     pub fn refused(rejection: Rejection) -> Self {
         let remedy = rejection.remedy();

@@ -12,11 +12,12 @@ const HEIGHT: f64 = 140.0;
 const FOOT: usize = 22;
 
 /// The parts of a column from the bottom up, with the class that colours each.
-fn parts(requests: &Totals) -> [(&'static str, u64); 5] {
+fn parts(requests: &Totals) -> [(&'static str, u64); 6] {
     [
         ("verified", requests.verified),
         ("passed", requests.passed),
         ("answered", requests.answered),
+        ("reported", requests.reported),
         ("aborted", requests.aborted),
         ("refused", requests.refused),
     ]

@@ -109,6 +109,9 @@ fn name_of(protected: &EffectiveConfig) -> &str {
 
 fn readiness(snapshot: &Snapshot<'_>) -> Markup {
     html! {
+        @if let Some(until) = &snapshot.reporting_until {
+            p.state.bad { "Not enforcing until " (readable(until)) " UTC: requests without a valid token reach the service" }
+        }
         @if snapshot.restart_needed {
             p.state.bad { "Restart needed: changed settings wait for the next start" }
         }
@@ -167,6 +170,7 @@ fn hour_in_numbers(snapshot: &Snapshot<'_>) -> Markup {
                 dt { "verified" } dd { (sum.verified) }
                 dt { "open paths" } dd { (sum.passed) }
                 dt { "current user" } dd { (sum.answered) }
+                @if sum.reported > 0 { dt { "reported" } dd { (sum.reported) } }
                 dt { "refused" } dd { (sum.refused) }
                 dt { "client left" } dd { (sum.aborted) }
                 @for (class, count) in &responses.by_class {
@@ -288,7 +292,7 @@ fn legend() -> Markup {
         ul.legend {
             @for (class, text) in [
                 ("verified", "verified"), ("passed", "open paths"), ("answered", "current user"),
-                ("aborted", "client left"), ("refused", "rejected"),
+                ("reported", "reported"), ("aborted", "client left"), ("refused", "rejected"),
             ] {
                 li { svg.swatch viewBox="0 0 10 10" aria-hidden="true" { rect class=(class) width="10" height="10" {} } (text) }
             }

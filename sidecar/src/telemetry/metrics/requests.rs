@@ -108,6 +108,8 @@ pub(super) struct RequestMetrics {
     aborted: ByClass,
     /// All rejections together; not exported.
     rejected: ByClass,
+    /// All that were only reported; not exported.
+    reported: ByClass,
     durations: DurationHistogram,
     pub(super) auth: DurationHistogram,
     pub(super) upstream: DurationHistogram,
@@ -139,6 +141,7 @@ impl RequestMetrics {
             responded: of(Outcome::Responded),
             aborted: of(Outcome::Aborted),
             rejected: ByClass::default(),
+            reported: ByClass::default(),
             requests,
             durations: DurationHistogram::new(&REQUEST_BOUNDS),
             auth: DurationHistogram::new(&AUTH_BOUNDS),
@@ -179,7 +182,7 @@ impl RequestMetrics {
         );
     }
 
-    /// Counts a finished request. Only a rejection takes a lock.
+    /// Counts a finished request. Only a rejection takes a lock, also one that is only reported.
     pub(super) fn ended(&self, completion: &Completion) {
         let Completion {
             outcome,
@@ -190,7 +193,7 @@ impl RequestMetrics {
             self.durations.observe(duration);
         }
         let class = StatusClass::of(status);
-        if let Outcome::Rejected(rejection) = outcome {
+        if let Outcome::Rejected(rejection) | Outcome::Reported(rejection) = outcome {
             self.requests.get_or_create(&labels(outcome, class)).inc();
             if UPSTREAM_ERRORS.contains(&rejection) {
                 let reason = rejection.reason();
@@ -210,6 +213,7 @@ impl RequestMetrics {
             Outcome::Responded => &self.responded,
             Outcome::Aborted => &self.aborted,
             Outcome::Rejected(_) => &self.rejected,
+            Outcome::Reported(_) => &self.reported,
         }
     }
 
@@ -221,6 +225,7 @@ impl RequestMetrics {
             &self.responded,
             &self.aborted,
             &self.rejected,
+            &self.reported,
         ];
         let counters = outcomes.into_iter().filter_map(|of| of.get(class as usize));
         counters.map(|counter| counter.get()).sum()
@@ -237,6 +242,7 @@ impl RequestMetrics {
             verified: sum(&self.verified),
             passed: sum(&self.passed),
             answered: sum(&self.responded),
+            reported: sum(&self.reported),
             refused: sum(&self.rejected),
             aborted: sum(&self.aborted),
         }

@@ -47,6 +47,7 @@ const COMMANDS: &[(Program, &str)] = &[
     (Program::Sidecar, "explain"),
     (Program::Sidecar, "healthcheck"),
     (Program::Sidecar, "drain"),
+    (Program::Sidecar, "suggest"),
     (Program::Sidecar, "wait"),
     (Program::Sidecar, "inject"),
     (Program::Sidecar, "lint"),

@@ -1,0 +1,52 @@
+//! Report-only mode: requests that would be rejected are forwarded, until a time.
+
+use super::authorize::{AuthPolicy, Decision, Forward, Refusal};
+use crate::request::head::RequestHead;
+use crate::request::kind::RequestKind;
+
+/// The header with the reason code of a reported request.
+pub(crate) const WOULD_REFUSE: &str = "Postern-Would-Refuse";
+
+/// The mode, which ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reporting {
+    /// The end, in seconds since the epoch.
+    pub(crate) until: i64,
+    /// True if the service gets the reason code.
+    pub(crate) sends_header: bool,
+}
+
+impl AuthPolicy {
+    /// Returns the end of report-only mode if it is on at `now`, in seconds since the epoch.
+    pub(crate) fn reports_until(&self, now: i64) -> Option<i64> {
+        let reporting = self.reporting.filter(|reporting| now < reporting.until);
+        reporting.map(|reporting| reporting.until)
+    }
+
+    /// Forwards a rejected request if report-only mode is on at `now`. A user goes along only if
+    /// the token was verified, and a rule rejected it.
+    ///
+    /// # Errors
+    /// The refusal, where it is enforced all the same.
+    pub(crate) fn or_reported(
+        &self,
+        refusal: Refusal,
+        request: RequestHead<'_>,
+        now: i64,
+    ) -> Result<Decision, Refusal> {
+        if self.reports_until(now).is_none() || !refusal.rejection.is_about_authorization() {
+            return Err(refusal);
+        }
+        let target = request.checked_target()?;
+        let kind = RequestKind::of(request.method, request.version, request.headers);
+        let opens_tunnel = kind == RequestKind::WebSocket;
+        let may_open_tunnel = refusal.verified.is_some() && self.carries_websockets;
+        if self.interceptor.is_user_details(target.path()) || (opens_tunnel && !may_open_tunnel) {
+            return Err(refusal);
+        }
+        Ok(Decision::Forward(Forward {
+            reported: Some(refusal.rejection),
+            ..self.forward(refusal.verified, kind, &target, &request)?
+        }))
+    }
+}

@@ -1,0 +1,27 @@
+//! `sidecar suggest`: a pass list from the requests that report-only mode let through.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use runtime::admin_client;
+use runtime::exit::Failure;
+use runtime::output;
+
+use crate::admin::suggest::PATH;
+
+const ONE_ANSWER: Duration = Duration::from_secs(5);
+
+/// Prints what the running sidecar suggests.
+///
+/// # Errors
+/// [`Failure::Unavailable`] without a response of a sidecar.
+pub(crate) fn run(admin: SocketAddr) -> Result<(), Failure> {
+    let answer = admin_client::ask(admin, "GET", PATH, ONE_ANSWER)?;
+    match answer.status() {
+        Some(200) => output::print(&answer.body),
+        _ => Err(Failure::Unavailable(format!(
+            "not the admin port of a sidecar: its response was {:?}",
+            answer.status_line
+        ))),
+    }
+}

@@ -1,0 +1,76 @@
+//! Report-only mode: its end, and what excludes it.
+
+use contract::explain::report::parse_moment;
+use runtime::exit::Failure;
+
+use super::flag_value::flag_error;
+use crate::auth::reporting::Reporting;
+use crate::cli::ServeArgs;
+use crate::cli::enforcement_args::{Enforce, EnforcementArgs};
+
+/// Long enough to find every client, too short to be forgotten.
+const MAX_SECONDS: i64 = 30 * 24 * 60 * 60;
+
+/// Returns the mode; `None` where requests are rejected.
+///
+/// # Errors
+/// As [`super::Config::new`].
+pub(super) fn reporting(args: &EnforcementArgs) -> Result<Option<Reporting>, Failure> {
+    let refuse = |line: &str| Err(Failure::Config(line.to_owned()));
+    match (args.enforce, &args.report_until) {
+        (Enforce::On, Some(_)) => refuse("--report-until: only with --enforce report"),
+        (Enforce::On, None) if args.report_header => {
+            refuse("--report-header: only with --enforce report")
+        }
+        (Enforce::On, None) => Ok(None),
+        (Enforce::Report, None) => refuse(
+            "--enforce report: needs --report-until, the time from which requests are rejected",
+        ),
+        (Enforce::Report, Some(until)) => {
+            let until =
+                parse_moment(until).map_err(|error| flag_error("report-until", until, error))?;
+            let sends_header = args.report_header;
+            Ok(Some(Reporting {
+                until,
+                sends_header,
+            }))
+        }
+    }
+}
+
+/// Rejects an end that is past or too far ahead of `now`, and settings that it contradicts.
+///
+/// # Errors
+/// As [`super::Config::new`].
+pub(super) fn check(
+    args: &ServeArgs,
+    reporting: Option<Reporting>,
+    now: i64,
+) -> Result<(), Failure> {
+    let Some(Reporting { until, .. }) = reporting else {
+        return Ok(());
+    };
+    let given = args
+        .rules
+        .enforcement
+        .report_until
+        .as_deref()
+        .unwrap_or_default();
+    if until <= now {
+        let why = "is past: take it and --enforce report out";
+        return Err(flag_error("report-until", given, why));
+    }
+    if until - now > MAX_SECONDS {
+        return Err(flag_error(
+            "report-until",
+            given,
+            "is more than 30 days ahead",
+        ));
+    }
+    if args.upstream.refuse_bypass {
+        let line =
+            "--refuse-bypass: not with --enforce report, which lets requests pass unverified";
+        return Err(Failure::Config(line.to_owned()));
+    }
+    Ok(())
+}

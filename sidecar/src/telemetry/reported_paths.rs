@@ -1,0 +1,139 @@
+//! Paths of requests that report-only mode let through, as templates: bounded in number and size.
+
+use std::collections::BTreeMap;
+
+use contract::http::request_path::RequestPath;
+use contract::rejection::Rejection;
+use http::Method;
+use parking_lot::Mutex;
+
+/// More would not be read.
+const MAX_TEMPLATES: usize = 1000;
+const MAX_TEMPLATE_BYTES: usize = 256;
+/// Longer names are ids.
+const MAX_NAME_BYTES: usize = 24;
+/// Shorter runs of hexadecimal digits may be words.
+const MIN_HEX_DIGITS: usize = 8;
+
+/// The requests since the start, by template, method and reason.
+#[derive(Debug, Default)]
+pub(crate) struct ReportedPaths(Mutex<Reported>);
+
+/// The counts of one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reported {
+    pub(crate) templates: BTreeMap<Template, u64>,
+    /// Requests whose path is not canonical, or that came after the last template.
+    pub(crate) others: u64,
+}
+
+/// Requests that look alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Template {
+    /// The path with the context path; ids are `*`.
+    pub(crate) path: String,
+    pub(crate) method: String,
+    pub(crate) reason: &'static str,
+}
+
+impl ReportedPaths {
+    /// Counts a request by the path of its target, never by its query.
+    pub(crate) fn remember(&self, rejection: Rejection, method: &Method, target: &[u8]) {
+        let raw = target
+            .split(|byte| *byte == b'?')
+            .next()
+            .unwrap_or_default();
+        let path = RequestPath::parse(raw).ok();
+        let template = path.as_ref().and_then(RequestPath::canonical);
+        let template = template.map(|path| template_of(path.as_str()));
+        let mut reported = self.0.lock();
+        let template = template.filter(|path| path.len() <= MAX_TEMPLATE_BYTES);
+        let Some(template) = template.map(|path| Template {
+            path,
+            method: method.as_str().to_owned(),
+            reason: rejection.reason(),
+        }) else {
+            reported.others += 1;
+            return;
+        };
+        let is_full = reported.templates.len() >= MAX_TEMPLATES;
+        match reported.templates.get_mut(&template) {
+            Some(count) => *count += 1,
+            None if is_full => reported.others += 1,
+            None => {
+                reported.templates.insert(template, 1);
+            }
+        }
+    }
+
+    /// Returns the counts.
+    pub(crate) fn counts(&self) -> Reported {
+        self.0.lock().clone()
+    }
+}
+
+/// Replaces ids by `*`. Characters that a pattern reads as wildcards are ids too.
+fn template_of(path: &str) -> String {
+    let names = path
+        .split('/')
+        .map(|name| if is_id(name) { "*" } else { name });
+    names.collect::<Vec<_>>().join("/")
+}
+
+fn is_id(name: &str) -> bool {
+    let has_digit = name.bytes().any(|byte| byte.is_ascii_digit());
+    let all_digits = has_digit && name.bytes().all(|byte| byte.is_ascii_digit());
+    let is_hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    let is_hex_id = has_digit && name.len() >= MIN_HEX_DIGITS && name.bytes().all(is_hex);
+    let is_odd = name
+        .chars()
+        .any(|c| !(c.is_ascii_alphanumeric() || "-._~".contains(c)));
+    all_digits || is_hex_id || is_odd || name.len() > MAX_NAME_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_become_wildcards() {
+        for (path, template) in [
+            ("/orders/42/items", "/orders/*/items"),
+            ("/users/3f2504e0-4f89-11d3-9a0c-0305e82c3301", "/users/*"),
+            ("/v2/feed.json", "/v2/feed.json"),
+            ("/commits/deadbeef1", "/commits/*"),
+            ("/cafe/decade", "/cafe/decade"),
+            ("/u/ada@example.com", "/u/*"),
+            ("/a*b/x,y/\u{e4}", "/*/*/*"),
+            ("/static/", "/static/"),
+            ("/", "/"),
+            ("/abcdefghijklmnopqrstuvwxyz", "/*"),
+        ] {
+            assert_eq!(template_of(path), template, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_thousand_templates_are_counted_and_no_query_is_kept() {
+        let reported = ReportedPaths::default();
+        let see = |target: &str| {
+            reported.remember(Rejection::TokenMissing, &Method::GET, target.as_bytes());
+        };
+        for word in 0..1200 {
+            let word: u32 = word;
+            let digits = word.to_string();
+            let letters = digits.bytes().map(|digit| char::from(digit + 49));
+            see(&format!("/{}?secret=hush", letters.collect::<String>()));
+        }
+        see("/b?secret=hush");
+        see("/a//b");
+        let counts = reported.counts();
+        assert_eq!((counts.templates.len(), counts.others), (1000, 201));
+        assert!(!format!("{counts:?}").contains("hush"));
+        let twice = counts
+            .templates
+            .iter()
+            .find(|(template, _)| template.path == "/b");
+        assert_eq!(twice.map(|(_, count)| *count), Some(2));
+    }
+}

@@ -1,0 +1,330 @@
+//! Report-only mode: the requests that it lets through, those that it does not, and its end.
+
+use serde_json::json;
+use tests::auth_server::admin_get;
+use tests::client::{Request, verdict};
+use tests::clock::{self, within_one_second};
+use tests::keys::SigningType;
+use tests::message::Message;
+use tests::programs::Program;
+use tests::raw_client::exchange;
+use tests::sidecar::Sidecar;
+use tests::stack::ForgedStack;
+use tests::tables::Verdicts;
+use tests::token_rows::{KeySetShape, Policy, TokenRow, TokenTable};
+use tests::wait;
+
+use super::command_line::{CONFIG, SIDECAR, run};
+use super::reload::Reloading;
+
+const WOULD_REFUSE: &str = "Postern-Would-Refuse";
+
+/// Returns the flags of report-only mode, with the header, until this many seconds from now.
+fn reporting(seconds: i64) -> Vec<String> {
+    let until = clock::now() + seconds;
+    let flags = ["--enforce=report", "--report-header"];
+    let mut flags = flags.map(ToOwned::to_owned).to_vec();
+    flags.push(format!("--report-until={until}"));
+    flags
+}
+
+fn reporting_stack(seconds: i64, flags: &[&str]) -> ForgedStack {
+    let mode = reporting(seconds);
+    ForgedStack::with(SigningType::Ecdsa, |plan| {
+        plan.flags(mode.iter().map(String::as_str))
+            .flags(flags.iter().copied())
+    })
+}
+
+/// Sends a request with these lines to both, and returns the verdicts: that of enforcement, and
+/// what the other reported or rejected.
+fn both(
+    [enforcing, reporting]: [&ForgedStack; 2],
+    lines: impl Fn(&ForgedStack, i64) -> Vec<Vec<u8>>,
+    query: Option<&str>,
+) -> [String; 2] {
+    let target = match query {
+        Some(query) => format!("/orders/list?{query}"),
+        None => "/orders/list".to_owned(),
+    };
+    let send = |stack: &ForgedStack| -> (Message, Vec<Message>) {
+        within_one_second(|now| {
+            stack.service.take_requests();
+            let request = Request::new("GET", target.as_str());
+            let request = lines(stack, now).into_iter().fold(request, Request::line);
+            let bytes = request.bytes("service.example");
+            let answer = exchange(stack.sidecar.address(), "GET", &bytes);
+            (answer, stack.service.take_requests())
+        })
+    };
+    let (answer, _) = send(enforcing);
+    let expected = verdict(&answer);
+    let (answer, seen) = send(reporting);
+    let found = match &seen[..] {
+        [seen] if answer.status() == 200 => match &seen.header(WOULD_REFUSE)[..] {
+            [] if seen.header("x-current-user").len() == 1 => "200".to_owned(),
+            [reason] if seen.header("x-current-user").is_empty() => {
+                let (status, _) = expected.split_once(' ').unwrap_or_default();
+                format!("{status} {reason}")
+            }
+            other => format!("{other:?} with a user, or neither"),
+        },
+        [] => verdict(&answer),
+        more => format!("{} requests and {}", more.len(), verdict(&answer)),
+    };
+    [expected, found]
+}
+
+/// Runs every row of the token table in both modes, which have to give the same code. What is not
+/// about the token is rejected in both.
+#[test]
+fn each_row_of_the_token_table_has_one_code_in_both_modes() {
+    let mut verdicts = Verdicts::default();
+    let rows = TokenTable::load().unwrap().token;
+    for policy in Policy::ALL {
+        let flags = policy.flags();
+        let enforcing =
+            ForgedStack::with(SigningType::Ecdsa, |plan| plan.flags(flags.iter().copied()));
+        let reporting = reporting_stack(600, flags);
+        let of_this_run = |row: &&TokenRow| {
+            row.is_tried_with(SigningType::Ecdsa)
+                && row.policy == policy
+                && row.keys == KeySetShape::Nameless
+        };
+        for row in rows.iter().filter(of_this_run) {
+            let lines = |stack: &ForgedStack, now| row.header_lines(&stack.forge, "unnamed", now);
+            let [expected, found] = both([&enforcing, &reporting], lines, row.query.as_deref());
+            let difference = (expected != found).then(|| format!("{expected}, but {found}"));
+            verdicts.row(&format!("{} ({policy:?})", row.name), difference);
+        }
+    }
+    assert!(verdicts.checked() >= 150, "the table has lost rows");
+    verdicts.conclude();
+}
+
+#[test]
+fn what_is_not_about_the_token_is_rejected_all_the_same() {
+    let stack = reporting_stack(600, &[]);
+    let answer = |bytes: &str| {
+        let answer = exchange(stack.sidecar.address(), "GET", bytes.as_bytes());
+        verdict(&answer)
+    };
+    for (target, lines, expected) in [
+        ("/orders/../x", "", "400 path_not_canonical"),
+        ("/orders/a%00", "", "400 path_not_canonical"),
+        (
+            "/orders/a",
+            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            "400 request_framing",
+        ),
+        ("/orders/current/user/details", "", "401 token_missing"),
+        (
+            "/orders/socket",
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n",
+            "401 token_missing",
+        ),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        assert_eq!(answer(&request), expected, "{target}");
+    }
+    let long = "a".repeat(9000);
+    let request =
+        format!("GET /orders/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {long}\r\n\r\n");
+    assert_eq!(answer(&request), "431 authorization_too_large");
+    assert_eq!(stack.service.requests().len(), 0);
+}
+
+fn metric(sidecar: &Sidecar, line: &str) -> Option<String> {
+    let metrics = admin_get(sidecar.admin(), "/metrics").text();
+    let value = metrics.lines().find_map(|found| found.strip_prefix(line));
+    value.map(|value| value.trim().to_owned())
+}
+
+#[test]
+fn a_rule_is_reported_with_the_verified_user_and_counted() {
+    let until = clock::now() + 600;
+    let reloading = Reloading::with(&format!(
+        "enforce = 'report'\nreport-until = '{until}'\nreport-header = true\n\
+         [[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin']\n"
+    ));
+    let (sidecar, stack) = (reloading.sidecar(), &reloading.stack);
+    let client = sidecar.bearing(&stack.token());
+    let forged = "Postern_Would-Refuse: token_expired";
+    let answer = client.send(&client.request("GET", "/admin/7").line(forged));
+    assert_eq!(answer.status(), 200);
+    let seen = stack.service.take_requests().pop().unwrap();
+    assert_eq!(seen.header("x-current-user").len(), 1);
+    assert_eq!(seen.header(WOULD_REFUSE), ["insufficient_scope"]);
+    assert!(!seen.header_lines().contains(&forged.to_owned()));
+    for (line, value) in [
+        ("postern_sidecar_rule_refusals_total{rule=\"admin\"}", "1"),
+        (
+            "postern_sidecar_requests_total{outcome=\"reported\",reason=\"insufficient_scope\",code=\"2xx\"}",
+            "1",
+        ),
+        ("postern_sidecar_enforcing", "0"),
+    ] {
+        assert_eq!(metric(sidecar, line).as_deref(), Some(value), "{line}");
+    }
+    let page = admin_get(sidecar.admin(), "/").text();
+    assert!(page.contains("Not enforcing until "), "{page}");
+    let log = wait::until("the reminder", || {
+        let log = sidecar.process().output();
+        log.contains("insufficient_scope").then_some(log)
+    });
+    assert!(
+        log.contains("requests without a valid token reach the service"),
+        "{log}"
+    );
+    assert!(log.contains("reported"), "{log}");
+    // Requests in order are as before.
+    assert_eq!(
+        client
+            .send(&client.request("GET", "/a").line(forged))
+            .status(),
+        200
+    );
+    let seen = stack.service.take_requests().pop().unwrap();
+    assert!(seen.header(WOULD_REFUSE).is_empty());
+    assert_eq!(seen.header("x-current-user").len(), 1);
+    // Enforcement comes back with a reload.
+    reloading.reload(
+        "[[rule]]\nname = 'admin'\npaths = ['/admin/**']\nscope = ['admin']\n",
+        "applied",
+    );
+    assert_eq!(verdict(&client.get("/admin/7")), "403 insufficient_scope");
+    assert_eq!(
+        metric(sidecar, "postern_sidecar_enforcing").as_deref(),
+        Some("1")
+    );
+}
+
+#[test]
+fn report_only_mode_ends_by_itself() {
+    let stack = reporting_stack(20, &[]);
+    let client = stack.sidecar.anonymous();
+    assert_eq!(client.get("/a").status(), 200);
+    wait::until("enforcement", || {
+        (verdict(&client.get("/a")) == "401 token_missing").then_some(())
+    });
+    let enforcing = metric(&stack.sidecar, "postern_sidecar_enforcing");
+    assert_eq!(enforcing.as_deref(), Some("1"));
+    let users = stack.service.requests();
+    assert!(
+        users
+            .iter()
+            .all(|seen| seen.header("x-current-user").is_empty())
+    );
+}
+
+#[test]
+fn the_end_is_required_and_at_most_thirty_days_ahead() {
+    let check = |flags: &[&str]| {
+        run(
+            Program::Sidecar,
+            &[&["check"], &SIDECAR[1..], flags].concat(),
+        )
+    };
+    let now = clock::now();
+    let until = |seconds: i64| format!("--report-until={}", now + seconds);
+    let (past, soon, far) = (until(-1), until(3600), until(31 * 24 * 3600));
+    let report = "--enforce=report";
+    for (flags, named) in [
+        (&[report][..], "needs --report-until"),
+        (&[report, &past], "is past"),
+        (&[report, &far], "more than 30 days"),
+        (
+            &[report, "--report-until=tomorrow"],
+            "--report-until 'tomorrow'",
+        ),
+        (&["--enforce=off"], "--enforce"),
+        (&[&soon], "only with --enforce report"),
+        (&["--report-header"], "only with --enforce report"),
+        (
+            &[report, &soon, "--pod-ip=10.0.0.1", "--refuse-bypass"],
+            "--refuse-bypass",
+        ),
+        (&[report, &soon, "--strict"], "--strict: --enforce report"),
+    ] {
+        let end = check(flags);
+        assert_eq!(end.code, Some(CONFIG), "{flags:?}: {}", end.stderr);
+        assert!(end.stderr.contains(named), "{flags:?}: {}", end.stderr);
+    }
+    let end = check(&[report, &soon]);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    assert!(
+        end.stdout.contains("# warning: --enforce report"),
+        "{}",
+        end.stdout
+    );
+}
+
+#[test]
+fn explain_gives_the_code_of_enforcement() {
+    let stack = reporting_stack(600, &[]);
+    let admin = stack.sidecar.admin().to_string();
+    let explain = |flags: &[&str]| {
+        let command = ["explain", "--admin-listen", &admin, "/orders/a"];
+        run(Program::Sidecar, &[&command, flags].concat())
+    };
+    let end = explain(&["--expect", "token_missing"]);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    assert!(
+        end.stdout.contains("verdict   reported: 401 token_missing"),
+        "{}",
+        end.stdout
+    );
+    assert!(
+        end.stdout.contains("service   GET /orders/a"),
+        "{}",
+        end.stdout
+    );
+    let later = (clock::now() + 700).to_string();
+    let end = explain(&["--at", &later]);
+    assert!(
+        end.stdout.contains("verdict   refused: 401 token_missing"),
+        "{}",
+        end.stdout
+    );
+}
+
+#[test]
+fn suggest_prints_a_pass_list_of_the_requests_without_a_token() {
+    let stack = reporting_stack(600, &[]);
+    let client = stack.sidecar.anonymous();
+    for path in ["/products/1", "/products/2?page=hush", "/7"] {
+        assert_eq!(client.get(path).status(), 200, "{path}");
+    }
+    client.post("/contact", &json!({}));
+    stack.sidecar.bearing("a.b.c").get("/products/3");
+    let admin = stack.sidecar.admin().to_string();
+    let end = run(Program::Sidecar, &["suggest", "--admin-listen", &admin]);
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    for line in [
+        "  \"GET /products/*\",  # 2 requests",
+        "# \"GET /*\",  # 1 requests; it matches every path of this depth",
+        "# \"POST /contact\",  # 1 requests; it changes something",
+    ] {
+        assert!(
+            end.stdout.lines().any(|found| found == line),
+            "{line}\n{}",
+            end.stdout
+        );
+    }
+    assert!(
+        end.stdout
+            .contains("token_malformed  GET /orders/products/*"),
+        "{}",
+        end.stdout
+    );
+    assert!(!end.stdout.contains("hush"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sidecar.toml");
+    std::fs::write(&file, &end.stdout).unwrap();
+    let config = ["--config", file.to_str().unwrap()];
+    let end = run(
+        Program::Sidecar,
+        &[&["check"], &SIDECAR[1..], &config].concat(),
+    );
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+}
