@@ -2,6 +2,7 @@
 
 pub(crate) mod authorize;
 mod csrf;
+pub(crate) mod issuers;
 pub(crate) mod protected_resource;
 pub(crate) mod reporting;
 pub(crate) mod strip_token;

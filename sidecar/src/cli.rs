@@ -2,6 +2,7 @@
 
 pub(crate) mod enforcement_args;
 pub(crate) mod explain_args;
+pub(crate) mod issuer_table;
 mod key_args;
 pub(crate) mod kubernetes_args;
 mod limit_args;
@@ -35,19 +36,27 @@ pub(crate) struct Cli {
 }
 
 impl FromTables for Cli {
-    const NAMES: &'static [&'static str] = &["rule"];
+    const NAMES: &'static [&'static str] = &[RULE, ISSUER];
 
     fn take(&mut self, tables: &ArrayTables) -> Result<(), Failure> {
-        let rules = match &mut self.command {
-            Command::Serve(args) => &mut args.rules,
-            Command::Check(args) => &mut args.settings.rules,
-            Command::Explain(args) => &mut args.rules,
+        let settings = match &mut self.command {
+            Command::Serve(settings) => &mut **settings,
+            Command::Check(check) => &mut check.settings,
+            Command::Explain(args) => {
+                args.rules.rule = tables.read(RULE)?;
+                return Ok(());
+            }
             _ => return Ok(()),
         };
-        rules.rule = tables.read("rule")?;
-        Ok(())
+        settings.rules.rule = tables.read(RULE)?;
+        settings.set_issuers(tables.read(ISSUER)?)
     }
 }
+
+/// The array of tables of rules.
+const RULE: &str = "rule";
+/// The array of tables of further issuers.
+const ISSUER: &str = "issuer";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

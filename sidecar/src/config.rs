@@ -13,7 +13,7 @@ use crate::cli::revocation_args::{RevocationArgs, RevocationMode};
 use crate::cli::{Cli, ServeArgs};
 use crate::config::live::Rules;
 use crate::downstream::tls::{ClientTls, ClientTlsSettings};
-use crate::keys::cache::KeyCacheSettings;
+use crate::keys::readiness::ReadyWith;
 use crate::keys::refresh::Timing;
 use crate::keys::schedule::Schedule;
 use crate::keys::source::SourceSettings;
@@ -25,6 +25,7 @@ use crate::upstream::{UpstreamSettings, UpstreamTls};
 mod access_rules;
 pub(crate) mod effective;
 mod flag_value;
+pub(crate) mod issuers;
 mod key_source;
 pub(crate) mod live;
 mod path_warnings;
@@ -34,6 +35,7 @@ mod upstream;
 
 use self::effective::effective_config;
 use self::flag_value::flag_error;
+use self::issuers::IssuerConfig;
 use self::policy::mapping;
 use self::upstream::{bypass, refuse_own_address, require_pod_ip, upstream_timeouts, upstream_tls};
 
@@ -74,8 +76,10 @@ pub(crate) struct Config {
     pub(crate) upstream: UpstreamSettings,
     pub(crate) fast_path: bool,
     pub(crate) end_streams: bool,
-    pub(crate) key_source: SourceSettings,
-    pub(crate) key_cache: Option<KeyCacheSettings>,
+    /// The only issuer, or the first of several.
+    pub(crate) first_issuer: IssuerConfig,
+    pub(crate) other_issuers: Vec<IssuerConfig>,
+    pub(crate) ready_with: ReadyWith,
     /// `None` without a revocation list.
     pub(crate) revocations: Option<RevocationSettings>,
     trusts_shared_secret: bool,
@@ -104,7 +108,7 @@ impl Config {
     /// # Errors
     /// [`Failure::Config`] with one line that names the flag and what is wrong with its value.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Failure> {
-        let key_source = key_source::settings(args)?;
+        let issuers = issuers::settings(args)?;
         let upstream = upstream_address(&args.service)?;
         refuse_own_address(args, &upstream)?;
         require_pod_ip(args)?;
@@ -113,12 +117,19 @@ impl Config {
         of_settings.extend(access_rules::warnings(&args.rules)?);
         of_settings.extend(policy::dotted_claims(args));
         of_settings.extend(expired(tls.as_ref(), upstream_tls.as_ref(), unix_now()));
-        let auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream)?;
+        let mut auth_policy = auth_policy(&args.rules, mapping(args)?, &upstream)?;
         reporting::check(args, auth_policy.reporting, unix_now())?;
+        if let Some(url) = &args.keys.issuer_url {
+            auth_policy.policy.issuer = Some(url.clone());
+        }
+        let protected = effective_config(args, &issuers, &auth_policy);
+        if let Some(policies) = issuers.policies {
+            auth_policy = auth_policy.with_issuers(policies);
+        }
         let rules = Rules {
-            protected: effective_config(args, &key_source, &auth_policy),
-            upstream_request: upstream_request(&args.rules.upstream_request),
             auth_policy,
+            upstream_request: upstream_request(&args.rules.upstream_request),
+            protected,
         };
         Ok(Self {
             listen: args.listening.listen,
@@ -135,11 +146,11 @@ impl Config {
             fast_path: args.upstream.fast_path,
             end_streams: args.limits.end_streams,
             trusts_shared_secret: args.keys.signing_type == Some(SigningType::Hmac),
-            key_cache: key_source::key_cache(args, &key_source)?,
             revocations: revocations(&args.revocations),
             timing: timing(args)?,
             token_cache: TokenCacheConfig {
-                bytes: args.limits.token_cache_bytes,
+                // Together they stay within the limit.
+                bytes: args.limits.token_cache_bytes / (1 + issuers.others.len()),
                 ..TokenCacheConfig::default()
             },
             max_key_age: args.keys.max_key_age.limit(),
@@ -157,8 +168,25 @@ impl Config {
             logged_user: args.access.access_log_user,
             trusted_proxies: TrustedProxies::new(args.access.trusted_proxy.clone()),
             correlation: args.tracing.correlation(),
-            key_source,
+            ready_with: args.keys.ready,
+            first_issuer: issuers.first,
+            other_issuers: issuers.others,
         })
+    }
+
+    /// Returns the issuers, in the order of their keys.
+    pub(crate) fn issuers(&self) -> impl Iterator<Item = &IssuerConfig> {
+        std::iter::once(&self.first_issuer).chain(&self.other_issuers)
+    }
+
+    /// Returns the sources of keys for the log.
+    pub(crate) fn keys_from(&self) -> String {
+        let sources: Vec<_> = self.sources().map(ToString::to_string).collect();
+        sources.join(", ")
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &SourceSettings> {
+        self.issuers().map(|issuer| &issuer.source)
     }
 
     /// Returns warnings: settings that work, but may not be intended.
@@ -173,7 +201,8 @@ impl Config {
     /// Returns a warning of a variable in the environment that has no effect here.
     fn environment_warning(&self) -> Option<String> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        key_source::ignored_proxy(&self.key_source, is_set)
+        self.sources()
+            .find_map(|source| key_source::ignored_proxy(source, is_set))
     }
 
     /// Returns [`Config::warnings`] and those about command line and environment, which no reload
@@ -208,15 +237,16 @@ impl Config {
             warnings
                 .push("--signing-type hmac: a reader of this process's memory can issue tokens");
         }
-        if self.key_source.is_plain_over_a_network() {
-            warnings.push(match self.key_source {
+        let plain = |source: &&SourceSettings| source.is_plain_over_a_network();
+        for source in self.sources().filter(plain) {
+            warnings.push(match source {
                 SourceSettings::AuthServer(_) => {
                     "--auth-server: the application secret and the key travel there in plain HTTP"
                 }
                 _ => "--jwks-url: plain HTTP, keys can be replaced on the way",
             });
         }
-        if matches!(self.key_source, SourceSettings::AuthServer(_))
+        if matches!(self.first_issuer.source, SourceSettings::AuthServer(_))
             && !self.rules.auth_policy.policy.audiences.is_empty()
         {
             warnings.push(
@@ -224,7 +254,7 @@ impl Config {
                  itself; otherwise all are rejected",
             );
         }
-        if self.key_source.shows_password() {
+        if self.sources().any(SourceSettings::shows_password) {
             warnings.push("--auth-server: the registry's password travels there in plain HTTP");
         }
         warnings

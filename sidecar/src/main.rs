@@ -92,7 +92,7 @@ fn serve(args: &ServeArgs, warnings: Vec<String>) -> Result<(), Failure> {
         listen = %config.listen,
         admin_listen = %config.admin_listen,
         upstream = %config.upstream.address,
-        keys_from = %config.key_source,
+        keys_from = config.keys_from(),
         "starting"
     );
     server::build::serve(config, args, watched, span_export)

@@ -34,12 +34,16 @@ pub struct IssuerRow {
     pub keys: BTreeMap<String, String>,
     /// The JWK Set as text; `{{n:KEY}}` and the like stand for the members of a key.
     jwks: String,
+    /// The members of its `[[issuer]]` table beside the name; `{{keys}}` stands for the address of
+    /// its key set.
+    #[serde(default)]
+    pub config: String,
     /// Tokens, each with its verdict.
     pub token: Vec<IssuerToken>,
 }
 
 /// One token.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerToken {
     /// The statement that the token tests.
@@ -57,6 +61,17 @@ pub struct IssuerToken {
     /// User that the service receives, as JSON; only for accepted tokens.
     #[serde(default)]
     pub user: String,
+}
+
+impl IssuerToken {
+    /// Returns the token with another payload.
+    #[must_use]
+    pub fn with_payload(&self, payload: impl FnOnce(&str) -> String) -> Self {
+        Self {
+            payload: payload(&self.payload),
+            ..self.clone()
+        }
+    }
 }
 
 /// An issuer with generated keys.

@@ -17,6 +17,7 @@ pub mod careless_service;
 pub mod certificates;
 pub mod client;
 pub mod clock;
+pub mod connect_proxy;
 pub mod dns_server;
 pub mod documented;
 pub mod echo_service;

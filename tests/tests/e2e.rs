@@ -71,6 +71,7 @@ mod e2e {
     mod secret_key;
     mod secrets;
     mod settings;
+    mod several_issuers;
     mod signing_types;
     mod spoofing;
     mod spring;

@@ -26,7 +26,8 @@ use self::upstream_preview::{frame_body, lines_of, without_hop_by_hop, without_t
 use crate::auth::authorize::{Decision, Forward};
 use crate::config::live::{CurrentRules, Rules};
 use crate::headers::forwarded::Client;
-use crate::keys::current::{CurrentKeys, InstalledKeys};
+use crate::keys::current::InstalledKeys;
+use crate::keys::issuer_keys::IssuerKeys;
 use crate::request::head;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::CorrelationPolicy;
@@ -46,7 +47,7 @@ const LOCAL_CLIENT: Client = Client {
 #[derive(Debug, Clone)]
 pub(crate) struct Explainer {
     pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) keys: Arc<IssuerKeys>,
     pub(crate) correlation: CorrelationPolicy,
     /// True for a service without TLS that speaks HTTP/2; over TLS it is negotiated.
     pub(crate) to_http_2: bool,
@@ -90,13 +91,12 @@ impl Explainer {
     }
 
     fn judge(&self, session: &ServerSession, explanation: &mut Explanation) -> Verdict {
-        let state = self.keys.load();
-        let usable = self.keys.trusted(state.as_deref(), Instant::now());
         let rules = self.rules.load();
         let at = explanation.at;
         let decision = head::with_request_head(session, |head| {
             let rules = &rules.auth_policy;
-            let decision = rules.authorize_observed(head, usable, at, explanation);
+            let keys = self.keys.at(Instant::now());
+            let decision = rules.authorize_observed(head, keys, at, explanation);
             decision.or_else(|refusal| rules.or_reported(refusal, head, at))
         });
         let request = session.req_header();
@@ -107,7 +107,13 @@ impl Explainer {
         if let Some(token) = token.ok().flatten() {
             explanation.show_token(token.as_str());
         }
-        explanation.keys = Some(key_facts(state.as_deref()));
+        let issuer = rules
+            .auth_policy
+            .keys_of_token(&request.headers, opens_websocket);
+        // Also of keys that are too old to be trusted.
+        let keys = issuer.and_then(|issuer| self.keys.get(issuer));
+        let state = keys.map(|keys| keys.load());
+        explanation.keys = Some(key_facts(state.as_deref().and_then(Option::as_deref)));
         match decision {
             Err(refusal) => Verdict::refused(refusal.rejection),
             Ok(Decision::Respond(_) | Decision::Preflight) => Verdict::good("answered"),

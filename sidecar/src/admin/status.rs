@@ -25,9 +25,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use self::history::{LastHour, Responses};
-use crate::config::effective::EffectiveConfig;
+use crate::config::effective::{EffectiveConfig, EffectiveIssuer};
 use crate::config::live::{CurrentRules, Rules};
-use crate::keys::current::CurrentKeys;
+use crate::keys::issuer_keys::{FIRST, IssuerKeys};
 use crate::keys::source::jwks_url::MAX_FRESHNESS;
 use crate::telemetry::metrics::{FastPathUse, Metrics};
 use crate::telemetry::outcome::Totals;
@@ -61,7 +61,7 @@ const FRESH_SECONDS: u64 = MAX_FRESHNESS.as_secs() + 180;
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) keys: Arc<IssuerKeys>,
     pub(crate) health: Health,
     pub(crate) hour: LastHour,
     pub(crate) refusals: Arc<RecentRejections>,
@@ -82,12 +82,23 @@ struct Snapshot<'a> {
     reporting_until: Option<String>,
     conditions: Vec<ConditionState>,
     protected: &'a EffectiveConfig,
+    /// Of the only issuer, or of the first.
     keys: Option<KeysSnapshot>,
+    /// All issuers, where there may be several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    issuers: Vec<IssuerSnapshot<'a>>,
     last_hour: Vec<MinuteSnapshot>,
     responses: ResponsesSnapshot,
     /// Since the start.
     fast_path: FastPathUse,
     refusals: Vec<RefusalSnapshot>,
+}
+
+#[derive(Debug, Serialize)]
+struct IssuerSnapshot<'a> {
+    #[serde(flatten)]
+    issuer: &'a EffectiveIssuer,
+    keys: Option<KeysSnapshot>,
 }
 
 #[derive(Debug, Serialize)]
@@ -167,7 +178,8 @@ impl Status {
                 .map(moment),
             conditions: self.health.conditions(),
             protected: &rules.protected,
-            keys: self.keys(),
+            keys: self.keys(FIRST),
+            issuers: self.issuers(&rules.protected),
             last_hour: self.hour.minutes().into_iter().map(minute).collect(),
             responses: self.responses(),
             fast_path: self.metrics.fast_path_use(),
@@ -195,8 +207,16 @@ impl Status {
         }
     }
 
-    fn keys(&self) -> Option<KeysSnapshot> {
-        let state = self.keys.load();
+    fn issuers<'r>(&self, protected: &'r EffectiveConfig) -> Vec<IssuerSnapshot<'r>> {
+        let snapshot = |issuer: &'r EffectiveIssuer| IssuerSnapshot {
+            issuer,
+            keys: self.keys(issuer.keys),
+        };
+        protected.issuers.iter().map(snapshot).collect()
+    }
+
+    fn keys(&self, issuer: usize) -> Option<KeysSnapshot> {
+        let state = self.keys.get(issuer)?.load();
         let state = state.as_ref()?;
         let age_seconds = state.age(Instant::now()).as_secs();
         let key = |key: &contract::keys::VerificationKey| KeySnapshot {
@@ -330,7 +350,7 @@ mod tests {
     }
 
     fn status(refused: &[(&[u8], Rejection)]) -> Status {
-        let keys = Arc::new(CurrentKeys::default());
+        let keys = Arc::new(IssuerKeys::only(Arc::default()));
         let refusals = RecentRejections::default();
         for (target, rejection) in refused {
             let line = RequestRecord {
@@ -364,6 +384,7 @@ mod tests {
                 cors_origins: Vec::new(),
                 keys_from: "http://127.0.0.1:9000/auth".into(),
                 settings: "pass = [\"<kbd>\"]".into(),
+                issuers: Vec::new(),
             }),
             hour: LastHour::new(
                 Metrics::new(TokenCacheCounters::default()).0,

@@ -14,14 +14,16 @@ use contract::rules::{AccessRules, Broken, Rule, RuleRequest};
 use contract::token::bearer::Bearer;
 use contract::token::revocations::TokenDigests;
 use contract::token::verifier::VerificationPolicy;
-use http::{HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 
 use crate::auth::csrf::is_cross_site_request;
+use crate::auth::issuers::Issuers;
 use crate::auth::protected_resource::ProtectedResource;
 use crate::auth::reporting::Reporting;
 use crate::headers::identity::UserHeader;
 use crate::keys::current::InstalledKeys;
-use crate::keys::token_cache::{Lookup, VerifiedToken};
+use crate::keys::issuer_keys::{FIRST, KeysByIssuer};
+use crate::keys::token_cache::{Lookup, TokenDigest, VerifiedToken};
 use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::request::target::Target;
@@ -96,7 +98,10 @@ impl From<Rejection> for Refusal {
 #[derive(Debug, Clone)]
 pub(crate) struct AuthPolicy {
     pub(crate) interceptor: Interceptor,
+    /// The rules for the tokens of the only issuer.
     pub(crate) policy: VerificationPolicy,
+    /// The issuers in place of the only one.
+    issuers: Option<Issuers>,
     pub(crate) user_header: UserHeader,
     pub(crate) access_rules: AccessRules,
     /// `None` where requests are rejected.
@@ -119,6 +124,7 @@ impl AuthPolicy {
         Self {
             interceptor,
             policy,
+            issuers: None,
             user_header,
             access_rules: AccessRules::default(),
             reporting: None,
@@ -132,6 +138,9 @@ impl AuthPolicy {
     pub(crate) fn with_access_rules(mut self, rules: AccessRules) -> Self {
         self.policy.extra_claims = self.user_header.extra_claims();
         self.policy.extra_claims.extend_from_slice(rules.claims());
+        if let Some(issuers) = &mut self.issuers {
+            issuers.set_extra_claims(&self.policy.extra_claims);
+        }
         self.access_rules = rules;
         self
     }
@@ -147,15 +156,52 @@ impl AuthPolicy {
         self.access_rules.rules().get(refusal.rule?)
     }
 
+    /// Accepts the tokens of these issuers in place of the only one.
+    #[must_use]
+    pub(crate) fn with_issuers(mut self, mut issuers: Issuers) -> Self {
+        issuers.set_extra_claims(&self.policy.extra_claims);
+        self.issuers = Some(issuers);
+        self
+    }
+
+    /// Returns these rules for the tokens of one issuer alone.
+    pub(crate) fn only(&self, policy: VerificationPolicy) -> Self {
+        Self {
+            policy,
+            issuers: None,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the issuers, where there may be several.
+    pub(crate) const fn issuers(&self) -> Option<&Issuers> {
+        self.issuers.as_ref()
+    }
+
+    /// Returns the position of the keys for the token of a request; `None` without a token, and for
+    /// one of an unknown issuer.
+    pub(crate) fn keys_of_token(
+        &self,
+        headers: &HeaderMap,
+        opens_websocket: bool,
+    ) -> Option<usize> {
+        let Some(issuers) = &self.issuers else {
+            return Some(FIRST);
+        };
+        let token = self.interceptor.token(headers, opens_websocket).ok()??;
+        Some(issuers.select(token).ok()?.keys)
+    }
+
     /// Replaces `former`: its cached tokens stay valid only if both policies read a token alike.
     pub(crate) fn next_generation(&mut self, former: &Self) {
         let same = self.policy == former.policy
+            && self.issuers == former.issuers
             && self.user_header == former.user_header
             && self.access_rules == former.access_rules;
         self.generation = former.generation + u64::from(!same);
     }
 
-    /// Decides about `request` at `now` (seconds since the epoch). `keys` is a rejection until the
+    /// Decides about `request` at `now` (seconds since the epoch). `keys` are a rejection until the
     /// first key was fetched, and again once it is stale. Of a cached token only the times are
     /// checked.
     ///
@@ -164,7 +210,7 @@ impl AuthPolicy {
     pub(crate) fn authorize(
         &self,
         request: RequestHead<'_>,
-        keys: Result<&InstalledKeys, Rejection>,
+        keys: impl KeysByIssuer,
         now: i64,
     ) -> Result<Decision, Refusal> {
         self.authorize_observed(request, keys, now, &mut Unobserved)
@@ -178,7 +224,7 @@ impl AuthPolicy {
     pub(crate) fn authorize_observed(
         &self,
         request: RequestHead<'_>,
-        keys: Result<&InstalledKeys, Rejection>,
+        keys: impl KeysByIssuer,
         now: i64,
         observer: &mut impl Observer,
     ) -> Result<Decision, Refusal> {
@@ -212,7 +258,7 @@ impl AuthPolicy {
         let verified = match requirement {
             AuthRequirement::Reject(rejection) => return Err(rejection.into()),
             AuthRequirement::UserDetails(token) => {
-                let body = self.user_details(keys, token, now, observer)?;
+                let body = self.user_details(&keys, token, now, observer)?;
                 return Ok(Decision::Respond(body));
             }
             // Nothing authenticates the bytes of a tunnel that was opened without a token.
@@ -224,7 +270,7 @@ impl AuthPolicy {
                 return Ok(observer.check("cross_site", Err(Rejection::CrossSite))?);
             }
             AuthRequirement::NeedsToken(token) => {
-                let verified = self.verified(keys, token, now, observer)?;
+                let verified = self.verified(&keys, token, now, observer)?;
                 let asked = RuleRequest {
                     method,
                     headers,
@@ -324,59 +370,74 @@ impl AuthPolicy {
     /// Returns the verified token, from the cache if it has it.
     fn verified<O: Observer>(
         &self,
-        keys: Result<&InstalledKeys, Rejection>,
+        keys: &impl KeysByIssuer,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
     ) -> Result<Arc<VerifiedToken>, Rejection> {
-        let keys = observer.check("keys", keys)?;
         let digest = match self.cached::<O>(keys, token, now)? {
             Lookup::Found(known) => return Ok(known),
             Lookup::Missing(digest) => digest,
         };
-        let (_, verified) = self.verify(keys, token, now, observer)?;
-        let verified = observer.check("user_header", verified)?;
-        keys.verified_tokens()
-            .remember(digest, Arc::clone(&verified));
-        Ok(verified)
+        let (_, verified) = self.verify(keys, token, digest, now, observer)?;
+        observer.check("user_header", verified)
     }
 
     /// Returns the body of the current-user response.
     fn user_details<O: Observer>(
         &self,
-        keys: Result<&InstalledKeys, Rejection>,
+        keys: &impl KeysByIssuer,
         token: Bearer<'_>,
         now: i64,
         observer: &mut O,
     ) -> Result<Vec<u8>, Rejection> {
-        let keys = observer.check("keys", keys)?;
         let details = match self.cached::<O>(keys, token, now)? {
             Lookup::Found(known) => self.user_header.user(&known.identity)?,
-            Lookup::Missing(digest) => {
-                let (details, verified) = self.verify(keys, token, now, observer)?;
-                // A user who does not fit into the header still gets a response.
-                if let Ok(verified) = verified {
-                    keys.verified_tokens().remember(digest, verified);
-                }
-                details
-            }
+            // A user who does not fit into the header still gets a response.
+            Lookup::Missing(digest) => self.verify(keys, token, digest, now, observer)?.0,
         };
         Envelope::ok(MSG_OPERATION_SUCCEEDED, details)
             .to_json()
             .map_err(|_| Rejection::Internal)
     }
 
-    /// Verifies `token`; the inner result is the value to cache and to forward.
+    /// Verifies `token` by the keys and rules of its issuer.
     fn verify(
         &self,
-        keys: &InstalledKeys,
+        keys: &impl KeysByIssuer,
         token: Bearer<'_>,
+        digest: Option<TokenDigest>,
         now: i64,
         observer: &mut impl Observer,
-    ) -> Result<(CurrentUserDetails, Result<Arc<VerifiedToken>, Rejection>), Rejection> {
-        let mut claims = self
-            .policy
-            .verify_observed(keys.keys(), token, now, observer)?;
+    ) -> Result<Verification, Rejection> {
+        let Some(issuers) = &self.issuers else {
+            return keys.with_keys(FIRST, |keys| {
+                let keys = observer.check("keys", keys)?;
+                self.verify_with((&self.policy, FIRST), keys, (token, digest), now, observer)
+            });
+        };
+        let issuer = observer.check("known_issuer", issuers.select(token))?;
+        observer.learned(Fact::Issuer(&issuer.name));
+        keys.with_keys(issuer.keys, |keys| {
+            let keys = observer.check("keys", keys)?;
+            if digest.is_some() {
+                keys.verified_tokens().count_miss();
+            }
+            let of_issuer = (&issuer.policy, issuer.keys);
+            self.verify_with(of_issuer, keys, (token, digest), now, observer)
+        })
+    }
+
+    /// Verifies `token`, and remembers it under `digest` with the keys that verified it.
+    fn verify_with(
+        &self,
+        (policy, issuer): (&VerificationPolicy, usize),
+        keys: &InstalledKeys,
+        (token, digest): (Bearer<'_>, Option<TokenDigest>),
+        now: i64,
+        observer: &mut impl Observer,
+    ) -> Result<Verification, Rejection> {
+        let mut claims = policy.verify_observed(keys.keys(), token, now, observer)?;
         let validity = claims.validity();
         let digests = TokenDigests::of(&claims);
         observer.check("revocation", keys.check_revoked(&digests))?;
@@ -384,21 +445,27 @@ impl AuthPolicy {
         let of_rules = extra.split_off(self.user_header.claim_count());
         let details = claims.into_user_details();
         let identity = self.user_header.identity(&details, &extra);
-        let verified = identity.map(|identity| VerifiedToken {
-            identity,
-            validity,
-            digests,
-            rule_verdicts: self.access_rules.verdicts(&of_rules),
-            rules: self.generation,
+        let verified = identity.map(|identity| {
+            let verified = Arc::new(VerifiedToken {
+                identity,
+                validity,
+                issuer,
+                digests,
+                rule_verdicts: self.access_rules.verdicts(&of_rules),
+                rules: self.generation,
+            });
+            keys.verified_tokens()
+                .remember(digest, Arc::clone(&verified));
+            verified
         });
-        Ok((details, verified.map(Arc::new)))
+        Ok((details, verified))
     }
 
     /// Looks for a token that these keys and rules verified, and that has neither expired nor been
     /// revoked.
     fn cached<O: Observer>(
         &self,
-        keys: &InstalledKeys,
+        keys: &impl KeysByIssuer,
         token: Bearer<'_>,
         now: i64,
     ) -> Result<Lookup, Rejection> {
@@ -406,14 +473,57 @@ impl AuthPolicy {
             // An explanation shows each check, and remembers nothing.
             return Ok(Lookup::Missing(None));
         }
-        let lookup = keys.verified_tokens().find(token, self.generation);
-        if let Lookup::Found(known) = &lookup {
-            self.policy.check_times(known.validity, now)?;
-            keys.check_revoked(&known.digests)?;
-        }
-        Ok(lookup)
+        let Some(issuers) = &self.issuers else {
+            return keys.with_keys(FIRST, |keys| {
+                let keys = keys?;
+                let lookup = keys.verified_tokens().find(token, self.generation);
+                if let Lookup::Found(known) = &lookup {
+                    self.still_valid(known, keys, now)?;
+                }
+                Ok(lookup)
+            });
+        };
+        self.cached_of_any(issuers, keys, token, now)
+    }
+
+    /// Checks a cached token by the keys that verified it.
+    fn still_valid(
+        &self,
+        known: &VerifiedToken,
+        keys: &InstalledKeys,
+        now: i64,
+    ) -> Result<(), Rejection> {
+        // The times are checked alike for every issuer.
+        self.policy.check_times(known.validity, now)?;
+        keys.check_revoked(&known.digests)
+    }
+
+    /// Finds a token that the present keys of its issuer verified, without reading it again.
+    fn cached_of_any(
+        &self,
+        issuers: &Issuers,
+        keys: &impl KeysByIssuer,
+        token: Bearer<'_>,
+        now: i64,
+    ) -> Result<Lookup, Rejection> {
+        let digest = TokenDigest::of(token);
+        let cached = |issuer| {
+            keys.with_keys(issuer, |keys| {
+                let keys = keys.ok()?;
+                let known = keys
+                    .verified_tokens()
+                    .find_digest(&digest, self.generation)?;
+                let checked = self.still_valid(&known, keys, now);
+                Some(checked.map(|()| Lookup::Found(known)))
+            })
+        };
+        let found = issuers.key_sets().find_map(cached);
+        found.unwrap_or(Ok(Lookup::Missing(Some(digest))))
     }
 }
+
+/// The user, and the value to cache and to forward.
+type Verification = (CurrentUserDetails, Result<Arc<VerifiedToken>, Rejection>);
 
 #[cfg(test)]
 mod tests;

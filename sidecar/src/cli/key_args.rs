@@ -8,7 +8,7 @@ use clap::{ArgAction, ArgGroup, Args};
 use contract::keys::signing_type::SigningType;
 use http::uri::Authority;
 use runtime::command_line::seconds::Seconds;
-use runtime::command_line::serialize::displayed_if_any;
+use runtime::command_line::serialize::{displayed_if_any, word};
 use runtime::host_port::without_credentials;
 use runtime::listener::ip_address_and_port;
 use secrecy::SecretString;
@@ -16,13 +16,16 @@ use serde::{Serialize, Serializer};
 use service_registry::RegistryArgs;
 
 use super::policy_args::ISSUERS;
+use crate::keys::proxy::KeysProxy;
+use crate::keys::readiness::ReadyWith;
 
-/// The group of flags for the source of the verification keys: exactly one is given.
+/// The group of flags for the source of the verification keys: one is given, unless the file has
+/// `[[issuer]]` tables.
 const KEY_SOURCE: &str = "key_source";
 
 /// The source of the verification keys and the credentials for it.
 #[derive(Debug, Clone, Args, Serialize)]
-#[command(next_help_heading = "Keys", group = ArgGroup::new(KEY_SOURCE).required(true))]
+#[command(next_help_heading = "Keys", group = ArgGroup::new(KEY_SOURCE))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct KeyArgs {
     /// The auth server with its context path: http(s)://HOST:PORT/CONTEXT; dns://NAME:PORT/CONTEXT
@@ -43,6 +46,19 @@ pub(crate) struct KeyArgs {
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) auth_server: Option<String>,
+
+    /// Any issuer in place of the auth server, by its own address, which is its iss: its discovery
+    /// document names the JWK Set
+    #[arg(
+        long,
+        env = "POSTERN_ISSUER_URL",
+        group = KEY_SOURCE,
+        requires = "audience",
+        conflicts_with = "issuer",
+        value_name = "URL"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer_url: Option<String>,
 
     /// Any issuer in place of the auth server: the address of its JWK Set, https or http
     #[arg(
@@ -77,6 +93,20 @@ pub(crate) struct KeyArgs {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_key_file: Option<PathBuf>,
+
+    /// Proxy through which the keys of --issuer-url or --jwks-url are fetched: http://HOST:PORT. It
+    /// opens a tunnel (CONNECT); those that the environment names are not used
+    #[arg(
+        long,
+        env = "POSTERN_KEYS_PROXY",
+        conflicts_with = "auth_server",
+        value_name = "URL"
+    )]
+    #[serde(
+        serialize_with = "displayed_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) keys_proxy: Option<KeysProxy>,
 
     /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when
     /// it changes
@@ -213,6 +243,18 @@ pub(crate) struct KeyArgs {
     #[arg(long, env = "POSTERN_KEY_CACHE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_cache: Option<PathBuf>,
+
+    /// Issuers whose keys readiness needs, where the file has several: any for one with a usable
+    /// key, all for each
+    #[arg(
+        long,
+        env = "POSTERN_READY",
+        value_enum,
+        default_value_t,
+        value_name = "ISSUERS"
+    )]
+    #[serde(serialize_with = "word")]
+    pub(crate) ready: ReadyWith,
 
     /// Time for which keys are trusted that cannot be fetched again, for example while the auth
     /// server is down; then tokens get 503 auth_keys_stale. 0: forever

@@ -13,7 +13,7 @@ use super::service_args::UpstreamRequestArgs;
 use crate::headers::identity::Encoding;
 
 /// Flags of key sources other than the auth server.
-pub(super) const ISSUERS: [&str; 3] = ["jwks_url", "jwks_file", "public_key_file"];
+pub(super) const ISSUERS: [&str; 4] = ["issuer_url", "jwks_url", "jwks_file", "public_key_file"];
 
 /// More would accept tokens long after they expired.
 const MAX_LEEWAY_SECONDS: u32 = 300;

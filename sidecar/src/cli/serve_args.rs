@@ -5,6 +5,7 @@ use clap::Args;
 use runtime::telemetry::LogArgs;
 use serde::Serialize;
 
+use super::issuer_table::IssuerTables;
 use super::key_args::KeyArgs;
 use super::limit_args::{LimitArgs, StopArgs};
 use super::listen_args::ListenArgs;
@@ -45,6 +46,10 @@ pub(crate) struct ServeArgs {
     #[serde(flatten)]
     pub(crate) issuer_tokens: IssuerTokenArgs,
 
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) issuers: IssuerTables,
+
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) limits: LimitArgs,
@@ -64,4 +69,12 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) logs: LogArgs,
+}
+
+impl ServeArgs {
+    /// Returns the `iss` that the flags require.
+    pub(crate) fn issuer(&self) -> Option<&str> {
+        let issuer = self.rules.tokens.issuer.as_ref();
+        issuer.or(self.keys.issuer_url.as_ref()).map(String::as_str)
+    }
 }

@@ -5,12 +5,12 @@
 
 use runtime::exit::{self, Failure};
 use runtime::output;
-use toml::Table;
 
 use self::attacks::Attacks;
 use self::online::Findings;
 use crate::cli::{CheckArgs, ServeArgs};
 use crate::config::Config;
+use crate::config::issuers::IssuerConfig;
 use crate::keys::source::KeySource;
 
 mod attacks;
@@ -28,15 +28,16 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
     let config = Config::new(settings)?;
     let report = attack(settings, &config)?;
     // Certificates and key files are part of the configuration.
-    let mut source = KeySource::new(config.key_source.clone())?;
+    let (mut sources, unusable) = open_sources(&config)?;
     let found = match args.online {
-        true => online::run_checks(&config, &mut source)?,
+        true => online::run_checks(&config, &mut sources)?,
         false => Findings::default(),
     };
     let warnings: Vec<String> = unknown_variables
         .into_iter()
         .chain(config.warnings_at_the_start())
-        .chain(source.warning())
+        .chain(unusable)
+        .chain(sources.iter().filter_map(|(_, source)| source.warning()))
         .chain(found.warnings.iter().cloned())
         .collect();
     let (toml, notes) = (as_toml(settings, &warnings)?, notes(settings));
@@ -49,9 +50,26 @@ pub(crate) fn run(args: &CheckArgs, unknown_variables: Vec<String>) -> Result<()
     }
 }
 
+/// Opens the source of each issuer. One that cannot be opened stops the start if it is the only
+/// one, and is a warning among several.
+fn open_sources(config: &Config) -> Result<(Vec<Source<'_>>, Vec<String>), Failure> {
+    let (mut sources, mut unusable) = (Vec::new(), Vec::new());
+    for issuer in config.issuers() {
+        match (KeySource::new(issuer.source.clone()), &issuer.name) {
+            (Ok(source), _) => sources.push((issuer, source)),
+            (Err(failure), None) => return Err(failure),
+            (Err(failure), Some(name)) => unusable.push(format!("[[issuer]] {name}: {failure}")),
+        }
+    }
+    Ok((sources, unusable))
+}
+
+/// An issuer and its open source.
+type Source<'c> = (&'c IssuerConfig, KeySource);
+
 /// Renders the configuration as a file, with warnings as comments.
 fn as_toml(args: &ServeArgs, warnings: &[String]) -> Result<String, Failure> {
-    let settings = Table::try_from(args).map_err(|error| {
+    let settings = args.to_table().map_err(|error| {
         Failure::Software(format!("the configuration cannot be printed: {error}"))
     })?;
     let warnings = warnings.iter();

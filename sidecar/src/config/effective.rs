@@ -2,13 +2,13 @@
 
 use contract::rules::Rule;
 use serde::Serialize;
-use toml::Table;
 
+use super::issuers::IssuerSettings;
 use crate::auth::authorize::AuthPolicy;
+use crate::auth::issuers::{Issuer, Issuers};
 use crate::cli::ServeArgs;
 use crate::cli::rule_args::DefaultRule;
 use crate::headers::identity::Encoding;
-use crate::keys::source::SourceSettings;
 
 /// The effective settings.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -38,6 +38,9 @@ pub(crate) struct EffectiveConfig {
     pub(crate) keys_from: String,
     /// All settings as a configuration file, without secrets.
     pub(crate) settings: String,
+    /// The issuers, where there may be several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) issuers: Vec<EffectiveIssuer>,
 }
 
 /// One rule.
@@ -62,9 +65,46 @@ impl RuleSummary {
     }
 }
 
+/// One of several issuers.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct EffectiveIssuer {
+    pub(crate) name: String,
+    /// One of them is accepted: that of each tenant.
+    pub(crate) accepts: Vec<String>,
+    pub(crate) audiences: Vec<String>,
+    pub(crate) keys_from: String,
+    /// The position of its keys.
+    #[serde(skip)]
+    pub(crate) keys: usize,
+}
+
+fn each_issuer(issuers: &IssuerSettings) -> Vec<EffectiveIssuer> {
+    let sources: Vec<_> = issuers.sources().collect();
+    let effective = |issuer: &Issuer| EffectiveIssuer {
+        name: issuer.name.clone(),
+        accepts: Vec::new(),
+        audiences: issuer.policy.audiences.clone(),
+        keys_from: sources
+            .get(issuer.keys)
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        keys: issuer.keys,
+    };
+    let mut each: Vec<EffectiveIssuer> = Vec::new();
+    for issuer in issuers.policies.iter().flat_map(Issuers::iter) {
+        let mut one = match each.pop_if(|last| last.keys == issuer.keys) {
+            Some(same) => same,
+            None => effective(issuer),
+        };
+        one.accepts.extend(issuer.policy.issuer.clone());
+        each.push(one);
+    }
+    each
+}
+
 pub(super) fn effective_config(
     args: &ServeArgs,
-    key_source: &SourceSettings,
+    issuers: &IssuerSettings,
     auth_policy: &AuthPolicy,
 ) -> EffectiveConfig {
     EffectiveConfig {
@@ -88,10 +128,13 @@ pub(super) fn effective_config(
         user_header: args.rules.identity.user_header.clone(),
         user_header_encoding: args.rules.identity.user_header_encoding,
         claim_headers: args.rules.identity.claim_header.clone(),
-        issuer: args.rules.tokens.issuer.clone(),
+        issuer: args.issuer().map(ToOwned::to_owned),
         audiences: args.rules.tokens.audience.clone(),
         cors_origins: args.rules.cors_origin.clone(),
-        keys_from: key_source.to_string(),
-        settings: Table::try_from(args).map_or_else(|_| String::new(), |all| all.to_string()),
+        keys_from: issuers.first.source.to_string(),
+        settings: args
+            .to_table()
+            .map_or_else(|_| String::new(), |all| all.to_string()),
+        issuers: each_issuer(issuers),
     }
 }

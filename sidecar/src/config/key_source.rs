@@ -15,9 +15,11 @@ use crate::cli::ServeArgs;
 use crate::discovery::AuthServer;
 use crate::keys::cache::KeyCacheSettings;
 use crate::keys::jwks_address::JwksAddress;
+use crate::keys::proxy::KeysProxy;
 use crate::keys::source::SourceSettings;
 use crate::keys::source::auth_server::{Application, EndpointSettings};
 use crate::keys::source::file::{Format, KeyFile};
+use crate::keys::source::issuer_url::{DiscoverySettings, IssuerUrl};
 use crate::keys::source::jwks_url::JwksUrlSettings;
 use crate::keys::tls::TlsFiles;
 
@@ -28,30 +30,48 @@ pub(super) fn ignored_proxy(
     is_set: impl Fn(&str) -> bool,
 ) -> Option<String> {
     const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-    let SourceSettings::JwksUrl(settings) = source else {
-        return None;
+    let (url, proxy) = match source {
+        SourceSettings::JwksUrl(settings) => (&settings.url, &settings.proxy),
+        SourceSettings::IssuerUrl(settings) => (settings.issuer.document(), &settings.proxy),
+        SourceSettings::AuthServer(_) | SourceSettings::File(_) => return None,
     };
     let named = VARIABLES.into_iter().find(|name| is_set(name))?;
-    (*settings.url.scheme() == Scheme::HTTPS).then(|| {
-        format!("{named} is set, and not used: keys of --jwks-url are fetched directly, not through a proxy")
+    (url.is_https() && proxy.is_none()).then(|| {
+        format!("{named} is set, and not used: keys are fetched through the proxy of --keys-proxy only, or directly")
     })
 }
 
-pub(super) fn settings(args: &ServeArgs) -> Result<SourceSettings, Failure> {
+/// Returns the source that the flags name, if they name one.
+pub(super) fn settings(args: &ServeArgs) -> Result<Option<SourceSettings>, Failure> {
     if let Some(url) = &args.keys.auth_server {
-        return endpoint(args, url).map(SourceSettings::AuthServer);
+        return endpoint(args, url).map(|settings| Some(SourceSettings::AuthServer(settings)));
+    }
+    if let Some(url) = &args.keys.issuer_url {
+        return issuer_url(args, url).map(|settings| Some(SourceSettings::IssuerUrl(settings)));
     }
     if let Some(url) = &args.keys.jwks_url {
-        return jwks_url(args, url).map(SourceSettings::JwksUrl);
+        return jwks_url(args, url).map(|settings| Some(SourceSettings::JwksUrl(settings)));
     }
+    tls_files(args, None)?;
+    keys_proxy(args, None)?;
     let file = match (&args.keys.jwks_file, &args.keys.public_key_file) {
         (Some(path), _) => key_file(args, path, Format::JwkSet),
         (None, Some(path)) => key_file(args, path, Format::Pem),
-        // clap requires one of them.
-        (None, None) => return Err(Failure::Config("--auth-server is missing".to_owned())),
+        (None, None) => return Ok(None),
     };
-    tls_files(args, None)?;
-    Ok(SourceSettings::File(file))
+    Ok(Some(SourceSettings::File(file)))
+}
+
+/// Returns the file of `--key-cache`.
+pub(super) fn key_cache_file(args: &ServeArgs) -> Result<Option<&Path>, Failure> {
+    match args.keys.key_cache.as_deref() {
+        Some(file) if file.file_name().is_none() => Err(flag_error(
+            "key-cache",
+            file.display(),
+            "is not the name of a file",
+        )),
+        file => Ok(file),
+    }
 }
 
 /// Returns the cache file of `source` for the next start.
@@ -59,18 +79,11 @@ pub(super) fn key_cache(
     args: &ServeArgs,
     source: &SourceSettings,
 ) -> Result<Option<KeyCacheSettings>, Failure> {
-    let Some(file) = &args.keys.key_cache else {
+    let Some(file) = key_cache_file(args)? else {
         return Ok(None);
     };
-    if file.file_name().is_none() {
-        return Err(flag_error(
-            "key-cache",
-            file.display(),
-            "is not the name of a file",
-        ));
-    }
     source
-        .cached_in(file.clone(), args.rules.tokens.issuer.clone())
+        .cached_in(file.to_owned(), args.issuer().map(ToOwned::to_owned))
         .map(Some)
         .map_err(|why| flag_error("key-cache", file.display(), why))
 }
@@ -102,12 +115,28 @@ fn with_name_server(
         .ok_or_else(|| flag_error("dns-server", server, why))
 }
 
+fn issuer_url(args: &ServeArgs, url: &str) -> Result<DiscoverySettings, Failure> {
+    let issuer = IssuerUrl::new(url)
+        .map_err(|error| flag_error("issuer-url", without_credentials(url), error))?;
+    let scheme = issuer.document().scheme();
+    Ok(DiscoverySettings {
+        tls: tls_files(args, Some(scheme))?,
+        proxy: keys_proxy(args, Some(scheme))?,
+        issuer,
+        hosts: Vec::new(),
+        algorithms: args.issuer_tokens.each_algorithm(),
+        max_key_age: args.keys.max_key_age.limit(),
+    })
+}
+
 fn jwks_url(args: &ServeArgs, url: &str) -> Result<JwksUrlSettings, Failure> {
     let url: JwksAddress = url
         .parse()
         .map_err(|error| flag_error("jwks-url", without_credentials(url), error))?;
     Ok(JwksUrlSettings {
         tls: tls_files(args, Some(url.scheme()))?,
+        proxy: keys_proxy(args, Some(url.scheme()))?,
+        bearer_file: None,
         url,
         algorithms: args.issuer_tokens.each_algorithm(),
         max_key_age: args.keys.max_key_age.limit(),
@@ -122,6 +151,18 @@ fn key_file(args: &ServeArgs, path: &Path, format: Format) -> KeyFile {
     }
 }
 
+/// Rejects a proxy without TLS behind it, which could replace the keys.
+fn keys_proxy(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<Option<KeysProxy>, Failure> {
+    match &args.keys.keys_proxy {
+        Some(proxy) if scheme != Some(&Scheme::HTTPS) => Err(flag_error(
+            "keys-proxy",
+            proxy,
+            "has an effect only with https",
+        )),
+        proxy => Ok(proxy.clone()),
+    }
+}
+
 /// Rejects a certificate without effect: it was meant for something else.
 fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Failure> {
     let identity = args
@@ -131,6 +172,7 @@ fn tls_files(args: &ServeArgs, scheme: Option<&Scheme>) -> Result<TlsFiles, Fail
         .zip(args.keys.auth_client_key.clone());
     let files = TlsFiles {
         ca: args.keys.auth_ca.clone(),
+        is_of_table: false,
         identity,
     };
     if files.is_empty() || scheme == Some(&Scheme::HTTPS) {

@@ -132,7 +132,11 @@ fn context_path(app_name: &str) -> Result<ContextPath, Failure> {
     })
 }
 
-fn policy(args: &TokenArgs, mapping: Option<ClaimMapping>) -> Result<VerificationPolicy, Failure> {
+/// Returns the rules for the tokens of the only issuer, or of the auth server.
+pub(super) fn policy(
+    args: &TokenArgs,
+    mapping: Option<ClaimMapping>,
+) -> Result<VerificationPolicy, Failure> {
     Ok(VerificationPolicy {
         issuer: given("issuer", args.issuer.as_deref())?,
         audiences: audiences(args)?,

@@ -22,7 +22,7 @@ fn with(arguments: &[&str]) -> Result<Config, Failure> {
 #[test]
 fn the_defaults_are_usable_and_strict() {
     let config = with(&[]).unwrap();
-    match &config.key_source {
+    match &config.first_issuer.source {
         SourceSettings::AuthServer(settings) => {
             assert_eq!(settings.signing_type, SigningType::Rsa);
         }
@@ -109,7 +109,7 @@ const ISSUER: [&str; 6] = [
 #[test]
 fn another_issuer_needs_no_application_and_has_a_mapping() {
     let config = config(&ISSUER).unwrap();
-    assert_eq!(config.key_source.to_string(), "https://idp/keys");
+    assert_eq!(config.first_issuer.source.to_string(), "https://idp/keys");
     assert!(config.rules.auth_policy.policy.mapping.is_some());
     assert!(config.warnings().is_empty());
     assert!(
@@ -172,7 +172,7 @@ fn plain_http_over_a_network_is_warned_about() {
 fn a_proxy_of_the_environment_is_warned_about_where_an_issuer_is_asked() {
     let warned = |flags: &[&str], variable: &str| {
         let config = config(flags).unwrap();
-        key_source::ignored_proxy(&config.key_source, |name| name == variable)
+        key_source::ignored_proxy(&config.first_issuer.source, |name| name == variable)
     };
     for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
         let warning = warned(&ISSUER, variable).unwrap();
@@ -265,8 +265,8 @@ fn what_is_a_secret_or_a_file_already_is_not_cached() {
     let file = [&["--jwks-file", "/nowhere"], &ISSUER[2..], &cache].concat();
     let failure = config(&file).unwrap_err().to_string();
     assert!(failure.starts_with("--key-cache"), "{failure}");
-    assert!(with(&cache).unwrap().key_cache.is_some());
-    assert!(with(&[]).unwrap().key_cache.is_none());
+    assert!(with(&cache).unwrap().first_issuer.key_cache.is_some());
+    assert!(with(&[]).unwrap().first_issuer.key_cache.is_none());
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl CurrentKeys {
     }
 
     /// Returns the settings of the token caches.
+    #[cfg(test)]
     pub(crate) const fn token_cache(&self) -> &TokenCacheConfig {
         &self.token_cache
     }

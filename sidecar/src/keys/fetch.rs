@@ -5,6 +5,7 @@ use contract::keys::{KeyError, KeySet};
 use super::http_client::{TransportError, Unexpected};
 use super::jwks::JwksError;
 use super::key_response::KeyResponseError;
+use super::source::issuer_url::DocumentError;
 use crate::discovery::DiscoveryError;
 
 /// The reason why a fetch brought no keys. One line each, for the log.
@@ -29,6 +30,8 @@ pub(crate) enum FetchError {
     JwksTransport(TransportError),
     #[error(transparent)]
     Jwks(#[from] JwksError),
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     #[error("{0}")]
     File(String),
     /// The log has the details; readiness serves this text to any client.
@@ -43,6 +46,7 @@ impl FetchError {
             Self::Discovery(_) => true,
             Self::Transport(error) | Self::JwksTransport(error) => error.is_away(),
             Self::KeyResponse(KeyResponseError::Refused { status, .. })
+            | Self::Document(DocumentError::Refused(status))
             | Self::Jwks(JwksError::Refused(status)) => Unexpected(*status).is_for_now(),
             _ => false,
         }

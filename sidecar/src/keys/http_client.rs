@@ -14,7 +14,7 @@ use contract::http::trace::TRACEPARENT;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, Proxy, Response, redirect};
 use runtime::clock::unix_now;
 use runtime::exit::Failure;
 use runtime::file_watch::{FailureDedup, Transition, run_blocking};
@@ -25,6 +25,7 @@ use tokio::net::lookup_host;
 use zeroize::Zeroizing;
 
 use super::fetch_span::FetchSpan;
+use super::proxy::KeysProxy;
 use super::tls::{TlsFileError, TlsFiles, TlsMaterial};
 use crate::discovery::Instance;
 
@@ -80,6 +81,8 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) target: &'a str,
     /// Added to the query.
     pub(crate) credentials: &'a [(&'a str, &'a str)],
+    /// A token for the server; only over TLS.
+    pub(crate) bearer: Option<&'a str>,
     pub(crate) accept: &'static str,
     /// The `ETag` of the known version.
     pub(crate) known: Option<&'a HeaderValue>,
@@ -125,6 +128,7 @@ pub(crate) struct Transport {
     scheme: Scheme,
     addresses: Arc<Addresses>,
     files: TlsFiles,
+    proxy: Option<KeysProxy>,
     failures: FailureDedup,
     /// The certificates and key of `client`.
     material: TlsMaterial,
@@ -171,18 +175,23 @@ impl Transport {
     ///
     /// # Errors
     /// [`Failure::Config`] for TLS files that cannot be used.
-    pub(crate) fn new(scheme: Scheme, files: TlsFiles) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        scheme: Scheme,
+        files: TlsFiles,
+        proxy: Option<KeysProxy>,
+    ) -> Result<Self, Failure> {
         let addresses = Arc::new(Addresses::default());
         let refused = |error: ClientError| Failure::Config(error.to_string());
         let material = files.read().map_err(|error| refused(error.into()))?;
-        let client = client(&scheme, &addresses, &files, &material).map_err(refused)?;
+        let client = client(&scheme, &addresses, proxy.as_ref(), &files, &material);
         Ok(Self {
+            client: client.map_err(refused)?,
             scheme,
             addresses,
             files,
+            proxy,
             failures: FailureDedup::default(),
             material,
-            client,
             keeps: false,
             clock_ahead: None,
         })
@@ -255,6 +264,10 @@ impl Transport {
         if let Some(traceparent) = traceparent {
             request = request.header(TRACEPARENT, traceparent);
         }
+        if let Some(token) = question.bearer.filter(|_| self.scheme == Scheme::HTTPS) {
+            // Marked as sensitive by the library.
+            request = request.bearer_auth(token);
+        }
         if let Some(known) = question.known {
             request = request.header(header::IF_NONE_MATCH, known);
         }
@@ -275,10 +288,15 @@ impl Transport {
     fn choose(&mut self, address: Option<SocketAddr>) -> Result<(), ClientError> {
         let former = self.addresses.chosen.load_full();
         if self.keeps && former.as_deref() != address.as_ref() {
-            self.client = client(&self.scheme, &self.addresses, &self.files, &self.material)?;
+            self.client = self.client_with(&self.material)?;
         }
         self.addresses.chosen.store(address.map(Arc::new));
         Ok(())
+    }
+
+    fn client_with(&self, material: &TlsMaterial) -> Result<Client, ClientError> {
+        let proxy = self.proxy.as_ref();
+        client(&self.scheme, &self.addresses, proxy, &self.files, material)
     }
 
     fn replace(&mut self, material: TlsMaterial) -> Result<bool, String> {
@@ -294,7 +312,8 @@ impl Transport {
         {
             return Err(expired);
         }
-        self.client = client(&self.scheme, &self.addresses, &self.files, &material)
+        self.client = self
+            .client_with(&material)
             .map_err(|error| error.to_string())?;
         self.material = material;
         Ok(true)
@@ -304,18 +323,23 @@ impl Transport {
 fn client(
     scheme: &Scheme,
     addresses: &Arc<Addresses>,
+    proxy: Option<&KeysProxy>,
     files: &TlsFiles,
     material: &TlsMaterial,
 ) -> Result<Client, ClientError> {
     let client = Client::builder()
         .timeout(TIMEOUT)
-        // A redirect or a proxy could replace the key.
+        // A redirect, or a proxy of the environment, could replace the key.
         .redirect(redirect::Policy::none())
         .no_proxy()
         .pool_max_idle_per_host(1)
         .pool_idle_timeout(KEPT)
         .dns_resolver(Arc::clone(addresses))
         .user_agent(concat!("postern-sidecar/", env!("CARGO_PKG_VERSION")));
+    let client = match proxy {
+        Some(proxy) => client.proxy(Proxy::all(proxy.as_str())?),
+        None => client,
+    };
     let client = if *scheme == Scheme::HTTPS {
         files.configure(material, client)?
     } else {

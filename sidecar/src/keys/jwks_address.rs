@@ -8,12 +8,14 @@ use http::uri::Scheme;
 use runtime::host_port::{NoPort, port_of};
 use runtime::loopback::is_loopback_host;
 
+use crate::discovery::Instance;
+
 /// `http(s)://HOST[:PORT]/PATH[?QUERY]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JwksAddress {
-    pub(super) scheme: Scheme,
-    pub(super) authority: String,
-    pub(super) target: String,
+    scheme: Scheme,
+    authority: String,
+    target: String,
 }
 
 /// The error of an unusable `--jwks-url`.
@@ -28,9 +30,7 @@ pub(crate) enum JwksAddressError {
 impl JwksAddress {
     /// Returns true if the keys could be changed on the way.
     pub(crate) fn is_plain_over_a_network(&self) -> bool {
-        let host = self.authority.parse::<http::uri::Authority>();
-        let on_loopback = host.is_ok_and(|authority| is_loopback_host(authority.host()));
-        self.scheme == Scheme::HTTP && !on_loopback
+        self.scheme == Scheme::HTTP && !is_loopback_host(&self.host())
     }
 
     /// Returns it with its query, which may hold a secret.
@@ -40,6 +40,30 @@ impl JwksAddress {
 
     pub(crate) const fn scheme(&self) -> &Scheme {
         &self.scheme
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// Returns the host without the port.
+    pub(super) fn host(&self) -> String {
+        let authority = self.authority.parse::<http::uri::Authority>();
+        authority.map_or_else(|_| self.authority.clone(), |known| known.host().to_owned())
+    }
+
+    /// Returns path and query.
+    pub(super) fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Returns the server; the HTTP client resolves its name.
+    pub(super) fn instance(&self) -> Instance {
+        Instance {
+            authority: self.authority.clone(),
+            address: None,
+            host: self.authority.clone(),
+        }
     }
 }
 

@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 
-use super::current::CurrentKeys;
+use super::current::InstalledKeys;
+use super::issuer_keys::{IssuerKeys, NamedKeys};
 
-/// Metrics that are computed at the scrape. All but the first are absent without a key.
+/// Metrics that are computed at the scrape, for each issuer by its name if it has one. All but the
+/// first are absent without a key.
 #[derive(Debug)]
-pub(crate) struct KeyMetrics(pub(crate) Arc<CurrentKeys>);
+pub(crate) struct KeyMetrics(pub(crate) Arc<IssuerKeys>);
 
 impl Collector for KeyMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (state, now) = (self.0.load(), Instant::now());
-        let usable = self.0.usable(state.as_deref(), now).is_ok();
-        let usable = ConstGauge::new(u64::from(usable));
+        let now = Instant::now();
         for (name, help) in [
             (
                 "keys_available",
@@ -25,50 +25,102 @@ impl Collector for KeyMetrics {
             ),
             ("keys_usable", "Former name of keys_available"),
         ] {
-            usable.encode(encoder.encode_descriptor(name, help, None, usable.metric_type())?)?;
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for named in self.0.iter() {
+                let state = named.keys.load();
+                let is_usable = named.keys.usable(state.as_deref(), now).is_ok();
+                write(&mut metric, named, &u64::from(is_usable))?;
+            }
         }
-        let Some(state) = state.as_ref() else {
-            return Ok(());
-        };
-        let age = ConstGauge::new(state.age(now).as_secs_f64());
-        let generation = ConstGauge::new(state.generation());
-        let cached = ConstGauge::new(state.verified_tokens().bytes());
-        age.encode(encoder.encode_descriptor(
+        self.encode_each(
+            &mut encoder,
             "key_age_seconds",
             "Seconds since the verification key was last fetched",
-            None,
-            age.metric_type(),
-        )?)?;
-        generation.encode(encoder.encode_descriptor(
+            |keys| keys.age(now).as_secs_f64(),
+        )?;
+        self.encode_each(
+            &mut encoder,
             "key_generation",
             "How often the verification key has changed since the start",
-            None,
-            generation.metric_type(),
-        )?)?;
-        cached.encode(encoder.encode_descriptor(
+            |keys| keys.generation(),
+        )?;
+        self.encode_each(
+            &mut encoder,
             "token_cache_bytes",
             "Memory of the token cache",
-            None,
-            cached.metric_type(),
-        )?)?;
-        let Some(revocations) = state.revocations() else {
+            |keys| keys.verified_tokens().bytes(),
+        )?;
+        self.encode_revocations(&mut encoder, now)
+    }
+}
+
+impl KeyMetrics {
+    /// Encodes the list of the auth server, the only issuer that has one.
+    fn encode_revocations(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        now: Instant,
+    ) -> Result<(), std::fmt::Error> {
+        let list = |named: &NamedKeys| {
+            let state = named.keys.load();
+            let revocations = state.as_deref()?.revocations()?;
+            let entries = u64::try_from(revocations.list().entries()).unwrap_or(u64::MAX);
+            Some((entries, revocations.age(now).as_secs_f64()))
+        };
+        let Some((entries, age)) = self.0.iter().find_map(list) else {
             return Ok(());
         };
-        let entries = u64::try_from(revocations.list().entries()).unwrap_or(u64::MAX);
-        let entries = ConstGauge::new(entries);
-        entries.encode(encoder.encode_descriptor(
-            "revocations",
-            "Entries of the revocation list in force",
-            None,
-            entries.metric_type(),
-        )?)?;
-        let age = ConstGauge::new(revocations.age(now).as_secs_f64());
-        age.encode(encoder.encode_descriptor(
-            "revocation_age_seconds",
-            "Seconds since the revocation list was last fetched",
-            None,
-            age.metric_type(),
-        )?)
+        encoder
+            .encode_descriptor(
+                "revocations",
+                "Entries of the revocation list in force",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&entries)?;
+        encoder
+            .encode_descriptor(
+                "revocation_age_seconds",
+                "Seconds since the revocation list was last fetched",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&age)
+    }
+
+    /// Encodes a metric of each issuer that has keys.
+    fn encode_each<V: EncodeGaugeValue>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&InstalledKeys) -> V,
+    ) -> Result<(), std::fmt::Error> {
+        if self.0.iter().all(|named| named.keys.load().is_none()) {
+            return Ok(());
+        }
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for named in self.0.iter() {
+            if let Some(keys) = named.keys.load().as_deref() {
+                write(&mut metric, named, &value(keys))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes one value, with the issuer's name if it has one.
+fn write(
+    metric: &mut MetricEncoder<'_>,
+    issuer: &NamedKeys,
+    value: &impl EncodeGaugeValue,
+) -> Result<(), std::fmt::Error> {
+    match &issuer.name {
+        Some(name) => {
+            let labels = [("issuer", name.as_str())];
+            metric.encode_family(&labels)?.encode_gauge(value)
+        }
+        None => metric.encode_gauge(value),
     }
 }
 
@@ -79,6 +131,7 @@ mod tests {
     use contract::keys::{KeySet, VerificationKey};
     use prometheus_client::registry::Registry;
 
+    use super::super::current::CurrentKeys;
     use super::*;
 
     fn exposition(registry: &Registry) -> String {
@@ -91,7 +144,8 @@ mod tests {
     fn the_key_age_appears_with_the_first_key() {
         let keys = Arc::new(CurrentKeys::default());
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
+        let only = IssuerKeys::only(Arc::clone(&keys));
+        registry.register_collector(Box::new(KeyMetrics(Arc::new(only))));
         assert!(!exposition(&registry).contains("key_age_seconds"));
         let secret = "0123456789abcdef0123456789abcdef";
         let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
@@ -99,5 +153,27 @@ mod tests {
         let text = exposition(&registry);
         assert!(text.contains("\nkey_age_seconds 0."), "{text}");
         assert!(text.contains("\nkey_generation 1\n"), "{text}");
+    }
+    #[test]
+    fn each_of_several_issuers_has_its_label() {
+        let keys = ["a", "b"].map(|name| NamedKeys {
+            name: Some(name.to_owned()),
+            keys: Arc::default(),
+        });
+        let secret = "0123456789abcdef0123456789abcdef";
+        let key = VerificationKey::parse(SigningType::Hmac, secret).unwrap();
+        keys[1].keys.install(KeySet::nameless(key), Instant::now());
+        let mut registry = Registry::default();
+        let issuers = Arc::new(IssuerKeys::new(keys.to_vec()));
+        registry.register_collector(Box::new(KeyMetrics(issuers)));
+        let text = exposition(&registry);
+        for line in [
+            "keys_usable{issuer=\"a\"} 0",
+            "keys_usable{issuer=\"b\"} 1",
+            "key_generation{issuer=\"b\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("key_generation{issuer=\"a\"}"), "{text}");
     }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant, SystemTime};
 use contract::keys::KeySet;
 use contract::rejection::Rejection;
 use parking_lot::Mutex as BriefMutex;
-use runtime::health::Condition;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use tokio_cron_scheduler::JobSchedulerError;
 
@@ -19,6 +18,7 @@ use super::cache::{KeyCache, KeyCacheSettings};
 use super::current::{CurrentKeys, FetchTime, InstallOutcome, KeySetFingerprint};
 use super::fetch::{FetchError, Fetched, Purpose};
 use super::grace::PreviousKeys;
+use super::readiness::KeyReadiness;
 use super::revocation_refresh::RevocationRefresh;
 use super::schedule::{Schedule, Tick, Ticks};
 use super::source::KeySource;
@@ -52,7 +52,9 @@ pub(crate) struct Refresher {
     revocations: Option<RevocationRefresh>,
     metrics: Metrics,
     /// Ready with a usable key.
-    ready: Condition,
+    ready: KeyReadiness,
+    /// The issuer's name in logs and metrics; `None` for the only issuer.
+    issuer: Option<String>,
 }
 
 impl Refresher {
@@ -61,7 +63,7 @@ impl Refresher {
         timing: Timing,
         keys: Arc<CurrentKeys>,
         metrics: Metrics,
-        ready: Condition,
+        ready: KeyReadiness,
     ) -> Self {
         Self {
             source: Arc::new(Mutex::new(source)),
@@ -73,7 +75,14 @@ impl Refresher {
             revocations: None,
             metrics,
             ready,
+            issuer: None,
         }
+    }
+
+    /// Sets the name of its issuer, where there may be several.
+    #[must_use]
+    pub(crate) fn named(self, issuer: Option<String>) -> Self {
+        Self { issuer, ..self }
     }
 
     /// Adds the key cache. Its keys are trusted until the first fetch, because the key server may
@@ -125,10 +134,12 @@ impl Refresher {
         let age_seconds = state.as_ref().map(|state| state.age(now).as_secs());
         if self.keys.usable(state.as_deref(), now).is_ok() {
             self.ready.set_ready();
-            tracing::info!(%key_ids, age_seconds, "verification key loaded from the key cache");
+            let issuer = self.issuer.as_deref();
+            tracing::info!(issuer, %key_ids, age_seconds, "verification key loaded from the key cache");
         } else {
             self.ready.set_not_ready(TOO_OLD);
-            tracing::warn!(%key_ids, age_seconds, "the key in the key cache is too old to be trusted");
+            let issuer = self.issuer.as_deref();
+            tracing::warn!(issuer, %key_ids, age_seconds, "the key in the key cache is too old to be trusted");
         }
     }
 
@@ -270,7 +281,7 @@ impl Refresher {
             }
             Ok(Fetched::StillFresh) => {
                 self.keys.attempts().succeeded();
-                self.metrics.key_refreshed(RefreshResult::Unchanged);
+                self.count(RefreshResult::Unchanged);
             }
             Err(error) => {
                 self.on_failure(&source.last_endpoint(), &error);
@@ -309,28 +320,34 @@ impl Refresher {
         self.end_is_known.notify_one();
         self.keys.attempts().succeeded();
         self.ready.set_ready();
+        let issuer = self.issuer.as_deref();
         let result = match change {
             InstallOutcome::First => {
-                tracing::info!(%key_ids, "verification key fetched");
+                tracing::info!(issuer, %key_ids, "verification key fetched");
                 RefreshResult::Replaced
             }
             InstallOutcome::Replaced => {
-                tracing::info!(%key_ids, "verification key replaced");
+                tracing::info!(issuer, %key_ids, "verification key replaced");
                 RefreshResult::Replaced
             }
             InstallOutcome::Unchanged => {
                 if was_cached {
-                    tracing::info!(%key_ids, "verification key fetched: equal to the cached one");
+                    tracing::info!(issuer, %key_ids, "verification key fetched: equal to the cached one");
                 }
                 RefreshResult::Unchanged
             }
         };
-        self.metrics.key_refreshed(result);
+        self.count(result);
+    }
+
+    fn count(&self, result: RefreshResult) {
+        self.metrics.key_refreshed(result, self.issuer.as_deref());
     }
 
     /// One line for each attempt, however long it lasts.
     fn on_failure(&self, source: &str, error: &FetchError) {
-        self.metrics.key_refreshed(RefreshResult::Failed);
+        self.count(RefreshResult::Failed);
+        let issuer = self.issuer.as_deref();
         let (state, now) = (self.keys.load(), Instant::now());
         let unusable = self.keys.usable(state.as_deref(), now).err();
         let retries = self.timing.retry_without_key && unusable.is_some();
@@ -341,6 +358,7 @@ impl Refresher {
         }
         match state.as_ref() {
             Some(state) => tracing::warn!(
+                issuer,
                 source,
                 %error,
                 key_ids = %state.names(),
@@ -351,6 +369,7 @@ impl Refresher {
                 self.ready.set_not_ready(format!("{source}: {error}"));
                 let seconds = next.as_secs_f32().ceil();
                 tracing::error!(
+                    issuer,
                     source,
                     %error,
                     "verification key not fetched; next try in {seconds} s"

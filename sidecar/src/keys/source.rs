@@ -3,6 +3,7 @@
 
 pub(crate) mod auth_server;
 pub(crate) mod file;
+pub(crate) mod issuer_url;
 pub(crate) mod jwks_url;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use runtime::file_watch::run_blocking;
 
 use self::auth_server::{Application, EndpointSettings, KeyEndpointSource};
 use self::file::KeyFile;
+use self::issuer_url::{Discovered, DiscoverySettings};
 use self::jwks_url::{JwksUrl, JwksUrlSettings};
 use super::cache::{CacheScope, KeyCacheSettings};
 use super::fetch::{FetchError, Fetched, Purpose};
@@ -26,6 +28,7 @@ use super::revocations::FetchedList;
 #[derive(Debug, Clone)]
 pub(crate) enum SourceSettings {
     AuthServer(EndpointSettings),
+    IssuerUrl(DiscoverySettings),
     JwksUrl(JwksUrlSettings),
     File(KeyFile),
 }
@@ -35,6 +38,7 @@ impl SourceSettings {
     pub(crate) const fn flag(&self) -> &'static str {
         match self {
             Self::AuthServer(_) => "auth-server",
+            Self::IssuerUrl(_) => "issuer-url",
             Self::JwksUrl(_) => "jwks-url",
             Self::File(file) => file.flag(),
         }
@@ -45,7 +49,8 @@ impl SourceSettings {
         match self {
             Self::AuthServer(settings) => settings.auth_server.is_plain_over_a_network(),
             Self::JwksUrl(settings) => settings.url.is_plain_over_a_network(),
-            Self::File(_) => false,
+            // Plain HTTP stays on this machine.
+            Self::IssuerUrl(_) | Self::File(_) => false,
         }
     }
 
@@ -67,6 +72,10 @@ impl SourceSettings {
                 Some(settings.application.id.clone()),
                 vec![settings.signing_type.algorithm()],
             ),
+            Self::IssuerUrl(settings) => {
+                let address = settings.issuer.document().with_query();
+                (address, None, jws(&settings.algorithms))
+            }
             Self::JwksUrl(settings) => (settings.url.with_query(), None, jws(&settings.algorithms)),
             Self::File(_) => return Err("has an effect only where keys are fetched from a server"),
         };
@@ -87,7 +96,7 @@ impl SourceSettings {
     pub(crate) fn shows_password(&self) -> bool {
         match self {
             Self::AuthServer(settings) => settings.auth_server.shows_password(),
-            Self::JwksUrl(_) | Self::File(_) => false,
+            Self::IssuerUrl(_) | Self::JwksUrl(_) | Self::File(_) => false,
         }
     }
 }
@@ -97,6 +106,7 @@ impl std::fmt::Display for SourceSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AuthServer(settings) => settings.auth_server.fmt(f),
+            Self::IssuerUrl(settings) => settings.issuer.fmt(f),
             Self::JwksUrl(settings) => settings.url.fmt(f),
             Self::File(file) => file.fmt(f),
         }
@@ -118,8 +128,11 @@ fn names_of(algorithms: &[Algorithm]) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) enum KeySource {
     AuthServer(Box<KeyEndpointSource>),
+    IssuerUrl(Box<Discovered>),
     JwksUrl(Box<JwksUrl>),
     File(KeyFile),
+    /// Files of one of several issuers that could not be used yet.
+    Unopened(Box<SourceSettings>),
 }
 
 impl KeySource {
@@ -132,6 +145,9 @@ impl KeySource {
             SourceSettings::AuthServer(settings) => {
                 Self::AuthServer(Box::new(KeyEndpointSource::new(settings)?))
             }
+            SourceSettings::IssuerUrl(settings) => {
+                Self::IssuerUrl(Box::new(Discovered::new(settings)?))
+            }
             SourceSettings::JwksUrl(settings) => Self::JwksUrl(Box::new(JwksUrl::new(settings)?)),
             SourceSettings::File(file) => {
                 // A wrong path fails at once; later the last good keys stay.
@@ -142,12 +158,25 @@ impl KeySource {
         })
     }
 
+    /// Opens the source of one of several issuers. Files that cannot be used are read again at each
+    /// fetch: the other issuers need none of them.
+    pub(crate) fn of_several(settings: SourceSettings) -> Self {
+        match settings {
+            SourceSettings::File(file) => Self::File(file),
+            settings => {
+                let opened = Self::new(settings.clone());
+                opened.unwrap_or_else(|_| Self::Unopened(Box::new(settings)))
+            }
+        }
+    }
+
     /// Returns a warning about an expired certificate.
     pub(crate) fn warning(&self) -> Option<String> {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport().warning(),
+            Self::IssuerUrl(issuer) => issuer.transport().warning(),
             Self::JwksUrl(url) => url.transport().warning(),
-            Self::File(_) => None,
+            Self::File(_) | Self::Unopened(_) => None,
         }
     }
 
@@ -155,8 +184,9 @@ impl KeySource {
     pub(crate) fn clock_ahead(&self) -> Option<i64> {
         match self {
             Self::AuthServer(endpoint) => endpoint.transport().clock_ahead(),
+            Self::IssuerUrl(issuer) => issuer.transport().clock_ahead(),
             Self::JwksUrl(url) => url.transport().clock_ahead(),
-            Self::File(_) => None,
+            Self::File(_) | Self::Unopened(_) => None,
         }
     }
 
@@ -164,8 +194,10 @@ impl KeySource {
     pub(crate) fn last_endpoint(&self) -> String {
         match self {
             Self::AuthServer(endpoint) => endpoint.last_endpoint(),
+            Self::IssuerUrl(issuer) => issuer.last_endpoint(),
             Self::JwksUrl(url) => url.to_string(),
             Self::File(file) => file.to_string(),
+            Self::Unopened(settings) => settings.to_string(),
         }
     }
 
@@ -187,7 +219,7 @@ impl KeySource {
     pub(crate) fn take_revocations(&mut self) -> FetchedList {
         match self {
             Self::AuthServer(endpoint) => endpoint.take_revocations(),
-            Self::JwksUrl(_) | Self::File(_) => FetchedList::NotWanted,
+            _ => FetchedList::NotWanted,
         }
     }
 
@@ -207,14 +239,21 @@ impl KeySource {
 
     /// Fetches once, without retries.
     pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
+        if let Self::Unopened(settings) = self {
+            let settings = SourceSettings::clone(settings);
+            let opened = run_blocking(move || Self::new(settings)).await;
+            *self = opened.map_err(FetchError::File)?;
+        }
         match self {
             Self::AuthServer(endpoint) => endpoint.fetch().await.map(Fetched::Keys),
+            Self::IssuerUrl(issuer) => issuer.fetch(purpose).await,
             Self::JwksUrl(url) => url.fetch(purpose).await,
             Self::File(file) => {
                 let file = file.clone();
                 let read = run_blocking(move || file.read()).await;
                 read.map(Fetched::Keys).map_err(FetchError::File)
             }
+            Self::Unopened(settings) => Err(FetchError::File(settings.to_string())),
         }
     }
 }

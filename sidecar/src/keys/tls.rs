@@ -12,15 +12,17 @@ use zeroize::Zeroizing;
 pub(crate) struct TlsFiles {
     /// PEM bundle; trusted in place of the system's.
     pub(crate) ca: Option<PathBuf>,
+    /// True for the bundle of an `[[issuer]]`, which errors name otherwise.
+    pub(crate) is_of_table: bool,
     /// Certificate chain and private key, for a server that requires them.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// The reason why files cannot be used. The text names the flag and the file.
+/// The reason why files cannot be used. The text names the setting and the file.
 #[derive(Debug, thiserror::Error)]
-#[error("--{flag} '{}': {why}", path.display())]
+#[error("{setting} '{}': {why}", path.display())]
 pub(crate) struct TlsFileError {
-    flag: &'static str,
+    setting: &'static str,
     path: PathBuf,
     why: String,
 }
@@ -47,20 +49,23 @@ struct ShownIdentity {
     not_after: i64,
 }
 
-const CA: &str = "auth-ca";
-const CERTIFICATE: &str = "auth-client-cert";
-const KEY: &str = "auth-client-key";
+const CERTIFICATE: &str = "--auth-client-cert";
+const KEY: &str = "--auth-client-key";
 
 impl TlsFiles {
     pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.ca.is_none() && self.identity.is_none()
+    }
+
+    const fn ca_setting(&self) -> &'static str {
+        if self.is_of_table { "ca" } else { "--auth-ca" }
     }
 
     pub(crate) fn read(&self) -> Result<TlsMaterial, TlsFileError> {
         let ca = self.ca.as_deref();
         let identity = self.identity.as_ref();
         Ok(TlsMaterial {
-            ca: ca.map(|path| read(CA, path)).transpose()?,
+            ca: ca.map(|path| read(self.ca_setting(), path)).transpose()?,
             identity: identity
                 .map(|(certificate, key)| read_identity(certificate, key))
                 .transpose()?,
@@ -71,8 +76,7 @@ impl TlsFiles {
     pub(crate) fn expired(&self, material: &TlsMaterial, now: i64) -> Option<String> {
         let (certificate, _) = self.identity.as_ref()?;
         let shown = material.identity.as_ref()?;
-        let flag = format!("--{CERTIFICATE}");
-        expired(&flag, certificate, shown.not_after, now)
+        expired(CERTIFICATE, certificate, shown.not_after, now)
     }
 
     /// Builds a client with the authorities and certificate of `material`.
@@ -83,7 +87,7 @@ impl TlsFiles {
     ) -> Result<ClientBuilder, TlsFileError> {
         let mut client = client.tls_version_min(tls::Version::TLS_1_2);
         if let (Some(path), Some(pem)) = (&self.ca, &material.ca) {
-            let unusable = |why: &str| refused(CA, path, why);
+            let unusable = |why: &str| refused(self.ca_setting(), path, why);
             let certificates = Certificate::from_pem_bundle(pem)
                 .map_err(|_| unusable("is not a bundle of certificates in PEM"))?;
             if certificates.is_empty() {
@@ -120,13 +124,13 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<ShownIdentity, TlsFil
     })
 }
 
-fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {
-    read_bounded(path).map_err(|error| refused(flag, path, error))
+fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {
+    read_bounded(path).map_err(|error| refused(setting, path, error))
 }
 
-fn refused(flag: &'static str, path: &Path, why: impl ToString) -> TlsFileError {
+fn refused(setting: &'static str, path: &Path, why: impl ToString) -> TlsFileError {
     TlsFileError {
-        flag,
+        setting,
         path: path.to_owned(),
         why: why.to_string(),
     }

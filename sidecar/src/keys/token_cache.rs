@@ -26,6 +26,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) identity: Identity,
     /// Checked at each use.
     pub(crate) validity: Validity,
+    /// The position of the keys that verified it.
+    pub(crate) issuer: usize,
     /// Checked at each use.
     pub(crate) digests: TokenDigests,
     /// The result of each rule, so that a repeated token is not parsed again.
@@ -78,7 +80,16 @@ type BoundedCache = Cache<TokenDigest, Arc<VerifiedToken>, Bytes, DefaultHashBui
 
 /// SHA-256 of the whole token: two tokens with the same digest would break the signatures too,
 /// which cover no more than a digest.
-pub(crate) type TokenDigest = [u8; 32];
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    pub(crate) fn of(token: Bearer<'_>) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, token.as_str().as_bytes()).as_ref());
+        Self(bytes)
+    }
+}
 
 /// The result of a lookup.
 pub(crate) enum Lookup {
@@ -94,7 +105,7 @@ impl TokenCache {
         let Some(cache) = &self.cache else {
             return Lookup::Missing(None);
         };
-        let digest = digest_of(token);
+        let digest = TokenDigest::of(token);
         match cache.get(&digest).filter(|known| known.rules == rules) {
             Some(known) => {
                 self.counters.hits.inc();
@@ -104,6 +115,26 @@ impl TokenCache {
                 self.counters.misses.inc();
                 Lookup::Missing(Some(digest))
             }
+        }
+    }
+
+    /// Finds a token by its digest, and counts it only if it is found: the issuers of several have
+    /// a cache each.
+    pub(crate) fn find_digest(
+        &self,
+        digest: &TokenDigest,
+        rules: u64,
+    ) -> Option<Arc<VerifiedToken>> {
+        let found = self.cache.as_ref()?.get(digest);
+        let found = found.filter(|known| known.rules == rules)?;
+        self.counters.hits.inc();
+        Some(found)
+    }
+
+    /// Counts a token that no cache has.
+    pub(crate) fn count_miss(&self) {
+        if self.cache.is_some() {
+            self.counters.misses.inc();
         }
     }
 
@@ -120,12 +151,6 @@ impl TokenCache {
     pub(crate) fn bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)
     }
-}
-
-fn digest_of(token: Bearer<'_>) -> TokenDigest {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, token.as_str().as_bytes()).as_ref());
-    bytes
 }
 
 /// Neither tokens nor users.
@@ -214,6 +239,7 @@ mod tests {
     ) {
         let verified = VerifiedToken {
             identity: identity(user, claims),
+            issuer: 0,
             validity: Validity {
                 not_before: None,
                 expires_at: None,
@@ -222,7 +248,7 @@ mod tests {
             rule_verdicts: vec![RuleVerdict::Holds; rules].into(),
             rules: 0,
         };
-        let digest = with(token, digest_of);
+        let digest = with(token, TokenDigest::of);
         cache.remember(Some(digest), Arc::new(verified));
     }
 
@@ -272,7 +298,7 @@ mod tests {
     fn a_lookup_gives_the_digest_to_remember() {
         let cache = cache_of(BYTES);
         let missing = with("aaaa.bbbb.cccc", |token| cache.find(token, 0));
-        let digest = with("aaaa.bbbb.cccc", digest_of);
+        let digest = with("aaaa.bbbb.cccc", TokenDigest::of);
         assert!(matches!(missing, Lookup::Missing(Some(found)) if found == digest));
     }
 

@@ -101,15 +101,17 @@ impl FastPath {
 
     /// Decides about a request; waits for a fetch if the token names an unknown key.
     async fn decide(&self, request: &Request) -> Result<Decision, Refusal> {
+        let rules = &request.rules.auth_policy;
         let mut decision = self.decide_now(request);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
-            self.proxy.keys.early_fetch().wait(Instant::now()).await;
+            // Upgrades are not for the fast path.
+            let fetch = self.proxy.early_fetch(rules, &request.head.headers, false);
+            if let Some(fetch) = fetch {
+                fetch.wait(Instant::now()).await;
+            }
             decision = self.decide_now(request);
         }
-        decision.or_else(|refusal| {
-            let rules = &request.rules.auth_policy;
-            self.proxy.or_reported(refusal, rules, head_of(request))
-        })
+        decision.or_else(|refusal| self.proxy.or_reported(refusal, rules, head_of(request)))
     }
 
     fn decide_now(&self, request: &Request) -> Result<Decision, Refusal> {

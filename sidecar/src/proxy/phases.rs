@@ -29,7 +29,8 @@ use crate::downstream::limits::{InFlight, InFlightPermit};
 use crate::downstream::stream::{ClientStream, EndedResponses};
 use crate::downstream::unsent::SharedPermit;
 use crate::headers::forwarded::Client;
-use crate::keys::current::CurrentKeys;
+use crate::keys::issuer_keys::IssuerKeys;
+use crate::keys::on_demand::OnDemandRefresh;
 use crate::proxy::response::LocalResponse;
 use crate::proxy::stream_deadline;
 use crate::request::head::{self, RequestHead};
@@ -48,7 +49,7 @@ use crate::upstream::{Sent, Tries, Upstream};
 #[derive(Debug, Clone)]
 pub(crate) struct AuthProxy {
     pub(crate) rules: Arc<CurrentRules>,
-    pub(crate) keys: Arc<CurrentKeys>,
+    pub(crate) keys: Arc<IssuerKeys>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) request_logger: RequestLogger,
     pub(crate) request_body_timeout: Option<Duration>,
@@ -128,9 +129,18 @@ impl AuthProxy {
         rules: &AuthPolicy,
         head: RequestHead<'_>,
     ) -> Result<Decision, Refusal> {
-        let keys = self.keys.load();
-        let keys = self.keys.trusted(keys.as_deref(), Instant::now());
-        rules.authorize(head, keys, unix_now())
+        rules.authorize(head, self.keys.at(Instant::now()), unix_now())
+    }
+
+    /// Returns the fetch of newer keys for the token of a request: only its issuer is asked.
+    pub(super) fn early_fetch(
+        &self,
+        rules: &AuthPolicy,
+        headers: &HeaderMap,
+        opens_websocket: bool,
+    ) -> Option<&OnDemandRefresh> {
+        let issuer = rules.keys_of_token(headers, opens_websocket)?;
+        Some(self.keys.get(issuer)?.early_fetch())
     }
 
     /// Forwards a rejected request in report-only mode.
@@ -156,6 +166,12 @@ impl AuthProxy {
         head::with_request_head(session.as_downstream(), |head| self.authorize(rules, head))
     }
 
+    fn early_fetch_for(&self, session: &Session, rules: &AuthPolicy) -> Option<&OnDemandRefresh> {
+        let head = session.req_header();
+        let kind = RequestKind::of(&head.method, head.version, &head.headers);
+        self.early_fetch(rules, &head.headers, kind == RequestKind::WebSocket)
+    }
+
     /// Rejects a request; without usable keys `Retry-After` is the time of their next fetch.
     fn reject(
         &self,
@@ -176,7 +192,7 @@ impl AuthProxy {
             Rejection::AuthKeysUnavailable
             | Rejection::AuthKeysStale
             | Rejection::RevocationsStale => {
-                let seconds = self.keys.attempts().seconds_until_next(now);
+                let seconds = self.keys.seconds_until_next(now);
                 (outcome, response.retry_after(seconds))
             }
             _ => (outcome, response),
@@ -352,9 +368,11 @@ impl ProxyHttp for AuthProxy {
         };
         ctx.span = RequestSpan::begin(head, &mut ctx.ids);
         let mut decision = self.authorize_session(session, &ctx.rules.auth_policy);
-        if decision == Err(Rejection::TokenKeyUnknown.into()) {
-            // The auth server may have a newer key.
-            let fetch = self.keys.early_fetch().wait(Instant::now());
+        if decision == Err(Rejection::TokenKeyUnknown.into())
+            && let Some(fetch) = self.early_fetch_for(session, &ctx.rules.auth_policy)
+        {
+            // Its issuer may have a newer key.
+            let fetch = fetch.wait(Instant::now());
             decision = match self.while_waiting(session.is_http2(), fetch).await {
                 Some(()) => self.authorize_session(session, &ctx.rules.auth_policy),
                 None => Err(Rejection::ServerBusy.into()),

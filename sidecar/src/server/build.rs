@@ -26,16 +26,19 @@ use crate::admin::status::history::LastHour;
 use crate::admin::suggest::Suggestions;
 use crate::background::{Draining, supervised};
 use crate::cli::ServeArgs;
-use crate::config::Config;
+use crate::config::issuers::IssuerConfig;
 use crate::config::live::CurrentRules;
+use crate::config::{Config, RevocationSettings};
 use crate::downstream::limits::{InFlight, Limit};
 use crate::downstream::tls::ClientTls;
 use crate::keys::cache::KeyCache;
 use crate::keys::current::CurrentKeys;
+use crate::keys::issuer_keys::{IssuerKeys, NamedKeys};
 use crate::keys::key_metrics::KeyMetrics;
+use crate::keys::readiness::{KeyReadiness, NOT_FETCHED};
 use crate::keys::refresh::Refresher;
 use crate::keys::revocation_refresh::RevocationRefresh;
-use crate::keys::source::KeySource;
+use crate::keys::source::{KeySource, SourceSettings};
 use crate::proxy::connections::ClientConnections;
 use crate::proxy::fast_path::FastPath;
 use crate::proxy::phases::AuthProxy;
@@ -53,7 +56,7 @@ use crate::upstream::{IDLE_TIMEOUT, MAX_TRIES, Protocol, Upstream, UpstreamNames
 /// The state that the parts of the program share.
 struct Shared {
     rules: Arc<CurrentRules>,
-    keys: Arc<CurrentKeys>,
+    keys: Arc<IssuerKeys>,
     metrics: Metrics,
     request_logger: RequestLogger,
     health: Health,
@@ -109,7 +112,7 @@ pub(crate) fn serve(
         rules: Arc::clone(&shared.rules),
         upstream: Arc::clone(&upstream),
         client_tls: tls.clone(),
-        refresher: Arc::clone(&refresh.refresher),
+        refreshers: refresh.refreshers.clone(),
         metrics: shared.metrics.clone(),
     };
     server.add_service(supervised("reload", reload, &background));
@@ -160,12 +163,13 @@ pub(crate) fn serve(
 }
 
 fn shared(config: &Config) -> (Shared, Registry) {
-    let required = config.revocations.and_then(|settings| settings.required);
-    let keys = CurrentKeys::new(config.token_cache.clone())
-        .with_max_age(config.max_key_age)
-        .with_required_revocations(required);
-    let keys = Arc::new(keys);
-    let (metrics, mut registry) = Metrics::new(keys.token_cache().counters.clone());
+    let keys = Arc::new(IssuerKeys::new(
+        config
+            .issuers()
+            .map(|issuer| keys_of(issuer, config))
+            .collect(),
+    ));
+    let (metrics, mut registry) = Metrics::new(config.token_cache.counters.clone());
     registry.register_collector(Box::new(KeyMetrics(Arc::clone(&keys))));
     metrics.expect_rules(config.rules.auth_policy.rule_names());
     if config.tls.is_some() {
@@ -192,6 +196,17 @@ fn shared(config: &Config) -> (Shared, Registry) {
         connections: watch::Sender::new(false),
     };
     (shared, registry)
+}
+
+fn keys_of(issuer: &IssuerConfig, config: &Config) -> NamedKeys {
+    let required = revocations_of(issuer, config).and_then(|settings| settings.required);
+    let keys = CurrentKeys::new(config.token_cache.clone())
+        .with_max_age(config.max_key_age)
+        .with_required_revocations(required);
+    NamedKeys {
+        name: issuer.name.clone(),
+        keys: Arc::new(keys),
+    }
 }
 
 fn status(shared: &Shared) -> Status {
@@ -248,52 +263,91 @@ fn graceful_stop(
 }
 
 fn key_refresh(config: &Config, shared: &Shared) -> Result<KeyRefresh, Failure> {
-    let mut source = KeySource::new(config.key_source.clone())?;
-    if config.revocations.is_some() {
-        source.want_revocations();
-    }
-    if let Some(warning) = source.warning() {
-        tracing::warn!("{warning}");
-    }
     let keys = Arc::clone(&shared.keys);
-    let ready =
-        shared
-            .health
-            .condition_with_note("verification_key", "not fetched yet", move || {
-                key_age(&keys)
-            });
-    let cache = config.key_cache.clone();
-    let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
-    let refresher = Refresher::new(
-        source,
-        config.timing.clone(),
-        Arc::clone(&shared.keys),
-        shared.metrics.clone(),
-        ready,
-    )
-    .with_cache(cache, SystemTime::now())
-    .with_revocations(revocation_refresh(config, shared));
+    let condition = shared
+        .health
+        .condition_with_note("verification_key", NOT_FETCHED, move || key_ages(&keys));
+    let names = config.issuers().map(|issuer| issuer.name.clone());
+    let readiness = KeyReadiness::of_each(condition, config.ready_with, names);
+    let issuers = config.issuers().zip(shared.keys.iter()).zip(readiness);
+    let refreshers = issuers.map(|((issuer, keys), ready)| {
+        let revocations = revocations_of(issuer, config);
+        let mut source = source_of(issuer)?;
+        if revocations.is_some() {
+            source.want_revocations();
+        }
+        shared.metrics.expect_key_refreshes(issuer.name.as_deref());
+        let cache = issuer.key_cache.clone();
+        let cache = cache.map(|settings| KeyCache::new(settings, shared.metrics.clone()));
+        let refresher = Refresher::new(
+            source,
+            config.timing.clone(),
+            Arc::clone(&keys.keys),
+            shared.metrics.clone(),
+            ready,
+        )
+        .named(issuer.name.clone())
+        .with_cache(cache, SystemTime::now());
+        // Behind the keys, which verify a cached list.
+        let list = revocations.map(|settings| revocation_refresh(settings, issuer, keys, shared));
+        Ok(Arc::new(refresher.with_revocations(list)))
+    });
     Ok(KeyRefresh {
-        refresher: Arc::new(refresher),
+        refreshers: refreshers.collect::<Result<_, Failure>>()?,
     })
 }
 
-fn revocation_refresh(config: &Config, shared: &Shared) -> Option<RevocationRefresh> {
-    let settings = config.revocations?;
+/// Returns the settings of the revocation list of an issuer; only the auth server has one.
+fn revocations_of(issuer: &IssuerConfig, config: &Config) -> Option<RevocationSettings> {
+    let is_auth_server = matches!(issuer.source, SourceSettings::AuthServer(_));
+    config.revocations.filter(|_| is_auth_server)
+}
+
+/// Opens the source of an issuer; one of several does not stop the start.
+fn source_of(issuer: &IssuerConfig) -> Result<KeySource, Failure> {
+    let settings = issuer.source.clone();
+    let source = match issuer.name {
+        Some(_) => KeySource::of_several(settings),
+        None => KeySource::new(settings)?,
+    };
+    if let Some(warning) = source.warning() {
+        tracing::warn!("{warning}");
+    }
+    Ok(source)
+}
+
+fn revocation_refresh(
+    settings: RevocationSettings,
+    issuer: &IssuerConfig,
+    keys: &NamedKeys,
+    shared: &Shared,
+) -> RevocationRefresh {
     let condition = |_| shared.health.condition("revocations", "not fetched yet");
-    let (keys, metrics) = (Arc::clone(&shared.keys), shared.metrics.clone());
+    let (keys, metrics) = (Arc::clone(&keys.keys), shared.metrics.clone());
     let ready = settings.required.map(condition);
     let refresh = RevocationRefresh::new(keys, metrics, ready).polling(settings.poll);
     // Beside the keys that verify it.
-    let file = config.key_cache.as_ref().map(|cache| {
+    let file = issuer.key_cache.as_ref().map(|cache| {
         let mut file = cache.file.clone().into_os_string();
         file.push(".revocations");
         file.into()
     });
-    Some(refresh.with_cache(file))
+    refresh.with_cache(file)
 }
 
-/// Returns the age of the keys for `/readyz`.
+/// Returns the age of each issuer's keys for `/readyz`.
+fn key_ages(issuers: &IssuerKeys) -> Option<String> {
+    let age = |issuer: &NamedKeys| {
+        let age = key_age(&issuer.keys)?;
+        Some(match &issuer.name {
+            Some(name) => format!("{name}: {age}"),
+            None => age,
+        })
+    };
+    let ages: Vec<_> = issuers.iter().filter_map(age).collect();
+    (!ages.is_empty()).then(|| ages.join("; "))
+}
+
 fn key_age(keys: &CurrentKeys) -> Option<String> {
     let state = keys.load();
     let state = state.as_ref()?;

@@ -17,7 +17,6 @@ use runtime::command_line;
 use runtime::exit::Failure;
 use runtime::file_watch::{PollTimer, Trigger};
 use tokio::task::{JoinError, spawn_blocking};
-use toml::Table;
 
 pub(crate) use self::watched::WatchedFiles;
 use crate::background::BackgroundTask;
@@ -41,7 +40,8 @@ pub(crate) struct Reload {
     pub(crate) rules: Arc<CurrentRules>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) client_tls: Option<Arc<ClientTls>>,
-    pub(crate) refresher: Arc<Refresher>,
+    /// Of each issuer, the first one first.
+    pub(crate) refreshers: Vec<Arc<Refresher>>,
     pub(crate) metrics: Metrics,
 }
 
@@ -71,7 +71,9 @@ impl BackgroundTask for Reload {
             self.reload(&mut effective).await;
             if matches!(trigger, Trigger::Sighup) {
                 // The operator who changed it waits for the result in the log.
-                self.refresher.reread_file().await;
+                for refresher in &self.refreshers {
+                    refresher.reread_file().await;
+                }
             }
             watched.set_files(files_of(&effective)).await;
         }
@@ -139,11 +141,14 @@ impl Reload {
         self.metrics
             .expect_rules(config.rules.auth_policy.rule_names());
         self.rules.replace(config.rules);
-        if let Some(settings) = &config.key_cache {
-            self.refresher.set_cache_scope(settings);
+        let Some(refresher) = self.refreshers.first() else {
+            return;
+        };
+        if let Some(settings) = &config.first_issuer.key_cache {
+            refresher.set_cache_scope(settings);
         }
-        if let SourceSettings::AuthServer(settings) = config.key_source {
-            self.refresher.set_credentials(settings.application).await;
+        if let SourceSettings::AuthServer(settings) = config.first_issuer.source {
+            refresher.set_credentials(settings.application).await;
         }
     }
 }
@@ -187,6 +192,7 @@ fn apply_reloadable(start: &ServeArgs, read: &ServeArgs) -> ServeArgs {
     let mut now = start.clone();
     now.rules = read.rules.clone();
     if has_same_keys(start, read) {
+        now.issuers = read.issuers.clone();
         now.issuer_tokens
             .claim
             .clone_from(&read.issuer_tokens.claim);
@@ -227,16 +233,18 @@ fn has_same_keys(start: &ServeArgs, read: &ServeArgs) -> bool {
     before.auth_server == now.auth_server
         && before.app_id == now.app_id
         && before.signing_type == now.signing_type
+        && before.issuer_url == now.issuer_url
         && before.jwks_url == now.jwks_url
         && before.jwks_file == now.jwks_file
         && before.public_key_file == now.public_key_file
         && start.issuer_tokens.algorithms == read.issuer_tokens.algorithms
+        && start.issuers.have_same_keys(&read.issuers)
 }
 
 /// Returns the names of the settings that differ.
 fn differences(one: &ServeArgs, other: &ServeArgs) -> Vec<String> {
     // Settings that were read from a table can be written as one.
-    let table = |args| Table::try_from(args).unwrap_or_default();
+    let table = |args: &ServeArgs| args.to_table().unwrap_or_default();
     let (one, other) = (table(one), table(other));
     let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
     names

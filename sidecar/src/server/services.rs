@@ -14,6 +14,7 @@ use runtime::supervisor::STOPPED_UNEXPECTEDLY;
 use runtime::tls::ServerCertificate;
 use runtime::traces::Export;
 use runtime::{admin, tls};
+use tokio::task::JoinSet;
 
 use crate::admin::status::{self, Status};
 use crate::background::BackgroundTask;
@@ -83,17 +84,24 @@ impl BackgroundTask for SpanExport {
     }
 }
 
-/// Keeps the verification key fresh.
+/// Keeps the verification keys of each issuer fresh.
 #[derive(Debug)]
 pub(crate) struct KeyRefresh {
-    pub(crate) refresher: Arc<Refresher>,
+    pub(crate) refreshers: Vec<Arc<Refresher>>,
 }
 
 #[async_trait]
 impl BackgroundTask for KeyRefresh {
     async fn run(&self) -> Result<Infallible, String> {
-        let refresher = Arc::clone(&self.refresher);
-        let ran = refresher.run().await;
-        ran.map_err(|error| error.to_string())
+        let mut running = JoinSet::new();
+        for refresher in &self.refreshers {
+            running.spawn(Arc::clone(refresher).run());
+        }
+        match running.join_next().await {
+            Some(Ok(Ok(never))) => match never {},
+            Some(Ok(Err(error))) => Err(error.to_string()),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err(STOPPED_UNEXPECTEDLY.to_owned()),
+        }
     }
 }

@@ -5,7 +5,7 @@ mod requests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,6 +41,32 @@ impl OutcomeLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ListLabels {
     outcome: &'static str,
+}
+
+/// The outcome of a fetch, and its issuer where there may be several.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RefreshLabels {
+    outcome: &'static str,
+    issuer: Option<String>,
+}
+
+impl RefreshLabels {
+    fn new(result: RefreshResult, issuer: Option<&str>) -> Self {
+        Self {
+            outcome: result.as_str(),
+            issuer: issuer.map(ToOwned::to_owned),
+        }
+    }
+}
+
+impl EncodeLabelSet for RefreshLabels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
+        OutcomeLabels::new(self.outcome).encode(encoder)?;
+        match &self.issuer {
+            Some(issuer) => ("issuer", issuer.as_str()).encode(encoder.encode_label()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The reason why a connection goes to Pingora's proxy.
@@ -168,7 +194,7 @@ pub(crate) struct Metrics {
     connections_rejected: Counter,
     streams_ended: Counter,
     bypass_possible: Gauge,
-    key_refreshes: Family<OutcomeLabels, Counter>,
+    key_refreshes: Family<RefreshLabels, Counter>,
     revocation_refreshes: Family<ListLabels, Counter>,
     key_cache_writes: Family<OutcomeLabels, Counter>,
     config_reloads: Family<OutcomeLabels, Counter>,
@@ -254,10 +280,6 @@ impl Metrics {
             "streams_ended",
             "Streams that were closed because their token had expired or was revoked",
             self.streams_ended.clone(),
-        );
-        initialize(
-            &self.key_refreshes,
-            RefreshResult::ALL.map(RefreshResult::as_str),
         );
         registry.register(
             "key_refreshes",
@@ -394,8 +416,17 @@ impl Metrics {
         self.connections.get()
     }
 
-    pub(crate) fn key_refreshed(&self, result: RefreshResult) {
-        let labels = OutcomeLabels::new(result.as_str());
+    /// Gives each result of fetches a first value; `issuer` is the name where there may be several.
+    pub(crate) fn expect_key_refreshes(&self, issuer: Option<&str>) {
+        for result in RefreshResult::ALL {
+            let labels = RefreshLabels::new(result, issuer);
+            drop(self.key_refreshes.get_or_create(&labels));
+        }
+    }
+
+    /// Counts a fetch of keys; `issuer` is the name where there may be several.
+    pub(crate) fn key_refreshed(&self, result: RefreshResult, issuer: Option<&str>) {
+        let labels = RefreshLabels::new(result, issuer);
         self.key_refreshes.get_or_create(&labels).inc();
     }
 

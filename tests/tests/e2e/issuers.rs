@@ -263,6 +263,7 @@ fn every_documented_command_is_a_valid_one() {
         &issuer.public_pem("p256"),
     );
     for heading in [
+        "By the issuer alone",
         "Keycloak",
         "Auth0",
         "Several algorithms",

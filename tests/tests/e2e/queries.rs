@@ -40,19 +40,20 @@ fn scrapes() -> Vec<String> {
         .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .start()
         .ready();
-    let (cache, rules) = (
+    let (cache, tables) = (
         home.path().join("keys.json"),
-        home.path().join("rules.toml"),
+        home.path().join("tables.toml"),
     );
     fs::write(
-        &rules,
-        "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['a']\n",
+        &tables,
+        "[[rule]]\nname = 'all'\npaths = ['/**']\nscope = ['a']\n\
+         [[issuer]]\nname = 'members'\nissuer = 'auth'\nauth-server = true\n",
     )
     .unwrap();
     let sidecar = SidecarPlan::new(&stack.service, &stack.auth_server.url())
         .flags(certificate.flags().iter().map(String::as_str))
         .flags(["--key-cache", cache.to_str().unwrap()])
-        .flags(["--config", rules.to_str().unwrap()])
+        .flags(["--config", tables.to_str().unwrap()])
         .environment("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         .start()
         .ready();
@@ -325,6 +326,7 @@ fn a_query_for_something_else_is_found_out() {
 fn no_metric_has_a_path_a_user_or_a_token_as_label() {
     let allowed = [
         "outcome", "reason", "code", "result", "version", "le", "app_id", "kid", "role", "rule",
+        "issuer",
     ];
     for (name, labels) in exported() {
         for label in labels {

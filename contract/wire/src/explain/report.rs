@@ -35,6 +35,9 @@ pub struct Explanation {
     pub checks: Vec<Step>,
     /// The rules for the request, which are compared after the token was verified.
     pub rules: Vec<RuleFacts>,
+    /// The name of the issuer that the token's `iss` selects, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
     /// The token's readable parts.
     pub token: Option<TokenFacts>,
     /// The candidate keys of the signature.
@@ -197,6 +200,7 @@ impl Observer for Explanation {
             }
             Fact::Rule(facts) => self.rules.push(facts.clone()),
             Fact::Preflight => self.skipped("authorization", "a preflight of an allowed origin"),
+            Fact::Issuer(name) => self.issuer = Some(name.to_owned()),
             Fact::SigningKey(key) => {
                 self.token = Some(TokenFacts {
                     verified: true,
@@ -237,6 +241,9 @@ impl fmt::Display for Explanation {
                 "{label:<9} {sign} {}: needs {needs}; found {found}",
                 rule.name
             )?;
+        }
+        if let Some(issuer) = &self.issuer {
+            writeln!(f, "issuer    {issuer}")?;
         }
         if let Some(token) = &self.token {
             token.write(f, self.at)?;

@@ -31,6 +31,13 @@ impl AsymmetricAlgorithm {
     }
 }
 
+/// RS256, which issuers use unless configured otherwise.
+impl Default for AsymmetricAlgorithm {
+    fn default() -> Self {
+        Self(Algorithm::RS256)
+    }
+}
+
 /// Returns the name of any key's algorithm, as it stands in a token's header.
 #[must_use]
 pub const fn name(algorithm: Algorithm) -> &'static str {

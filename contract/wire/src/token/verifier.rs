@@ -145,6 +145,20 @@ pub(super) fn verified_payload<'k>(
 /// A check of `typ` in the members of a header.
 type CheckType = fn(&Map<String, Value>) -> Result<(), Rejection>;
 
+/// Returns the `iss` that a token claims, before anything is verified. It may select the issuer
+/// whose keys and rules decide, and nothing else; `None` where it is absent or not text.
+///
+/// # Errors
+/// [`Rejection::TokenMalformed`] for a payload that cannot be read.
+pub fn unverified_issuer(token: Bearer<'_>) -> Result<Option<String>, Rejection> {
+    let payload = decode(CompactToken::split(token.as_str())?.payload)?;
+    let mut members = strict_json::object(&payload).map_err(|_| Rejection::TokenMalformed)?;
+    Ok(match members.remove("iss") {
+        Some(Value::String(issuer)) => Some(issuer),
+        _ => None,
+    })
+}
+
 /// The three parts of a compact JWS (RFC 7515 §7.1), still encoded.
 struct CompactToken<'a> {
     header: &'a str,
@@ -293,12 +307,40 @@ mod tests {
         format!("{signed}.{signature}")
     }
 
-    fn verify(policy: &VerificationPolicy, keys: &KeySet, token: &str) -> Result<(), Rejection> {
+    fn with_bearer<T>(
+        token: &str,
+        action: impl FnOnce(Bearer<'_>) -> Result<T, Rejection>,
+    ) -> Result<T, Rejection> {
         let mut headers = HeaderMap::new();
         let field = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
         headers.insert(AUTHORIZATION, field);
-        let bearer = bearer::from_headers(&headers, 100_000)?.unwrap();
-        policy.verify_at(keys, bearer, NOW).map(drop)
+        action(bearer::from_headers(&headers, 100_000)?.unwrap())
+    }
+
+    fn verify(policy: &VerificationPolicy, keys: &KeySet, token: &str) -> Result<(), Rejection> {
+        with_bearer(token, |bearer| {
+            policy.verify_at(keys, bearer, NOW).map(drop)
+        })
+    }
+
+    #[test]
+    fn the_claimed_issuer_is_one_text_or_none() {
+        for (iss, claimed) in [
+            (json!("auth"), Some("auth")),
+            (json!(""), Some("")),
+            (json!(["auth"]), None),
+            (json!({"auth": 1}), None),
+            (Value::Null, None),
+        ] {
+            let token = token(&header(), &with(payload(), "iss", iss));
+            let claimed = Ok(claimed.map(str::to_owned));
+            assert_eq!(with_bearer(&token, unverified_issuer), claimed);
+        }
+        let twice = URL_SAFE_NO_PAD.encode(r#"{"iss":"a","iss":"b"}"#);
+        for malformed in ["a.b", "a.!.c", &format!("e30.{twice}.c"), "e30.W10.c"] {
+            let found = with_bearer(malformed, unverified_issuer);
+            assert_eq!(found, Err(Rejection::TokenMalformed), "{malformed}");
+        }
     }
 
     fn header() -> Value {

@@ -5,7 +5,7 @@ use contract::rejection::Rejection;
 use maud::{DOCTYPE, Markup, html};
 
 use super::chart::chart;
-use super::{KeysSnapshot, RefusalSnapshot, Snapshot};
+use super::{IssuerSnapshot, KeysSnapshot, RefusalSnapshot, Snapshot};
 use crate::cli::rule_args::DefaultRule;
 use crate::config::effective::EffectiveConfig;
 use crate::headers::identity::Encoding;
@@ -25,7 +25,12 @@ pub(super) fn status(snapshot: &Snapshot<'_>) -> Markup {
             }
             main {
                 div.cards {
-                    (keys(snapshot.keys.as_ref(), snapshot.protected))
+                    @if snapshot.issuers.is_empty() {
+                        (keys(snapshot.keys.as_ref(), &snapshot.protected.keys_from))
+                    }
+                    @for (place, issuer) in snapshot.issuers.iter().enumerate() {
+                        (issuer_card(place, issuer))
+                    }
                     (hour_in_numbers(snapshot))
                     (protected(snapshot.protected))
                     (rules(snapshot.protected))
@@ -131,29 +136,50 @@ fn readiness(snapshot: &Snapshot<'_>) -> Markup {
     }
 }
 
-fn keys(keys: Option<&KeysSnapshot>, protected: &EffectiveConfig) -> Markup {
+fn keys(keys: Option<&KeysSnapshot>, keys_from: &str) -> Markup {
     html! {
         section.card aria-labelledby="key" {
             h2 id="key" { "Verification key" }
-            @match keys {
-                None => {
-                    p.state.bad { "None yet" }
-                    p { a href="/reasons#auth_keys_unavailable" { "Tokens get a 503" } " until one is fetched." }
+            (key_state(keys, keys_from))
+        }
+    }
+}
+
+/// One of several issuers.
+fn issuer_card(place: usize, issuer: &IssuerSnapshot<'_>) -> Markup {
+    let (id, settings) = (format!("issuer-{place}"), issuer.issuer);
+    html! {
+        section.card aria-labelledby=(id) {
+            h2 id=(id) { "Issuer " (settings.name) }
+            (key_state(issuer.keys.as_ref(), &settings.keys_from))
+            dl {
+                dt { "issuer" } dd { (or_unchecked(&settings.accepts)) }
+                dt { "audience" } dd { (or_unchecked(&settings.audiences)) }
+            }
+        }
+    }
+}
+
+fn key_state(keys: Option<&KeysSnapshot>, keys_from: &str) -> Markup {
+    html! {
+        @match keys {
+            None => {
+                p.state.bad { "None yet" }
+                p { a href="/reasons#auth_keys_unavailable" { "Tokens get a 503" } " until one is fetched." }
+            }
+            Some(keys) => {
+                @if keys.fresh { p.state.good { "Fresh" } } @else { p.state.bad { "Stale" } }
+                p { "Fetched " strong { (duration(keys.age_seconds)) " ago" } @if keys.cached { ", from the key cache" } }
+                ul.plain {
+                    @for key in &keys.keys { li { code { (key.id) } " " span.quiet { (key.algorithm) } } }
                 }
-                Some(keys) => {
-                    @if keys.fresh { p.state.good { "Fresh" } } @else { p.state.bad { "Stale" } }
-                    p { "Fetched " strong { (duration(keys.age_seconds)) " ago" } @if keys.cached { ", from the key cache" } }
-                    ul.plain {
-                        @for key in &keys.keys { li { code { (key.id) } " " span.quiet { (key.algorithm) } } }
-                    }
-                    p.quiet { (changes(keys.generation)) }
-                    @if let Some(list) = &keys.revocations {
-                        p { "Revoked: " strong { (list.entries) } ", fetched " (duration(list.age_seconds)) " ago" }
-                    }
+                p.quiet { (changes(keys.generation)) }
+                @if let Some(list) = &keys.revocations {
+                    p { "Revoked: " strong { (list.entries) } ", fetched " (duration(list.age_seconds)) " ago" }
                 }
             }
-            p.quiet { "from " code { (protected.keys_from) } }
         }
+        p.quiet { "from " code { (keys_from) } }
     }
 }
 
@@ -205,8 +231,10 @@ fn protected(protected: &EffectiveConfig) -> Markup {
                 @for pattern in &protected.optional_paths { li { code { (pattern) } " if none is sent" } }
             }
             dl {
-                dt { "issuer" } dd { (or_unchecked(protected.issuer.as_slice())) }
-                dt { "audience" } dd { (or_unchecked(&protected.audiences)) }
+                @if protected.issuers.is_empty() {
+                    dt { "issuer" } dd { (or_unchecked(protected.issuer.as_slice())) }
+                    dt { "audience" } dd { (or_unchecked(&protected.audiences)) }
+                }
                 dt { "user header" } dd {
                     code { (protected.user_header) }
                     @if protected.user_header_encoding == Encoding::Base64url { " in base64url" }

@@ -8,7 +8,9 @@ use pingora::ErrorType;
 use pingora::connectors::TransportConnector;
 use runtime::exit::Failure;
 
+use super::Source;
 use crate::config::Config;
+use crate::config::issuers::IssuerConfig;
 use crate::keys::current::KeySetFingerprint;
 use crate::keys::fetch::{Fetched, Purpose};
 use crate::keys::source::KeySource;
@@ -29,14 +31,16 @@ pub(super) struct Findings {
 ///
 /// # Errors
 /// Without a runtime.
-pub(super) fn run_checks(config: &Config, source: &mut KeySource) -> Result<Findings, Failure> {
+pub(super) fn run_checks(config: &Config, sources: &mut [Source<'_>]) -> Result<Findings, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Software(format!("no runtime: {error}")))?;
     let mut findings = Findings::default();
     runtime.block_on(async {
-        findings.keys(config, source).await;
+        for (issuer, source) in sources {
+            findings.keys(config, issuer, source).await;
+        }
         findings.service(config.upstream.clone()).await;
         if let Some((target, is_refused)) = config.bypass {
             findings.bypass(target, is_refused).await;
@@ -59,7 +63,7 @@ impl Findings {
         self.failures.push(failure);
     }
 
-    async fn keys(&mut self, config: &Config, source: &mut KeySource) {
+    async fn keys(&mut self, config: &Config, issuer: &IssuerConfig, source: &mut KeySource) {
         let fetched = source.fetch(Purpose::Tick).await;
         let asked = source.last_endpoint();
         if let Some(ahead) = source.clock_ahead() {
@@ -76,10 +80,7 @@ impl Findings {
             }
             Ok(Fetched::StillFresh) => {}
             Err(error) => {
-                let line = format!(
-                    "--{}: no key from {asked}: {error}",
-                    config.key_source.flag()
-                );
+                let line = format!("--{}: no key from {asked}: {error}", issuer.source.flag());
                 self.failed(match error.is_away() {
                     true => Failure::Unavailable(line),
                     false => Failure::Config(line),

@@ -69,7 +69,7 @@ fn targets(open: &OpenPaths<'_>, pattern: &str) -> Vec<String> {
 
 /// Lets the token of the table pass every check but the rules.
 fn accepting(rules: &AuthPolicy, payload: &Value) -> AuthPolicy {
-    let mut rules = rules.clone();
+    let mut rules = rules.only(rules.policy.clone());
     let issuer = payload.get("iss").and_then(Value::as_str);
     rules.policy.issuer = issuer.map(ToOwned::to_owned);
     rules.policy.audiences.clear();

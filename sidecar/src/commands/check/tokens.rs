@@ -1,5 +1,6 @@
 //! The attack tokens, under the settings of this configuration.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use contract::keys::signing_type::SigningType;
@@ -31,22 +32,83 @@ pub(super) fn attack(
     // The good token has no scope; `super::rules` tries the rules.
     let rules = config.rules.auth_policy.clone();
     let rules = rules.with_access_rules(AccessRules::default());
+    let tokens = &args.rules.tokens;
+    let Some(issuers) = rules.issuers() else {
+        let required = Required {
+            issuer: args.issuer().is_some(),
+            audience: !tokens.audience.is_empty(),
+        };
+        let source = &config.first_issuer.source;
+        attack_issuer(
+            args,
+            &rules,
+            (source, required),
+            &targets,
+            attacks,
+            &mut outcome,
+        )?;
+        return Ok(outcome);
+    };
+    let sources: Vec<_> = config.issuers().map(|issuer| &issuer.source).collect();
+    let mut tried = BTreeSet::new();
+    for issuer in issuers.iter() {
+        let Some(source) = sources.get(issuer.keys) else {
+            continue;
+        };
+        // Tenants have the same keys and rules.
+        if !tried.insert(issuer.keys) {
+            continue;
+        }
+        let required = Required {
+            issuer: true,
+            audience: !issuer.policy.audiences.is_empty(),
+        };
+        let rules = rules.only(issuer.policy.clone());
+        attack_issuer(
+            args,
+            &rules,
+            (source, required),
+            &targets,
+            attacks,
+            &mut outcome,
+        )?;
+    }
+    Ok(outcome)
+}
+
+/// The claims that the settings of one issuer require.
+#[derive(Debug, Clone, Copy)]
+struct Required {
+    issuer: bool,
+    audience: bool,
+}
+
+/// Tries all tokens on the rules of one issuer.
+fn attack_issuer(
+    args: &ServeArgs,
+    rules: &AuthPolicy,
+    (source, required): (&SourceSettings, Required),
+    targets: &[String],
+    attacks: &Attacks,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
     for key in &attacks.key {
         let signing_type = key.signing_type.parse().map_err(|error| unusable(&error))?;
-        if is_possible(signing_type, &config.key_source) {
+        if is_possible(signing_type, source) {
             let trusted =
                 VerificationKey::parse(signing_type, &key.key).map_err(|error| unusable(&error))?;
             let mut trial = Trial {
                 args,
-                targets: &targets,
+                required,
+                targets,
                 trusted,
-                outcome: &mut outcome,
+                outcome,
             };
-            trial.rejections(&rules, attacks, key);
-            trial.controls(&rules, attacks, key);
+            trial.rejections(rules, attacks, key);
+            trial.controls(rules, attacks, key);
         }
     }
-    Ok(outcome)
+    Ok(())
 }
 
 /// The configured type; other issuers than the auth server have public keys of any type.
@@ -66,6 +128,7 @@ fn targets(args: &ServeArgs, attacks: &Attacks) -> Result<Vec<String>, Failure> 
 /// One trusted key.
 struct Trial<'t> {
     args: &'t ServeArgs,
+    required: Required,
     targets: &'t [String],
     trusted: VerificationKey,
     outcome: &'t mut Outcome,
@@ -93,8 +156,9 @@ impl Trial<'_> {
         let tokens = &self.args.rules.tokens;
         let leeway = i64::from(tokens.leeway.get());
         let (issued, expires) = (attacks.issued, attacks.expires);
-        let issuer = tokens.issuer.as_ref().map(|_| Rejection::TokenIssuer);
-        let audience = tokens.audience.first().map(|_| Rejection::TokenAudience);
+        let Required { issuer, audience } = self.required;
+        let issuer = issuer.then_some(Rejection::TokenIssuer);
+        let audience = audience.then_some(Rejection::TokenAudience);
         let no_exp = (!tokens.allow_no_exp).then_some(Rejection::TokenClaimMissing);
 
         let mut rules = rules.clone();

@@ -21,6 +21,7 @@ use crate::config;
 use crate::config::effective::EffectiveConfig;
 use crate::config::live::{CurrentRules, Rules};
 use crate::keys::current::CurrentKeys;
+use crate::keys::issuer_keys::IssuerKeys;
 use crate::keys::key_response::{KeyResponseError, key_string};
 use crate::keys::source::file::{Format, KeyFile};
 
@@ -46,7 +47,7 @@ pub(super) fn explainer(args: &ExplainArgs) -> Result<Option<Explainer>, Failure
             upstream_request: config::upstream_request(&args.rules.upstream_request),
             protected: EffectiveConfig::default(),
         })),
-        keys: Arc::new(current),
+        keys: Arc::new(IssuerKeys::only(Arc::new(current))),
         correlation: args.tracing.correlation(),
         to_http_2: upstream.speaks_http_2(),
     }))

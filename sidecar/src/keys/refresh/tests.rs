@@ -57,7 +57,7 @@ fn refresher_with(
         retry_without_key: true,
         previous_key_grace: grace,
     };
-    let refresher = Refresher::new(source, timing, Arc::clone(&keys), metrics, ready);
+    let refresher = Refresher::new(source, timing, Arc::clone(&keys), metrics, ready.into());
     (Arc::new(refresher), keys, health)
 }
 

@@ -69,7 +69,7 @@ impl KeyEndpointSource {
     pub(crate) fn new(settings: EndpointSettings) -> Result<Self, Failure> {
         let scheme = settings.auth_server.scheme().clone();
         Ok(Self {
-            transport: Transport::new(scheme, settings.tls)?,
+            transport: Transport::new(scheme, settings.tls, None)?,
             auth_server: settings.auth_server,
             application: settings.application,
             signing_type: settings.signing_type,
@@ -172,6 +172,7 @@ impl KeyEndpointSource {
         let question = KeyRequest {
             target: &target,
             credentials: &[],
+            bearer: None,
             accept: "application/jwt",
             known: accepted.as_ref().map(|(_, version)| version),
             is_last: true,
@@ -229,6 +230,7 @@ impl KeyEndpointSource {
         let question = KeyRequest {
             target: path,
             credentials: &credentials,
+            bearer: None,
             accept: "application/json",
             known: None,
             is_last: !self.may_have_set() && !self.wants_list,
@@ -270,6 +272,7 @@ impl KeyEndpointSource {
         let question = KeyRequest {
             target,
             credentials: &[],
+            bearer: None,
             accept: "application/jwk-set+json, application/json",
             known: CachedJwks::version_of(known.as_ref(), target),
             is_last,

@@ -2,17 +2,21 @@
 //! Discovery and RFC 8414).
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::keys::algorithms::AsymmetricAlgorithm;
 use http::{HeaderMap, header};
+use runtime::bounded_read;
 use runtime::exit::Failure;
+use runtime::file_watch::run_blocking;
+use zeroize::Zeroizing;
 
-use crate::discovery::Instance;
 use crate::keys::fetch::{FetchError, Fetched, Purpose};
 use crate::keys::http_client::{KeyRequest, MAX_BODY_BYTES, Transport};
 use crate::keys::jwks::{self, CachedJwks, jws};
 use crate::keys::jwks_address::JwksAddress;
+use crate::keys::proxy::KeysProxy;
 use crate::keys::tls::TlsFiles;
 
 /// Max. freshness: a longer promise of the issuer would keep a revoked key trusted.
@@ -22,6 +26,9 @@ pub(crate) const MAX_FRESHNESS: Duration = Duration::from_secs(300);
 pub(crate) struct JwksUrlSettings {
     pub(crate) url: JwksAddress,
     pub(crate) tls: TlsFiles,
+    pub(crate) proxy: Option<KeysProxy>,
+    /// A file with a token for the key server, read at each fetch.
+    pub(crate) bearer_file: Option<PathBuf>,
     pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
     /// The age after which keys are not trusted (`--max-key-age`): they are fetched well before
     /// that, whatever their freshness.
@@ -33,6 +40,7 @@ pub(crate) struct JwksUrlSettings {
 pub(crate) struct JwksUrl {
     transport: Transport,
     url: JwksAddress,
+    bearer_file: Option<PathBuf>,
     algorithms: Vec<AsymmetricAlgorithm>,
     max_freshness: Duration,
     /// The set of the last fetch; a failure clears it.
@@ -47,8 +55,9 @@ impl JwksUrl {
     /// [`Failure::Config`] for TLS files that cannot be used.
     pub(crate) fn new(settings: JwksUrlSettings) -> Result<Self, Failure> {
         Ok(Self {
-            transport: Transport::new(settings.url.scheme.clone(), settings.tls)?,
+            transport: Transport::new(settings.url.scheme().clone(), settings.tls, settings.proxy)?,
             url: settings.url,
+            bearer_file: settings.bearer_file,
             algorithms: settings.algorithms,
             max_freshness: settings
                 .max_key_age
@@ -70,17 +79,15 @@ impl JwksUrl {
             return Ok(Fetched::StillFresh);
         }
         self.transport.follow_files().await;
+        let bearer = self.bearer().await?;
         let (known, asked_at) = (self.known.take(), Instant::now());
         self.fresh_until = None;
-        let target = &self.url.target;
-        let instance = Instance {
-            authority: self.url.authority.clone(),
-            address: None,
-            host: self.url.authority.clone(),
-        };
+        let target = self.url.target();
+        let instance = self.url.instance();
         let question = KeyRequest {
             target,
             credentials: &[],
+            bearer: bearer.as_deref().map(String::as_str),
             accept: "application/jwk-set+json, application/json",
             known: CachedJwks::version_of(known.as_ref(), target),
             is_last: true,
@@ -93,6 +100,22 @@ impl JwksUrl {
         self.fresh_until = asked_at.checked_add(freshness(&answer.headers).min(self.max_freshness));
         Ok(Fetched::Keys(keys))
     }
+
+    /// Reads the token for the key server.
+    async fn bearer(&self) -> Result<Option<Zeroizing<String>>, FetchError> {
+        let Some(file) = self.bearer_file.clone() else {
+            return Ok(None);
+        };
+        let read = run_blocking(move || bearer_token(&file)).await;
+        read.map(Some).map_err(FetchError::File)
+    }
+}
+
+/// Reads a token from a file, such as the one that Kubernetes gives a pod.
+pub(crate) fn bearer_token(file: &Path) -> Result<Zeroizing<String>, String> {
+    let text = bounded_read::read_text(file, MAX_BODY_BYTES as u64)
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(Zeroizing::new(text.trim().to_owned()))
 }
 
 impl fmt::Display for JwksUrl {

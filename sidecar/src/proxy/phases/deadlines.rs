@@ -35,7 +35,9 @@ impl AuthProxy {
     /// Returns the revocation of the token, which ends a stream; `None` if no token does.
     pub(in crate::proxy) fn revocation(&self, forward: &Forward) -> Option<StreamEnd> {
         let verified = forward.verified.as_ref().filter(|_| self.end_streams)?;
-        Some(Box::pin(self.keys.revoked(verified.digests)))
+        // The list is about the tokens of its own issuer.
+        let keys = self.keys.get(verified.issuer)?;
+        Some(Box::pin(keys.revoked(verified.digests)))
     }
 
     /// Returns the time after which a stream has to end; `None` if no token ends it.

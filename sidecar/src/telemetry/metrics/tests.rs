@@ -62,7 +62,8 @@ fn requests_are_counted_by_outcome_and_reason() {
 
 #[test]
 fn counters_begin_at_zero() {
-    let (_, registry) = Metrics::new(TokenCacheCounters::default());
+    let (metrics, registry) = Metrics::new(TokenCacheCounters::default());
+    metrics.expect_key_refreshes(None);
     let text = exposition(&registry);
     for line in [
         r#"postern_sidecar_requests_total{outcome="verified",reason="",code="5xx"} 0"#,

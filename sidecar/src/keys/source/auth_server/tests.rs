@@ -249,6 +249,7 @@ async fn a_pipe_in_place_of_the_certificates_does_not_hold_up_a_fetch() {
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, "").unwrap();
     let tls = TlsFiles {
+        is_of_table: false,
         ca: Some(file.clone()),
         identity: None,
     };

@@ -1,0 +1,194 @@
+//! The `[[issuer]]` tables of the configuration file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use contract::keys::algorithms::AsymmetricAlgorithm;
+use runtime::command_line::serialize::each_displayed;
+use runtime::exit::Failure;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::{Table, Value};
+
+use super::ServeArgs;
+
+/// The name of the auth server's issuer without a table.
+const OWN_NAME: &str = "auth-server";
+
+/// The tables, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct IssuerTables {
+    /// The name in the table of the auth server, which stands in the flags otherwise.
+    own: Option<String>,
+    pub(crate) tables: Vec<IssuerTable>,
+}
+
+impl IssuerTables {
+    /// Returns true without tables: the flags describe the only issuer.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.own.is_none() && self.tables.is_empty()
+    }
+
+    /// Returns true if both have the same issuers with the same keys; audiences and claims may
+    /// differ.
+    pub(crate) fn have_same_keys(&self, other: &Self) -> bool {
+        let keys = |table: &IssuerTable| IssuerTable {
+            audience: Vec::new(),
+            claim: BTreeMap::new(),
+            ..table.clone()
+        };
+        let (these, others) = (self.tables.iter().map(keys), other.tables.iter().map(keys));
+        self.own == other.own && these.eq(others)
+    }
+
+    /// Returns the name of the auth server's issuer.
+    pub(crate) fn own_name(&self) -> &str {
+        self.own.as_deref().unwrap_or(OWN_NAME)
+    }
+}
+
+impl ServeArgs {
+    /// Takes the tables; the one of the auth server sets the flags about its tokens.
+    ///
+    /// # Errors
+    /// [`Failure::Config`] for such a table that says more, or the same as a flag.
+    pub(crate) fn set_issuers(&mut self, tables: Vec<IssuerTable>) -> Result<(), Failure> {
+        for table in tables {
+            match table.auth_server {
+                true => self.set_own_issuer(table)?,
+                false => self.issuers.tables.push(table),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_own_issuer(&mut self, table: IssuerTable) -> Result<(), Failure> {
+        let tokens = &mut self.rules.tokens;
+        let plain = IssuerTable {
+            name: table.name.clone(),
+            issuer: table.issuer.clone(),
+            audience: table.audience.clone(),
+            auth_server: true,
+            ..IssuerTable::default()
+        };
+        let why = if self.issuers.own.is_some() {
+            "there is one auth server, and another table has auth-server = true"
+        } else if self.keys.auth_server.is_none() {
+            "auth-server = true: no auth server is set"
+        } else if table != plain {
+            "with auth-server = true a table has name, issuer and audience only"
+        } else if table.issuer.is_none() {
+            "`issuer`, the accepted iss, is missing"
+        } else if tokens.issuer.is_some() || !tokens.audience.is_empty() {
+            "a flag or a variable sets its issuer or audience already"
+        } else {
+            tokens.issuer = table.issuer;
+            tokens.audience = table.audience;
+            self.issuers.own = Some(table.name);
+            return Ok(());
+        };
+        Err(Failure::Config(format!("[[issuer]] {}: {why}", table.name)))
+    }
+
+    /// Returns the settings as a configuration file has them, without secrets.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub(crate) fn to_table(&self) -> Result<Table, toml::ser::Error> {
+        let mut settings = Table::try_from(self)?;
+        if self.issuers.is_empty() {
+            return Ok(settings);
+        }
+        let mut tables = Vec::new();
+        if let Some(issuer) = settings.remove("issuer") {
+            // The file has one key for the flag and for the tables.
+            let mut own = Table::new();
+            own.insert("name".to_owned(), self.issuers.own_name().into());
+            own.insert("issuer".to_owned(), issuer);
+            own.insert("auth-server".to_owned(), true.into());
+            if let Some(audience) = settings.remove("audience") {
+                own.insert("audience".to_owned(), audience);
+            }
+            tables.push(Value::Table(own));
+        }
+        for table in &self.issuers.tables {
+            tables.push(Value::try_from(table)?);
+        }
+        settings.insert("issuer".to_owned(), Value::Array(tables));
+        Ok(settings)
+    }
+}
+
+/// An issuer beside the auth server, or in place of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct IssuerTable {
+    /// Its name in logs, metrics and on the status page.
+    pub(crate) name: String,
+    /// The accepted `iss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer: Option<String>,
+    /// The accepted `iss` of several tenants with one key set, with `{…}` for the tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) issuer_pattern: Option<String>,
+    /// The accepted tenants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tenants: Vec<String>,
+    /// True for the issuer whose keys come from `--auth-server`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) auth_server: bool,
+    /// True where the document at the issuer's own address names the JWK Set.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) discovery: bool,
+    /// Further hosts that this document may name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) jwks_hosts: Vec<String>,
+    /// The address of its JWK Set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_url: Option<String>,
+    /// A file with its JWK Set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) jwks_file: Option<PathBuf>,
+    /// A file with its public keys in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key_file: Option<PathBuf>,
+    /// A token is for one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) audience: Vec<String>,
+    /// Its algorithms; empty for RS256.
+    #[serde(
+        default,
+        deserialize_with = "algorithms",
+        serialize_with = "each_displayed",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+    /// Fields of the user and their claims.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) claim: BTreeMap<String, String>,
+    /// Certificates to trust in place of the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The proxy through which its keys are fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) keys_proxy: Option<String>,
+    /// A file with the pod's own token, for `kubernetes:///`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+fn algorithms<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<AsymmetricAlgorithm>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let named = |name: &String| name.parse().map_err(D::Error::custom);
+    names.iter().map(named).collect()
+}

@@ -1,0 +1,165 @@
+//! The issuers: the one of the flags, and those of the `[[issuer]]` tables in the file.
+
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+use runtime::exit::Failure;
+
+use self::table::TableSettings;
+use super::key_source;
+use super::policy::{mapping, policy};
+use crate::auth::issuers::{Issuer, Issuers};
+use crate::cli::ServeArgs;
+use crate::keys::cache::KeyCacheSettings;
+use crate::keys::source::SourceSettings;
+
+/// A cached token is looked for with the keys of each.
+const MOST: usize = 16;
+
+/// The source of the keys of one issuer.
+#[derive(Debug, Clone)]
+pub(crate) struct IssuerConfig {
+    /// `None` for the only issuer.
+    pub(crate) name: Option<String>,
+    pub(crate) source: SourceSettings,
+    pub(crate) key_cache: Option<KeyCacheSettings>,
+}
+
+/// All issuers of one configuration.
+#[derive(Debug)]
+pub(super) struct IssuerSettings {
+    pub(super) first: IssuerConfig,
+    pub(super) others: Vec<IssuerConfig>,
+    /// The rules for the tokens of each; `None` without tables.
+    pub(super) policies: Option<Issuers>,
+}
+
+impl IssuerSettings {
+    /// Returns the sources, in the order of their keys.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &SourceSettings> {
+        let issuers = std::iter::once(&self.first).chain(&self.others);
+        issuers.map(|issuer| &issuer.source)
+    }
+}
+
+/// Reads the issuers of flags and tables.
+///
+/// # Errors
+/// [`Failure::Config`] that names the flag or the table.
+pub(super) fn settings(args: &ServeArgs) -> Result<IssuerSettings, Failure> {
+    let source = key_source::settings(args)?;
+    if args.issuers.is_empty() {
+        let source = source.ok_or_else(no_source)?;
+        let first = IssuerConfig {
+            name: None,
+            key_cache: key_source::key_cache(args, &source)?,
+            source,
+        };
+        return Ok(IssuerSettings {
+            first,
+            others: Vec::new(),
+            policies: None,
+        });
+    }
+    of_several(args, source)
+}
+
+fn no_source() -> Failure {
+    let line = "no source of keys: one of --auth-server, --jwks-url, --jwks-file and \
+                --public-key-file is required, or an [[issuer]] in the file";
+    Failure::Config(line.to_owned())
+}
+
+fn of_several(args: &ServeArgs, source: Option<SourceSettings>) -> Result<IssuerSettings, Failure> {
+    refuse_flags_of_one_issuer(args)?;
+    let (mut sources, mut policies) = (Vec::new(), Vec::new());
+    if let Some(source) = source {
+        let name = args.issuers.own_name().to_owned();
+        let policy = policy(&args.rules.tokens, mapping(args)?)?;
+        if policy.issuer.is_none() {
+            return Err(Failure::Config(format!(
+                "[[issuer]] {name}: the iss of the auth server's tokens is required beside other \
+                 issuers: `issuer` in a table with auth-server = true, or POSTERN_ISSUER"
+            )));
+        }
+        sources.push(IssuerConfig {
+            name: Some(name.clone()),
+            key_cache: key_source::key_cache(args, &source)?,
+            source,
+        });
+        policies.push(Issuer {
+            name,
+            policy,
+            keys: 0,
+        });
+    }
+    for table in &args.issuers.tables {
+        let table = TableSettings::new(table, args)?;
+        for policy in table.policies()? {
+            policies.push(Issuer {
+                name: table.name().to_owned(),
+                policy,
+                keys: sources.len(),
+            });
+        }
+        sources.push(table.config()?);
+    }
+    refuse_repeated(&policies)?;
+    if sources.len() > MOST {
+        let line = format!(
+            "[[issuer]]: there are {}; {MOST} are possible",
+            sources.len()
+        );
+        return Err(Failure::Config(line));
+    }
+    let mut sources = sources.into_iter();
+    Ok(IssuerSettings {
+        first: sources.next().ok_or_else(no_source)?,
+        others: sources.collect(),
+        policies: Some(Issuers::new(policies)),
+    })
+}
+
+/// Rejects flags that describe the only issuer, and those of an auth server that there is not.
+fn refuse_flags_of_one_issuer(args: &ServeArgs) -> Result<(), Failure> {
+    let (keys, tokens) = (&args.keys, &args.rules.tokens);
+    let has_auth_server = keys.auth_server.is_some();
+    let of_one = [
+        ("issuer-url", keys.issuer_url.is_some()),
+        ("keys-proxy", keys.keys_proxy.is_some()),
+        ("jwks-url", keys.jwks_url.is_some()),
+        ("jwks-file", keys.jwks_file.is_some()),
+        ("public-key-file", keys.public_key_file.is_some()),
+        ("algorithms", !args.issuer_tokens.algorithms.is_empty()),
+        ("claim", !args.issuer_tokens.claim.is_empty()),
+        ("audience", !has_auth_server && !tokens.audience.is_empty()),
+        ("issuer", !has_auth_server && tokens.issuer.is_some()),
+    ];
+    match of_one.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => Err(Failure::Config(format!(
+            "--{flag}: has no meaning beside [[issuer]] tables, each of which has its own"
+        ))),
+    }
+}
+
+fn refuse_repeated(issuers: &[Issuer]) -> Result<(), Failure> {
+    let (mut names, mut accepted) = (BTreeMap::new(), BTreeSet::new());
+    for issuer in issuers {
+        let name = &issuer.name;
+        // Tenants share the name with the keys.
+        if *names.entry(name).or_insert(issuer.keys) != issuer.keys {
+            return Err(refused(name, "another issuer has this name"));
+        }
+        if !accepted.insert(&issuer.policy.issuer) {
+            return Err(refused(name, "another one accepts the same `issuer`"));
+        }
+    }
+    Ok(())
+}
+
+fn refused(name: &str, why: impl Display) -> Failure {
+    Failure::Config(format!("[[issuer]] {name}: {why}"))
+}

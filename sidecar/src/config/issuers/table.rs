@@ -1,0 +1,339 @@
+//! One `[[issuer]]` table: its rules, and the source of its keys.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use contract::keys::algorithms::AsymmetricAlgorithm;
+use contract::token::claim_mapping::ClaimMapping;
+use contract::token::verifier::VerificationPolicy;
+use http::uri::Scheme;
+use runtime::exit::Failure;
+use runtime::host_port::without_credentials;
+
+use super::{IssuerConfig, key_source};
+use crate::cli::ServeArgs;
+use crate::cli::issuer_table::IssuerTable;
+use crate::keys::cache::KeyCacheSettings;
+use crate::keys::jwks_address::JwksAddress;
+use crate::keys::kubernetes;
+use crate::keys::proxy::KeysProxy;
+use crate::keys::source::SourceSettings;
+use crate::keys::source::file::{Format, KeyFile};
+use crate::keys::source::issuer_url::{DiscoverySettings, IssuerUrl};
+use crate::keys::source::jwks_url::JwksUrlSettings;
+use crate::keys::tls::TlsFiles;
+
+/// The name stands in labels of metrics and in names of files.
+const MAX_NAME_BYTES: usize = 32;
+/// The end of the file that keeps the auth server's revocation list.
+const RESERVED_NAME: &str = "revocations";
+/// A token that is not cached is compared with each.
+const MAX_TENANTS: usize = 256;
+/// The `issuer` of the cluster whose pod this is.
+const KUBERNETES: &str = "kubernetes:///";
+
+/// One table, and the settings for all issuers.
+pub(super) struct TableSettings<'a> {
+    table: &'a IssuerTable,
+    args: &'a ServeArgs,
+    /// The accepted `iss`, of each tenant.
+    issuers: Vec<String>,
+}
+
+impl<'a> TableSettings<'a> {
+    /// Checks the name, and finds the accepted `iss`.
+    ///
+    /// # Errors
+    /// [`Failure::Config`] that names the table.
+    pub(super) fn new(table: &'a IssuerTable, args: &'a ServeArgs) -> Result<Self, Failure> {
+        check_name(&table.name)?;
+        let issuers = accepted(table).map_err(|why| super::refused(&table.name, why))?;
+        Ok(Self {
+            table,
+            args,
+            issuers,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.table.name
+    }
+
+    /// Returns the rules for its tokens, for each accepted `iss`.
+    pub(super) fn policies(&self) -> Result<Vec<VerificationPolicy>, Failure> {
+        let tokens = &self.args.rules.tokens;
+        let policy = VerificationPolicy {
+            issuer: None,
+            audiences: self.audiences()?,
+            leeway_seconds: tokens.leeway.get(),
+            require_expiry: !tokens.allow_no_exp,
+            mapping: Some(self.mapping()?),
+            extra_claims: Vec::new(),
+        };
+        let of_issuer = |issuer: &String| VerificationPolicy {
+            issuer: Some(issuer.clone()),
+            ..policy.clone()
+        };
+        Ok(self.issuers.iter().map(of_issuer).collect())
+    }
+
+    /// Returns the source of its keys.
+    pub(super) fn config(&self) -> Result<IssuerConfig, Failure> {
+        let source = self.source()?;
+        Ok(IssuerConfig {
+            name: Some(self.table.name.clone()),
+            key_cache: self.key_cache(&source)?,
+            source,
+        })
+    }
+
+    fn refused(&self, why: impl Display) -> Failure {
+        super::refused(&self.table.name, why)
+    }
+
+    /// A key set serves every application of its issuer: without the audience a token for any of
+    /// them would be accepted.
+    fn audiences(&self) -> Result<Vec<String>, Failure> {
+        let audiences = &self.table.audience;
+        if audiences.is_empty() || audiences.iter().any(String::is_empty) {
+            return Err(self.refused("`audience` is missing, or one of it is empty"));
+        }
+        Ok(audiences.clone())
+    }
+
+    fn mapping(&self) -> Result<ClaimMapping, Failure> {
+        let entry = |(field, claim): (&String, &String)| format!("{field}={claim}");
+        let entries: Vec<_> = self.table.claim.iter().map(entry).collect();
+        ClaimMapping::parse(entries.iter().map(String::as_str))
+            .map_err(|(entry, error)| self.refused(format!("claim '{entry}': {error}")))
+    }
+
+    /// Returns the file of `--key-cache` with the name at its end; none for keys of a file.
+    fn key_cache(&self, source: &SourceSettings) -> Result<Option<KeyCacheSettings>, Failure> {
+        let Some(file) = key_source::key_cache_file(self.args)? else {
+            return Ok(None);
+        };
+        let mut file = PathBuf::from(file).into_os_string();
+        file.push(".");
+        file.push(&self.table.name);
+        let issuer = match &self.table.issuer_pattern {
+            Some(pattern) => Some(pattern.clone()),
+            None => self.issuers.first().cloned(),
+        };
+        Ok(source.cached_in(file.into(), issuer).ok())
+    }
+
+    fn source(&self) -> Result<SourceSettings, Failure> {
+        self.refuse_without_effect()?;
+        let table = self.table;
+        if self.is_kubernetes() {
+            return self.kubernetes().map(SourceSettings::JwksUrl);
+        }
+        if let (true, Some(issuer)) = (table.discovery, &table.issuer) {
+            return self.discovery(issuer).map(SourceSettings::IssuerUrl);
+        }
+        match (&table.jwks_url, &table.jwks_file, &table.public_key_file) {
+            (Some(url), ..) => self.jwks_url(url).map(SourceSettings::JwksUrl),
+            (_, Some(path), _) => self.file(path, Format::JwkSet),
+            (.., Some(path)) => self.file(path, Format::Pem),
+            (None, None, None) => Err(self.refused("names no source of keys")),
+        }
+    }
+
+    fn is_kubernetes(&self) -> bool {
+        self.table.issuer.as_deref() == Some(KUBERNETES)
+    }
+
+    /// Rejects a table with no source of keys, or several, and members that the source ignores.
+    fn refuse_without_effect(&self) -> Result<(), Failure> {
+        let table = self.table;
+        let sources = [
+            ("discovery = true", table.discovery),
+            (
+                "jwks-url",
+                table.jwks_url.is_some() && !self.is_kubernetes(),
+            ),
+            ("jwks-file", table.jwks_file.is_some()),
+            ("public-key-file", table.public_key_file.is_some()),
+            (KUBERNETES, self.is_kubernetes()),
+        ];
+        if sources.iter().filter(|(_, given)| *given).count() != 1 {
+            let [names @ .., _] = sources.map(|(name, _)| name);
+            let names = names.join(", ");
+            return Err(self.refused(format!("expected one source of keys of {names}")));
+        }
+        let is_file = table.jwks_file.is_some() || table.public_key_file.is_some();
+        for (member, given, why) in [
+            (
+                "discovery",
+                table.discovery && table.issuer.is_none(),
+                "`issuer`",
+            ),
+            (
+                "jwks-hosts",
+                !table.jwks_hosts.is_empty() && !table.discovery,
+                "discovery",
+            ),
+            (
+                "token-file",
+                table.token_file.is_some() && !self.is_kubernetes(),
+                KUBERNETES,
+            ),
+            ("ca", table.ca.is_some() && is_file, "https"),
+            ("keys-proxy", table.keys_proxy.is_some() && is_file, "https"),
+        ] {
+            if given {
+                return Err(self.refused(format!("`{member}` has an effect only with {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn kubernetes(&self) -> Result<JwksUrlSettings, Failure> {
+        let url = self.table.jwks_url.as_deref();
+        let settings = self.jwks_url(url.unwrap_or(kubernetes::JWKS_URL))?;
+        if !settings.url.is_https() {
+            return Err(self.refused("`jwks-url` has to be https: the pod's token is sent there"));
+        }
+        let ca = settings
+            .tls
+            .ca
+            .unwrap_or_else(|| kubernetes::CA_FILE.into());
+        let token_file = self.table.token_file.clone();
+        Ok(JwksUrlSettings {
+            tls: TlsFiles {
+                ca: Some(ca),
+                ..settings.tls
+            },
+            bearer_file: Some(token_file.unwrap_or_else(|| kubernetes::TOKEN_FILE.into())),
+            ..settings
+        })
+    }
+
+    fn discovery(&self, issuer: &str) -> Result<DiscoverySettings, Failure> {
+        let issuer = IssuerUrl::new(issuer).map_err(|error| {
+            let issuer = without_credentials(issuer);
+            self.refused(format!("issuer '{issuer}': {error}"))
+        })?;
+        let scheme = issuer.document().scheme().clone();
+        Ok(DiscoverySettings {
+            hosts: self.table.jwks_hosts.clone(),
+            tls: self.tls(&scheme)?,
+            proxy: self.keys_proxy(&scheme)?,
+            issuer,
+            algorithms: self.algorithms(),
+            max_key_age: self.args.keys.max_key_age.limit(),
+        })
+    }
+
+    fn jwks_url(&self, url: &str) -> Result<JwksUrlSettings, Failure> {
+        let url: JwksAddress = url.parse().map_err(|error| {
+            let url = without_credentials(url);
+            self.refused(format!("jwks-url '{url}': {error}"))
+        })?;
+        Ok(JwksUrlSettings {
+            tls: self.tls(url.scheme())?,
+            proxy: self.keys_proxy(url.scheme())?,
+            bearer_file: None,
+            url,
+            algorithms: self.algorithms(),
+            max_key_age: self.args.keys.max_key_age.limit(),
+        })
+    }
+
+    fn file(&self, path: &Path, format: Format) -> Result<SourceSettings, Failure> {
+        Ok(SourceSettings::File(KeyFile {
+            path: path.to_owned(),
+            format,
+            algorithms: self.algorithms(),
+        }))
+    }
+
+    fn algorithms(&self) -> Vec<AsymmetricAlgorithm> {
+        match self.table.algorithms.as_slice() {
+            [] => vec![AsymmetricAlgorithm::default()],
+            algorithms => algorithms.to_vec(),
+        }
+    }
+
+    fn tls(&self, scheme: &Scheme) -> Result<TlsFiles, Failure> {
+        let ca = self.table.ca.clone();
+        if ca.is_some() && *scheme != Scheme::HTTPS {
+            return Err(self.refused("`ca` has an effect only with https"));
+        }
+        Ok(TlsFiles {
+            ca,
+            is_of_table: true,
+            identity: None,
+        })
+    }
+
+    fn keys_proxy(&self, scheme: &Scheme) -> Result<Option<KeysProxy>, Failure> {
+        let Some(text) = self.table.keys_proxy.as_deref() else {
+            return Ok(None);
+        };
+        if *scheme != Scheme::HTTPS {
+            return Err(self.refused("`keys-proxy` has an effect only with https"));
+        }
+        text.parse().map(Some).map_err(|error| {
+            let text = without_credentials(text);
+            self.refused(format!("keys-proxy '{text}': {error}"))
+        })
+    }
+}
+
+/// Returns each accepted `iss` of a table.
+fn accepted(table: &IssuerTable) -> Result<Vec<String>, String> {
+    match (table.issuer.as_deref(), table.issuer_pattern.as_deref()) {
+        (Some(_), Some(_)) => Err("`issuer` and `issuer-pattern` exclude each other".to_owned()),
+        (None | Some(""), None) => Err("`issuer`, the accepted iss, is missing".to_owned()),
+        (Some(_), None) if !table.tenants.is_empty() => {
+            Err("`tenants` has an effect only with `issuer-pattern`".to_owned())
+        }
+        (Some(KUBERNETES), None) => kubernetes::issuer(table.token_file.as_deref())
+            .map(|issuer| vec![issuer])
+            .map_err(|why| format!("{KUBERNETES}: {why}")),
+        (Some(issuer), None) => Ok(vec![issuer.to_owned()]),
+        (None, Some(pattern)) => of_tenants(pattern, &table.tenants),
+    }
+}
+
+/// Puts each tenant into the pattern: only listed ones are accepted, because a tenant's own
+/// administrator issues its tokens.
+fn of_tenants(pattern: &str, tenants: &[String]) -> Result<Vec<String>, String> {
+    let parts = pattern
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?.1)))
+        .filter(|(_, after)| !after.contains(['{', '}']));
+    let Some((before, after)) = parts else {
+        return Err(format!(
+            "issuer-pattern '{pattern}': expected one {{…}} for the tenant"
+        ));
+    };
+    if tenants.is_empty() || tenants.iter().any(String::is_empty) {
+        return Err("`tenants` is missing, or one of it is empty".to_owned());
+    }
+    if tenants.len() > MAX_TENANTS {
+        return Err(format!("`tenants` has more than {MAX_TENANTS}"));
+    }
+    let issuer = |tenant: &String| format!("{before}{tenant}{after}");
+    Ok(tenants.iter().map(issuer).collect())
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    if name == RESERVED_NAME {
+        return Err(super::refused(
+            name,
+            "the name belongs to a file of the key cache",
+        ));
+    }
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let name = name.escape_debug();
+    Err(Failure::Config(format!(
+        "[[issuer]] name '{name}': expected 1 to {MAX_NAME_BYTES} of a-z, 0-9, - and _"
+    )))
+}

@@ -1,0 +1,105 @@
+//! The keys of all issuers. Each issuer has its own, which no other issuer's tokens are checked
+//! with.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use contract::rejection::Rejection;
+
+use super::current::{CurrentKeys, InstalledKeys};
+
+/// The position of the only issuer, and of the default one among several.
+pub(crate) const FIRST: usize = 0;
+
+/// The keys of one issuer.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedKeys {
+    /// `None` for the only issuer.
+    pub(crate) name: Option<String>,
+    pub(crate) keys: Arc<CurrentKeys>,
+}
+
+/// The keys of all issuers, in the order of the configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct IssuerKeys(Vec<NamedKeys>);
+
+impl IssuerKeys {
+    pub(crate) const fn new(issuers: Vec<NamedKeys>) -> Self {
+        Self(issuers)
+    }
+
+    /// Returns the keys of a single issuer without a name.
+    pub(crate) fn only(keys: Arc<CurrentKeys>) -> Self {
+        Self(vec![NamedKeys { name: None, keys }])
+    }
+
+    pub(crate) fn get(&self, issuer: usize) -> Option<&Arc<CurrentKeys>> {
+        self.0.get(issuer).map(|named| &named.keys)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &NamedKeys> {
+        self.0.iter()
+    }
+
+    /// Returns the keys for a decision at `now`.
+    pub(crate) const fn at(&self, now: Instant) -> KeysAt<'_> {
+        KeysAt { issuers: self, now }
+    }
+
+    /// Returns the whole seconds until the next attempt for an issuer without usable keys, at least
+    /// 1, for `Retry-After`.
+    pub(crate) fn seconds_until_next(&self, now: Instant) -> u64 {
+        let is_unusable = |keys: &&CurrentKeys| {
+            let state = keys.load();
+            keys.trusted(state.as_deref(), now).is_err()
+        };
+        let unusable = self.iter().map(|named| &*named.keys).filter(is_unusable);
+        let waits = unusable.map(|keys| keys.attempts().seconds_until_next(now));
+        waits.min().unwrap_or(1)
+    }
+}
+
+/// The keys by which one decision is made.
+pub(crate) trait KeysByIssuer {
+    /// Calls `action` with the keys of one issuer, or with the reason why it has none.
+    fn with_keys<T>(
+        &self,
+        issuer: usize,
+        action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
+    ) -> T;
+}
+
+/// The present keys of all issuers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeysAt<'k> {
+    issuers: &'k IssuerKeys,
+    now: Instant,
+}
+
+impl KeysByIssuer for KeysAt<'_> {
+    fn with_keys<T>(
+        &self,
+        issuer: usize,
+        action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
+    ) -> T {
+        let Some(keys) = self.issuers.get(issuer) else {
+            return action(Err(Rejection::AuthKeysUnavailable));
+        };
+        let state = keys.load();
+        action(keys.trusted(state.as_deref(), self.now))
+    }
+}
+
+/// The keys of the only issuer.
+impl KeysByIssuer for Result<&InstalledKeys, Rejection> {
+    fn with_keys<T>(
+        &self,
+        issuer: usize,
+        action: impl FnOnce(Result<&InstalledKeys, Rejection>) -> T,
+    ) -> T {
+        action(match issuer {
+            FIRST => *self,
+            _ => Err(Rejection::AuthKeysUnavailable),
+        })
+    }
+}

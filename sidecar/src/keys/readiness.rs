@@ -1,0 +1,163 @@
+//! Readiness by the keys: with one issuer its own, with several that of any or of all.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use parking_lot::Mutex;
+use runtime::health::Condition;
+
+/// The readiness text before the first fetch.
+pub(crate) const NOT_FETCHED: &str = "not fetched yet";
+
+/// The issuers whose keys readiness needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ReadyWith {
+    /// One issuer with a usable key.
+    #[default]
+    Any,
+    /// Every issuer with a usable key.
+    All,
+}
+
+/// The readiness of all issuers, which share one condition.
+#[derive(Debug)]
+struct Shared {
+    condition: Condition,
+    needed: ReadyWith,
+    /// For each issuer its name, and the reason why it is not ready.
+    issuers: Mutex<Vec<(Option<String>, Option<String>)>>,
+}
+
+/// The handle by which the refresh of one issuer reports.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyReadiness {
+    shared: Arc<Shared>,
+    issuer: usize,
+}
+
+impl KeyReadiness {
+    /// Returns a handle for each issuer; none is ready.
+    pub(crate) fn of_each(
+        condition: Condition,
+        needed: ReadyWith,
+        names: impl Iterator<Item = Option<String>>,
+    ) -> Vec<Self> {
+        let not_ready = |name| (name, Some(NOT_FETCHED.to_owned()));
+        let issuers: Vec<_> = names.map(not_ready).collect();
+        let count = issuers.len();
+        let shared = Arc::new(Shared {
+            condition,
+            needed,
+            issuers: Mutex::new(issuers),
+        });
+        let handle = |issuer| Self {
+            shared: Arc::clone(&shared),
+            issuer,
+        };
+        (0..count).map(handle).collect()
+    }
+
+    pub(crate) fn set_ready(&self) {
+        self.set(None);
+    }
+
+    pub(crate) fn set_not_ready(&self, reason: impl Into<String>) {
+        self.set(Some(reason.into()));
+    }
+
+    fn set(&self, reason: Option<String>) {
+        let mut issuers = self.shared.issuers.lock();
+        if let Some((_, of_this)) = issuers.get_mut(self.issuer) {
+            *of_this = reason;
+        }
+        let missing: Vec<_> = issuers.iter().filter_map(missing).collect();
+        let is_ready = match self.shared.needed {
+            ReadyWith::Any => missing.len() < issuers.len(),
+            ReadyWith::All => missing.is_empty(),
+        };
+        // Under the lock, so that the last report counts.
+        if is_ready {
+            self.shared.condition.set_ready();
+        } else {
+            self.shared.condition.set_not_ready(missing.join("; "));
+        }
+    }
+}
+
+/// The readiness of the only issuer.
+impl From<Condition> for KeyReadiness {
+    fn from(condition: Condition) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                condition,
+                needed: ReadyWith::All,
+                issuers: Mutex::new(vec![(None, Some(NOT_FETCHED.to_owned()))]),
+            }),
+            issuer: 0,
+        }
+    }
+}
+
+/// Describes an issuer that is not ready.
+fn missing((name, reason): &(Option<String>, Option<String>)) -> Option<String> {
+    let reason = reason.as_ref()?;
+    Some(match name {
+        Some(name) => format!("{name}: {reason}"),
+        None => reason.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::health::Health;
+
+    use super::*;
+
+    /// Returns the readiness after each report of two issuers.
+    fn reported(needed: ReadyWith, reports: &[(usize, bool)]) -> Vec<bool> {
+        let health = Health::new();
+        health.set_started();
+        let names = ["a", "b"].map(|name| Some(name.to_owned()));
+        let condition = health.condition("verification_key", NOT_FETCHED);
+        let handles = KeyReadiness::of_each(condition, needed, names.into_iter());
+        let report = |(issuer, ready): &(usize, bool)| {
+            if let Some(handle) = handles.get(*issuer) {
+                match ready {
+                    true => handle.set_ready(),
+                    false => handle.set_not_ready("away"),
+                }
+            }
+            health.is_ready()
+        };
+        reports.iter().map(report).collect()
+    }
+
+    #[test]
+    fn one_issuer_or_all_are_needed() {
+        let reports = [(0, false), (1, true), (0, true), (1, false), (0, false)];
+        let any = reported(ReadyWith::Any, &reports);
+        assert_eq!(any, [false, true, true, true, false]);
+        let all = reported(ReadyWith::All, &reports);
+        assert_eq!(all, [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn the_missing_issuers_are_named() {
+        let health = Health::new();
+        let names = ["a", "b"].map(|name| Some(name.to_owned()));
+        let condition = health.condition("verification_key", NOT_FETCHED);
+        let handles = KeyReadiness::of_each(condition, ReadyWith::Any, names.into_iter());
+        for handle in handles.iter().take(1) {
+            handle.set_not_ready("away");
+        }
+        let reasons = health
+            .conditions()
+            .into_iter()
+            .filter_map(|found| found.reason);
+        let reasons: Vec<_> = reasons.collect();
+        assert!(
+            reasons.contains(&"a: away; b: not fetched yet".to_owned()),
+            "{reasons:?}"
+        );
+    }
+}

@@ -1,0 +1,373 @@
+//! The key set of an issuer with a discovery document (OpenID Connect Discovery 1.0 §4).
+//!
+//! The document names the address of the key set, and is read again every hour and after a fetch
+//! that failed. It cannot name another issuer, nor lead to another host.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use contract::keys::algorithms::AsymmetricAlgorithm;
+use http::StatusCode;
+use runtime::exit::Failure;
+use serde::Deserialize;
+
+use super::jwks_url::{JwksUrl, JwksUrlSettings};
+use crate::keys::fetch::{FetchError, Fetched, Purpose};
+use crate::keys::http_client::{KeyRequest, MAX_BODY_BYTES, Transport, Unexpected};
+use crate::keys::jwks_address::{JwksAddress, JwksAddressError};
+use crate::keys::proxy::KeysProxy;
+use crate::keys::tls::TlsFiles;
+
+/// The path of the document, behind the issuer without its final slash.
+const DOCUMENT: &str = "/.well-known/openid-configuration";
+/// Issuers announce new addresses days ahead.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(3600);
+
+/// The address of an issuer, which is its `iss` too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IssuerUrl {
+    issuer: String,
+    document: JwksAddress,
+}
+
+/// The error of an unusable issuer URL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum IssuerUrlError {
+    #[error(transparent)]
+    Address(#[from] JwksAddressError),
+    #[error("has a query, which an issuer never has")]
+    Query,
+    #[error("a discovery document over plain HTTP is read from this machine only: https://")]
+    Plain,
+}
+
+impl IssuerUrl {
+    /// Parses the issuer, byte for byte its `iss`.
+    pub(crate) fn new(issuer: &str) -> Result<Self, IssuerUrlError> {
+        if issuer.contains('?') {
+            return Err(IssuerUrlError::Query);
+        }
+        let base = issuer.strip_suffix('/').unwrap_or(issuer);
+        let document: JwksAddress = format!("{base}{DOCUMENT}").parse()?;
+        if document.is_plain_over_a_network() {
+            return Err(IssuerUrlError::Plain);
+        }
+        Ok(Self {
+            issuer: issuer.to_owned(),
+            document,
+        })
+    }
+
+    /// Returns the `iss`.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.issuer
+    }
+
+    pub(crate) const fn document(&self) -> &JwksAddress {
+        &self.document
+    }
+}
+
+/// The settings of one issuer.
+#[derive(Debug, Clone)]
+pub(crate) struct DiscoverySettings {
+    pub(crate) issuer: IssuerUrl,
+    /// Other hosts that may serve its key set.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) tls: TlsFiles,
+    pub(crate) proxy: Option<KeysProxy>,
+    pub(crate) algorithms: Vec<AsymmetricAlgorithm>,
+    pub(crate) max_key_age: Option<Duration>,
+}
+
+/// The reason why a document is not followed. Its own text is foreign, and not logged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DocumentError {
+    #[error("the response to the request for the discovery document was {}", Unexpected(*.0))]
+    Refused(StatusCode),
+    #[error("the response is not a discovery document")]
+    NotADocument,
+    #[error("the discovery document is another issuer's; `issuer` has to be equal byte for byte")]
+    OtherIssuer,
+    #[error("the jwks_uri of the discovery document is no usable address")]
+    NoAddress,
+    #[error(
+        "the discovery document leads to {0}, which is not the issuer's host; jwks-hosts allows others"
+    )]
+    OtherHost(String),
+    #[error("the jwks_uri of the discovery document is not https")]
+    Plain,
+}
+
+/// The members in use.
+#[derive(Debug, Deserialize)]
+struct Document {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// An issuer, and the key set that its document names.
+#[derive(Debug)]
+pub(crate) struct Discovered {
+    settings: DiscoverySettings,
+    transport: Transport,
+    keys: Option<(JwksAddress, JwksUrl)>,
+    /// The time of the last good document.
+    read_at: Option<Instant>,
+}
+
+impl Discovered {
+    /// Prepares the client.
+    ///
+    /// # Errors
+    /// [`Failure::Config`] for TLS files that cannot be used.
+    pub(crate) fn new(settings: DiscoverySettings) -> Result<Self, Failure> {
+        let scheme = settings.issuer.document.scheme().clone();
+        let (tls, proxy) = (settings.tls.clone(), settings.proxy.clone());
+        Ok(Self {
+            transport: Transport::new(scheme, tls, proxy)?,
+            settings,
+            keys: None,
+            read_at: None,
+        })
+    }
+
+    /// Returns the HTTP client of the document.
+    pub(crate) const fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Returns the address of the key set, or of the document before its first read.
+    pub(crate) fn last_endpoint(&self) -> String {
+        match &self.keys {
+            Some((address, _)) => address.to_string(),
+            None => self.settings.issuer.document.to_string(),
+        }
+    }
+
+    /// Reads the document if that is due, and fetches the key set it names.
+    pub(crate) async fn fetch(&mut self, purpose: Purpose) -> Result<Fetched, FetchError> {
+        let is_read = |read_at: Instant| read_at.elapsed() < READ_AGAIN_AFTER;
+        if !self.read_at.is_some_and(is_read) {
+            let read = self.read_document().await;
+            if self.keys.is_none() {
+                read?;
+            } else if let Err(error) = read {
+                // The known address may still serve.
+                tracing::warn!(issuer = self.settings.issuer.as_str(), %error, "discovery document not read");
+            }
+        }
+        let Some((_, keys)) = &mut self.keys else {
+            return Err(DocumentError::NotADocument.into());
+        };
+        let fetched = keys.fetch(purpose).await;
+        if fetched.is_err() {
+            self.read_at = None;
+        }
+        fetched
+    }
+
+    async fn read_document(&mut self) -> Result<(), FetchError> {
+        self.transport.follow_files().await;
+        let document = &self.settings.issuer.document;
+        let request = KeyRequest {
+            target: document.target(),
+            credentials: &[],
+            bearer: None,
+            accept: "application/json",
+            known: None,
+            max_bytes: MAX_BODY_BYTES,
+            is_last: true,
+        };
+        let answer = self.transport.get(&document.instance(), request).await?;
+        if answer.status != StatusCode::OK {
+            return Err(DocumentError::Refused(answer.status).into());
+        }
+        let address = self.settings.address_in(&answer.body)?;
+        self.read_at = Some(Instant::now());
+        if self
+            .keys
+            .as_ref()
+            .is_none_or(|(known, _)| *known != address)
+        {
+            let keys = JwksUrl::new(self.settings.key_set(address.clone()));
+            let keys = keys.map_err(|error| FetchError::File(error.to_string()))?;
+            self.keys = Some((address, keys));
+        }
+        Ok(())
+    }
+}
+
+impl DiscoverySettings {
+    /// Returns the address of the key set in a document of this issuer.
+    fn address_in(&self, body: &[u8]) -> Result<JwksAddress, DocumentError> {
+        let document: Document =
+            serde_json::from_slice(body).map_err(|_| DocumentError::NotADocument)?;
+        if document.issuer != self.issuer.issuer {
+            return Err(DocumentError::OtherIssuer);
+        }
+        let address = document.jwks_uri.parse::<JwksAddress>();
+        let address = address.map_err(|_| DocumentError::NoAddress)?;
+        let own = &self.issuer.document;
+        let is_allowed = |host: &str| {
+            let mut hosts = self.hosts.iter();
+            own.host().eq_ignore_ascii_case(host)
+                || hosts.any(|other| other.eq_ignore_ascii_case(host))
+        };
+        let host = address.host();
+        if !is_allowed(&host) {
+            let readable: String = host.escape_debug().take(MAX_SHOWN_CHARACTERS).collect();
+            return Err(DocumentError::OtherHost(readable));
+        }
+        // Never from TLS to plain HTTP, and plain HTTP on this machine only.
+        let is_downgrade = address.scheme() != own.scheme() && !address.is_https();
+        if is_downgrade || address.is_plain_over_a_network() {
+            return Err(DocumentError::Plain);
+        }
+        Ok(address)
+    }
+
+    fn key_set(&self, url: JwksAddress) -> JwksUrlSettings {
+        JwksUrlSettings {
+            // Plain HTTP on this machine has none.
+            tls: if url.is_https() {
+                self.tls.clone()
+            } else {
+                TlsFiles::default()
+            },
+            url,
+            proxy: self.proxy.clone(),
+            bearer_file: None,
+            algorithms: self.algorithms.clone(),
+            max_key_age: self.max_key_age,
+        }
+    }
+}
+
+/// Length of a host in a log line.
+const MAX_SHOWN_CHARACTERS: usize = 256;
+
+impl fmt::Display for IssuerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.issuer.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    fn address_in(
+        issuer: &str,
+        hosts: &[&str],
+        document: &serde_json::Value,
+    ) -> Result<String, DocumentError> {
+        let settings = DiscoverySettings {
+            issuer: IssuerUrl::new(issuer).unwrap(),
+            hosts: hosts.iter().map(ToString::to_string).collect(),
+            tls: TlsFiles::default(),
+            proxy: None,
+            algorithms: Vec::new(),
+            max_key_age: None,
+        };
+        let address = settings.address_in(document.to_string().as_bytes())?;
+        Ok(address.with_query())
+    }
+
+    #[test]
+    fn the_document_stands_behind_the_issuer() {
+        for (issuer, document) in [
+            (
+                "https://idp",
+                "https://idp/.well-known/openid-configuration",
+            ),
+            (
+                "https://idp/",
+                "https://idp/.well-known/openid-configuration",
+            ),
+            (
+                "https://idp/realms/a",
+                "https://idp/realms/a/.well-known/openid-configuration",
+            ),
+            (
+                "http://127.0.0.1:81/a",
+                "http://127.0.0.1:81/a/.well-known/openid-configuration",
+            ),
+        ] {
+            let url = IssuerUrl::new(issuer).unwrap();
+            assert_eq!(
+                (url.document.to_string().as_str(), url.as_str()),
+                (document, issuer)
+            );
+        }
+        for issuer in [
+            "idp",
+            "http://idp",
+            "https://idp?a",
+            "https://u:p@idp",
+            "https://idp#a",
+            "",
+        ] {
+            assert!(IssuerUrl::new(issuer).is_err(), "{issuer}");
+        }
+    }
+
+    #[test]
+    fn the_key_set_is_on_an_allowed_host_of_the_same_issuer() {
+        const IDP: &str = "https://idp/a";
+        let leads = |uri: &str| json!({"issuer": IDP, "jwks_uri": uri, "more": {}});
+        let plain = Err(DocumentError::Plain);
+        let other = |host: &str| Err(DocumentError::OtherHost(host.to_owned()));
+        for (uri, hosts, expected) in [
+            (
+                "https://idp/keys?v=1",
+                &[][..],
+                Ok("https://idp/keys?v=1".to_owned()),
+            ),
+            (
+                "https://idp:444/keys",
+                &[],
+                Ok("https://idp:444/keys".to_owned()),
+            ),
+            ("https://IDP/keys", &[], Ok("https://IDP/keys".to_owned())),
+            (
+                "https://keys.example/",
+                &["keys.example"],
+                Ok("https://keys.example/".to_owned()),
+            ),
+            ("https://keys.example/", &[], other("keys.example")),
+            ("https://idp.evil/keys", &[], other("idp.evil")),
+            ("http://idp/keys", &[], plain.clone()),
+            ("http://127.0.0.1/keys", &["127.0.0.1"], plain),
+            ("https://idp@evil/keys", &[], Err(DocumentError::NoAddress)),
+            ("file:///keys", &[], Err(DocumentError::NoAddress)),
+        ] {
+            assert_eq!(address_in(IDP, hosts, &leads(uri)), expected, "{uri}");
+        }
+        for (document, expected) in [
+            (
+                json!({"issuer": "https://idp/a/", "jwks_uri": "https://idp/"}),
+                DocumentError::OtherIssuer,
+            ),
+            (
+                json!({"issuer": "https://idp/b", "jwks_uri": "https://idp/"}),
+                DocumentError::OtherIssuer,
+            ),
+            (
+                json!({"jwks_uri": "https://idp/"}),
+                DocumentError::NotADocument,
+            ),
+            (json!({"issuer": IDP}), DocumentError::NotADocument),
+            (
+                json!({"issuer": IDP, "jwks_uri": ["https://idp/"]}),
+                DocumentError::NotADocument,
+            ),
+            (json!([]), DocumentError::NotADocument),
+        ] {
+            assert_eq!(address_in(IDP, &[], &document), Err(expected), "{document}");
+        }
+    }
+}

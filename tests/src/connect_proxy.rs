@@ -1,0 +1,71 @@
+//! A proxy that opens tunnels (RFC 9110 §9.3.6), as at the edge of a company's network.
+
+use std::io::{BufReader, Write, copy};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::message::Message;
+
+/// A proxy on a free port; its threads end with the test.
+#[derive(Debug)]
+pub struct ConnectProxy {
+    address: SocketAddr,
+    tunnels: Arc<Mutex<Vec<String>>>,
+}
+
+impl ConnectProxy {
+    /// Starts a proxy.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("the address just bound");
+        let tunnels = Arc::<Mutex<Vec<String>>>::default();
+        let opened = Arc::clone(&tunnels);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let opened = Arc::clone(&opened);
+                // An error is a closed connection.
+                std::thread::spawn(move || drop(tunnel(client, &opened)));
+            }
+        });
+        Self { address, tunnels }
+    }
+
+    /// Returns the address, for `--keys-proxy`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns the targets of the tunnels so far.
+    pub fn tunnels(&self) -> Vec<String> {
+        let tunnels = self.tunnels.lock();
+        tunnels.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn tunnel(mut client: TcpStream, opened: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(client.try_clone()?);
+    let Some(request) = Message::read_request(&mut reader)? else {
+        return Ok(());
+    };
+    let target = String::from_utf8_lossy(&request.target()).into_owned();
+    if !request.head.starts_with(b"CONNECT ") {
+        return client.write_all(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n");
+    }
+    let mut server = TcpStream::connect(&target)?;
+    let mut tunnels = opened.lock().unwrap_or_else(PoisonError::into_inner);
+    tunnels.push(target);
+    drop(tunnels);
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+    let (mut back, mut to_client) = (server.try_clone()?, client.try_clone()?);
+    let upload = std::thread::spawn(move || {
+        let _ = copy(&mut reader, &mut server);
+        let _ = server.shutdown(Shutdown::Write);
+    });
+    let _ = copy(&mut back, &mut to_client);
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = upload.join();
+    Ok(())
+}
