@@ -63,13 +63,11 @@ pub(super) fn relay(
     let status = httparse::ParserConfig::default()
         .parse_response_with_uninit_headers(&mut parsed, received, &mut fields)
         .map_err(|_| malformed())?;
-    let httparse::Status::Complete(length) = status else {
-        let is_endless = received.len() > MAX_HEAD_BYTES;
-        return if is_endless {
-            Err(malformed())
-        } else {
-            Ok(None)
-        };
+    // The end of a head may arrive with the bytes that exceed the limit.
+    let length = match status {
+        httparse::Status::Complete(length) if length <= MAX_HEAD_BYTES => length,
+        httparse::Status::Partial if received.len() <= MAX_HEAD_BYTES => return Ok(None),
+        _ => return Err(malformed()),
     };
     let parsed = Parsed {
         status: parsed.code.ok_or_else(malformed)?,
@@ -374,6 +372,20 @@ mod tests {
             "SSH-2.0-x\r\n\r\n",
         ] {
             assert!(relayed(head, REQUEST).is_err(), "{head}");
+        }
+    }
+
+    #[test]
+    fn a_head_beyond_the_limit_is_rejected_with_or_without_its_end() {
+        let head = |fill: usize| format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(fill));
+        for (end, fill, is_rejected) in [
+            ("\r\n\r\n", MAX_HEAD_BYTES, true),
+            ("", MAX_HEAD_BYTES, true),
+            ("\r\n\r\n", MAX_HEAD_BYTES - 100, false),
+            ("", MAX_HEAD_BYTES - 100, false),
+        ] {
+            let relayed = relayed(&(head(fill) + end), REQUEST);
+            assert_eq!(relayed.is_err(), is_rejected, "{end:?} {fill}");
         }
     }
 

@@ -130,7 +130,8 @@ impl Upload {
             }
         }
         self.needs_flush |= moved;
-        if self.needs_flush && Pin::new(service).poll_flush(cx)?.is_ready() {
+        let may_flush = self.needs_flush && self.failure.is_none();
+        if may_flush && Pin::new(service).poll_flush(cx)?.is_ready() {
             self.needs_flush = false;
         }
         if !self.is_repeatable {
