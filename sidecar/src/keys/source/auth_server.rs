@@ -256,7 +256,11 @@ impl KeyEndpointSource {
         let base = self.transport.url(instance, path);
         jwks::target(&answer.headers, relation, &base).unwrap_or_else(|error| {
             let auth_server = &instance.authority;
-            tracing::warn!(auth_server, relation, %error, "a link of the auth server is ignored");
+            let target = match relation {
+                REVOCATIONS => "revocation list",
+                _ => "key set",
+            };
+            tracing::warn!(auth_server, %error, "the link to a {target} is ignored");
             None
         })
     }
