@@ -198,6 +198,51 @@ fn a_command_ends_a_token_and_all_of_a_user() {
 }
 
 #[test]
+fn a_command_ends_the_tokens_of_an_application_and_no_other() {
+    let server = plan().start().ready();
+    let store = file_store(&server.home().join("data"));
+    let add = |id: &str| {
+        let end = CommandLine::new(Program::AuthServer.path())
+            .arguments(["application", "add", "--app-id", id])
+            .arguments(["--audience=orders", "--scope=read", "--store", &store])
+            .run();
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+        end.stdout.trim().to_owned()
+    };
+    let (jobs, other) = (add("jobs"), add("other"));
+    let token_for = |id: &str, secret: &str| {
+        let client = server.anonymous();
+        let request = client
+            .request("POST", "/oauth/token")
+            .line("Content-Type: application/x-www-form-urlencoded")
+            .body(format!(
+                "grant_type=client_credentials&client_id={id}&client_secret={secret}"
+            ));
+        wait::until("a token for the application", || {
+            let answer = client.send(&request);
+            (answer.status() == 200).then(|| answer.json())
+        })["access_token"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let service = EchoService::start();
+    let sidecar = sidecar_plan(&service, &server.url())
+        .application("other", &other)
+        .start()
+        .ready();
+    let (of_jobs, of_other) = (token_for("jobs", &jobs), token_for("other", &other));
+    allowed(&sidecar.bearing(&of_jobs));
+    revoke(&server, &["--app", "jobs"]);
+    until_revoked(&sidecar.bearing(&of_jobs));
+    allowed(&sidecar.bearing(&of_other));
+    wait::until("a token after the revocation", || {
+        let token = token_for("jobs", &jobs);
+        (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(())
+    });
+}
+
+#[test]
 fn a_command_that_revokes_nothing_in_particular_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let store = file_store(home.path());
