@@ -13,6 +13,8 @@ use tests::sidecar::{Sidecar, SidecarPlan};
 use tests::stack::Stack;
 use tests::wait;
 
+use crate::e2e::webhook::Webhook;
+
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["job", "instance"];
 
@@ -59,14 +61,18 @@ fn scrapes() -> Vec<String> {
         .ready();
     wait::until("the cache", || cache.exists().then_some(()));
     let scrape = |admin| admin_get(admin, "/metrics").text();
-    [
+    let admin_ports = [
         stack.auth_server.admin(),
         stack.sidecar.admin(),
         auth_server.admin(),
         sidecar.admin(),
-    ]
-    .map(scrape)
-    .to_vec()
+    ];
+    let webhook = Webhook::start(&[]).metrics();
+    admin_ports
+        .into_iter()
+        .map(scrape)
+        .chain([webhook])
+        .collect()
 }
 
 /// Returns the exported names with their labels.
@@ -326,7 +332,7 @@ fn a_query_for_something_else_is_found_out() {
 fn no_metric_has_a_path_a_user_or_a_token_as_label() {
     let allowed = [
         "outcome", "reason", "code", "result", "version", "le", "app_id", "kid", "role", "rule",
-        "issuer",
+        "issuer", "kind",
     ];
     for (name, labels) in exported() {
         for label in labels {

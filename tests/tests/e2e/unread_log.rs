@@ -61,7 +61,7 @@ impl Unread {
         let metrics = admin_get(self.admin, "/metrics").text();
         let line = metrics
             .lines()
-            .find(|line| line.contains("_log_lines_dropped_total "));
+            .find(|line| !line.starts_with('#') && line.contains("_log_lines_dropped_total "));
         line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
     }
 

@@ -15,7 +15,7 @@ use tests::raw_client::{RawClient, exchange};
 use tests::tls::Trust;
 use tests::wait;
 
-struct Webhook {
+pub(crate) struct Webhook {
     process: Process,
     address: SocketAddr,
     admin: SocketAddr,
@@ -24,7 +24,7 @@ struct Webhook {
 }
 
 impl Webhook {
-    fn start(flags: &[&str]) -> Self {
+    pub(crate) fn start(flags: &[&str]) -> Self {
         let authority = Authority::new();
         let certificate = authority.issue("webhook");
         let mut process = CommandLine::new(Program::Sidecar.path())
@@ -69,7 +69,7 @@ impl Webhook {
         response.json()
     }
 
-    fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         let request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         exchange(self.admin, "GET", request).text()
     }
