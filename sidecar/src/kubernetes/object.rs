@@ -1,4 +1,4 @@
-//! Kubernetes objects as far as they are about pods: names, labels, the description of a pod.
+//! The parts of Kubernetes objects that concern pods: names, labels, the description of a pod.
 
 use serde_json::{Map, Value};
 

@@ -13,7 +13,7 @@ use crate::telemetry::request_id::RequestIds;
 #[derive(Debug, Default)]
 pub(crate) struct RequestSpan(Option<Box<Span>>);
 
-/// The head of a request, as far as its span needs it.
+/// The parts of a request's head that its span needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpanHead<'a> {
     pub(crate) method: &'a Method,

@@ -1,4 +1,4 @@
-//! `POST {ctx}/oauth/revoke` (RFC 7009): ends an access token for whoever holds it, as at a logout.
+//! `POST {ctx}/oauth/revoke` (RFC 7009): ends an access token for its holder, as at a logout.
 //!
 //! The token is its own permission, so no application authenticates here. A token that is unknown,
 //! expired or revoked already is a success: it is of no use any more.
