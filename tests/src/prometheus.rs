@@ -1,6 +1,6 @@
 //! Debian's Prometheus, for queries against what the programs export; stopped on drop.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -42,23 +42,25 @@ impl Prometheus {
         );
         let file = directory.path().join("prometheus.yml");
         std::fs::write(&file, config).expect("a writable file");
-        let address = free_address();
         let process = CommandLine::new("prometheus")
             .arguments(["--config.file", &file.display().to_string()])
             .arguments([
                 "--storage.tsdb.path",
                 &directory.path().join("data").display().to_string(),
             ])
-            .arguments(["--web.listen-address", &address.to_string()])
+            .arguments(["--web.listen-address", "127.0.0.1:0"])
             .start();
+        let address = wait::until("the port of Prometheus", || {
+            listening_address(&process.stderr())
+        });
         let prometheus = Self {
             address,
             _process: process,
             _directory: directory,
         };
-        wait::until("Prometheus", || {
-            let connected = std::net::TcpStream::connect(address);
-            connected.ok().map(|_| ())
+        // It listens before its storage is open, and refuses queries until then.
+        wait::until("Prometheus to be ready", || {
+            (prometheus.get("/-/ready").status() == 200).then_some(())
         });
         Some(prometheus)
     }
@@ -95,8 +97,9 @@ fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Returns an address that was free a moment ago: Prometheus names no port that it picks itself.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("the address just bound")
+/// Returns the address in its log line `msg="Listening on" address=…`.
+fn listening_address(log: &str) -> Option<SocketAddr> {
+    let (_, rest) = log.split_once("\"Listening on\" address=")?;
+    let (address, _) = rest.split_once('\n')?;
+    address.trim().parse().ok()
 }
