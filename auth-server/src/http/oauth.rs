@@ -34,10 +34,18 @@ pub(in crate::http) async fn form(
     held: Held,
 ) -> Result<Form, Rejection> {
     let body = body::read(body, limit, held).await?;
+    parse_form(headers, &body)
+}
+
+/// Parses the form of a request.
+///
+/// # Errors
+/// [`Rejection::FormMalformed`].
+pub(in crate::http) fn parse_form(headers: &HeaderMap, body: &[u8]) -> Result<Form, Rejection> {
     if !body::is_of_type(headers, FORM) {
         return Err(Rejection::FormMalformed);
     }
-    Form::parse(&body).map_err(|error| {
+    Form::parse(body).map_err(|error| {
         debug!(%error, "a form is rejected");
         Rejection::FormMalformed
     })

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use contract::api::envelope::MSG_OPERATION_SUCCEEDED;
@@ -14,14 +13,13 @@ use contract::rejection::Rejection;
 use contract::token::bearer::{self, Bearer};
 use contract::token::claims::Claims;
 use contract::token::verifier::VerificationPolicy;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use runtime::clock::unix_now;
 use serde_json::json;
 
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::unfinished::Unfinished;
-use crate::http::{body, response};
+use crate::http::{body, oauth, response};
 use crate::keys::live::LiveKeys;
 use crate::revocations::queue::{NotStored, RevocationQueue};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
@@ -32,7 +30,6 @@ pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 /// A whole body may hold no longer token either.
 const MAX_AUTHORIZATION_BYTES: usize = MAX_BODY_BYTES;
-const FORM: &str = "application/x-www-form-urlencoded";
 
 pub(crate) struct RevokeEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
@@ -45,17 +42,14 @@ pub(crate) struct RevokeEndpoint {
 pub(crate) async fn revoke(State(state): State<Arc<RevokeEndpoint>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let read = body::read(body, state.body_timeout, state.unfinished.nothing_held()).await;
-    let form = match read {
-        Ok(form) => form,
-        Err(rejection) => return response::rejection(rejection),
-    };
-    let outcome = match presented_token(&parts.headers, &form) {
-        Ok(token) => state.revoke(token.as_str()).await,
-        Err(description) => return invalid_request(description),
+    let token = read.and_then(|body| presented_token(&parts.headers, &body));
+    let outcome = match token {
+        Ok(token) => state.revoke(&token).await,
+        Err(rejection) => Err(rejection),
     };
     match outcome {
         Ok(()) => response::ok(MSG_OPERATION_SUCCEEDED, json!(null)),
-        Err(rejection) => response::rejection(rejection),
+        Err(rejection) => oauth::error(rejection.into()),
     }
 }
 
@@ -93,46 +87,14 @@ fn revocation_of(claims: Claims) -> Option<Revocation> {
     })
 }
 
-/// Returns the `token` of the form, or else the one in `Authorization`.
-fn presented_token(headers: &HeaderMap, form: &[u8]) -> Result<String, &'static str> {
-    if form.is_empty() {
-        let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES);
-        let token = token.ok().flatten();
-        return token
-            .map(|token| token.as_str().to_owned())
-            .ok_or("send the token as token in a form, or in the Authorization header");
-    }
-    if !is_form(headers) {
-        return Err("the body must be application/x-www-form-urlencoded");
-    }
-    let mut tokens = form_urlencoded::parse(form).filter(|(name, _)| name == "token");
-    match (tokens.next(), tokens.next()) {
-        (Some((_, token)), None) if !token.is_empty() => Ok(token.into_owned()),
-        _ => Err("the form needs one token"),
-    }
-}
-
-fn is_form(headers: &HeaderMap) -> bool {
-    let mut fields = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(field), None) = (fields.next(), fields.next()) else {
-        return false;
+/// Returns the `token` of the form; without a body, the one in `Authorization`.
+fn presented_token(headers: &HeaderMap, body: &[u8]) -> Result<String, Rejection> {
+    let token = if body.is_empty() {
+        let token = bearer::from_headers(headers, MAX_AUTHORIZATION_BYTES).ok();
+        token.flatten().map(|token| token.as_str().to_owned())
+    } else {
+        let form = oauth::parse_form(headers, body)?;
+        form.value("token").map(str::to_owned)
     };
-    let field = field.to_str().unwrap_or_default();
-    let media_type = field.split(';').next().unwrap_or_default();
-    media_type.trim().eq_ignore_ascii_case(FORM)
-}
-
-/// Returns the error as RFC 7009 §2.2.1 and RFC 6749 §5.2 write it.
-fn invalid_request(description: &'static str) -> Response {
-    let body = json!({"error": "invalid_request", "error_description": description});
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = Rejection::ParameterMissing.status();
-    let fields = response.headers_mut();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Read by the access log.
-    response
-        .extensions_mut()
-        .insert(Rejection::ParameterMissing);
-    response
+    token.ok_or(Rejection::ParameterMissing)
 }
