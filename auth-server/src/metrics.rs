@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use runtime::histogram::DurationHistogram;
+use runtime::histogram::{DurationHistogram, micros};
 use runtime::metrics::register_renamed;
 use runtime::telemetry;
 use runtime::tls::CertificateMetrics;
@@ -44,18 +44,8 @@ struct Reason {
 }
 
 /// From ECDSA and HMAC on an idle machine to RSA on a busy one.
-const SIGNING_BOUNDS: [Duration; 10] = [
-    Duration::from_micros(25),
-    Duration::from_micros(50),
-    Duration::from_micros(100),
-    Duration::from_micros(250),
-    Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_micros(2500),
-    Duration::from_millis(5),
-    Duration::from_millis(10),
-    Duration::from_millis(100),
-];
+const SIGNING_BOUNDS: [Duration; 10] =
+    micros([25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000]);
 
 /// Label of all unregistered applications: attackers must not create labels.
 const OTHER_APPLICATION: &str = "other";

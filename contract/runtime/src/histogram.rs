@@ -8,6 +8,22 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+/// Returns bounds that are given in microseconds.
+#[must_use]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the index is below both lengths, and constants are computed at compile time"
+)]
+pub const fn micros<const N: usize>(bounds: [u64; N]) -> [Duration; N] {
+    let mut durations = [Duration::ZERO; N];
+    let mut at = 0;
+    while at < N {
+        durations[at] = Duration::from_micros(bounds[at]);
+        at += 1;
+    }
+    durations
+}
+
 /// The number of durations up to each bound. Clones share it.
 #[derive(Debug, Clone)]
 pub struct DurationHistogram(Arc<Shared>);

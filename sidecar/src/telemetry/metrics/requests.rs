@@ -7,7 +7,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use runtime::histogram::{DurationHistogram, HistogramSnapshot};
+use runtime::histogram::{DurationHistogram, HistogramSnapshot, micros};
 use runtime::metrics::register_renamed;
 
 use crate::telemetry::outcome::{Completion, Outcome, StatusClass, Totals};
@@ -25,54 +25,19 @@ struct UpstreamErrorLabels {
 }
 
 /// From a cached token to one that waits for a key.
-const AUTH_BOUNDS: [Duration; 12] = [
-    Duration::from_micros(10),
-    Duration::from_micros(25),
-    Duration::from_micros(50),
-    Duration::from_micros(100),
-    Duration::from_micros(250),
-    Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_micros(2500),
-    Duration::from_millis(10),
-    Duration::from_millis(100),
-    Duration::from_millis(500),
-    Duration::from_millis(2500),
-];
+const AUTH_BOUNDS: [Duration; 12] = micros([
+    10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 100_000, 500_000, 2_500_000,
+]);
 /// From a fast service on the same machine to the usual timeout.
-const UPSTREAM_BOUNDS: [Duration; 14] = [
-    Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_micros(2500),
-    Duration::from_millis(5),
-    Duration::from_millis(10),
-    Duration::from_millis(25),
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(250),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_millis(2500),
-    Duration::from_secs(10),
-    Duration::from_secs(60),
-];
+const UPSTREAM_BOUNDS: [Duration; 14] = micros([
+    500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    10_000_000, 60_000_000,
+]);
 /// Those that OpenTelemetry advises for `http.server.request.duration`.
-const REQUEST_BOUNDS: [Duration; 14] = [
-    Duration::from_millis(5),
-    Duration::from_millis(10),
-    Duration::from_millis(25),
-    Duration::from_millis(50),
-    Duration::from_millis(75),
-    Duration::from_millis(100),
-    Duration::from_millis(250),
-    Duration::from_millis(500),
-    Duration::from_millis(750),
-    Duration::from_secs(1),
-    Duration::from_millis(2500),
-    Duration::from_secs(5),
-    Duration::from_millis(7500),
-    Duration::from_secs(10),
-];
+const REQUEST_BOUNDS: [Duration; 14] = micros([
+    5000, 10_000, 25_000, 50_000, 75_000, 100_000, 250_000, 500_000, 750_000, 1_000_000, 2_500_000,
+    5_000_000, 7_500_000, 10_000_000,
+]);
 
 /// Rejections caused by the service.
 const UPSTREAM_ERRORS: [Rejection; 3] = [
