@@ -32,38 +32,7 @@ pub(super) fn attack(
     // The good token has no scope; `super::rules` tries the rules.
     let rules = config.rules.auth_policy.clone();
     let rules = rules.with_access_rules(AccessRules::default());
-    let tokens = &args.rules.tokens;
-    let Some(issuers) = rules.issuers() else {
-        let required = Required {
-            issuer: args.issuer().is_some(),
-            audience: !tokens.audience.is_empty(),
-        };
-        let source = &config.first_issuer.source;
-        attack_issuer(
-            args,
-            &rules,
-            (source, required),
-            &targets,
-            attacks,
-            &mut outcome,
-        )?;
-        return Ok(outcome);
-    };
-    let sources: Vec<_> = config.issuers().map(|issuer| &issuer.source).collect();
-    let mut tried = BTreeSet::new();
-    for issuer in issuers.iter() {
-        let Some(source) = sources.get(issuer.keys) else {
-            continue;
-        };
-        // Tenants have the same keys and rules.
-        if !tried.insert(issuer.keys) {
-            continue;
-        }
-        let required = Required {
-            issuer: true,
-            audience: !issuer.policy.audiences.is_empty(),
-        };
-        let rules = rules.only(issuer.policy.clone());
+    for (rules, source, required) in issuers(args, config, &rules) {
         attack_issuer(
             args,
             &rules,
@@ -74,6 +43,34 @@ pub(super) fn attack(
         )?;
     }
     Ok(outcome)
+}
+
+/// Returns each issuer alone, with its source of keys and the claims that it requires; of tenants,
+/// which have the same keys and rules, only the first.
+fn issuers<'a>(
+    args: &ServeArgs,
+    config: &'a Config,
+    rules: &AuthPolicy,
+) -> Vec<(AuthPolicy, &'a SourceSettings, Required)> {
+    let Some(issuers) = rules.issuers() else {
+        let required = Required {
+            issuer: args.issuer().is_some(),
+            audience: !args.rules.tokens.audience.is_empty(),
+        };
+        return vec![(rules.clone(), &config.first_issuer.source, required)];
+    };
+    let sources: Vec<_> = config.issuers().map(|issuer| &issuer.source).collect();
+    let mut seen = BTreeSet::new();
+    let issuers = issuers.iter().filter(|issuer| seen.insert(issuer.keys));
+    let of_issuer = issuers.filter_map(|issuer| {
+        let required = Required {
+            issuer: true,
+            audience: !issuer.policy.audiences.is_empty(),
+        };
+        let rules = rules.only(issuer.policy.clone());
+        Some((rules, *sources.get(issuer.keys)?, required))
+    });
+    of_issuer.collect()
 }
 
 /// The claims that the settings of one issuer require.
