@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use prometheus_client::registry::Registry;
 use runtime::exit::Failure;
 use runtime::health::{Condition, Health};
@@ -102,14 +101,9 @@ async fn serve_with(
     .with_revocations(inbox);
     // Probes first: a process waiting for a stalled store must not seem to hang.
     let stop = watch::Sender::new(());
-    let admin_task = serve_admin(
-        admin,
-        &health,
-        metrics_registry(&config, &shared.metrics),
-        args.logs.log_format,
-        &stop,
-        &background,
-    )?;
+    listener::announce(Port::Admin, &admin, args.logs.log_format)?;
+    let metrics = metrics_registry(&config, &shared.metrics);
+    let admin_task = admin::spawn(admin, &health, metrics, &stop, &background);
     key_sync.start().await?;
     follow_users(&config, &shared.metrics, &revocations, &background)?;
     follow_applications(&config, &shared, &background)?;
@@ -263,40 +257,13 @@ fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     registry
 }
 
-fn serve_admin(
-    listener: TcpListener,
-    health: &Health,
-    metrics: Registry,
-    format: LogFormat,
-    stop: &watch::Sender<()>,
-    background: &Supervisor,
-) -> Result<tokio::task::JoinHandle<()>, Failure> {
-    listener::announce(Port::Admin, &listener, format)?;
-    let mut stopped = stop.subscribe();
-    let stopped = async move {
-        let _ = stopped.changed().await;
-    };
-    let serving = admin::serve(
-        listener,
-        health.clone(),
-        Arc::new(metrics),
-        Router::new(),
-        stopped,
-    );
-    Ok(
-        background.spawn_critical_until_shutdown("serving the admin port", async {
-            serving.await.map_err(|error| error.to_string())
-        }),
-    )
-}
-
 struct ShutdownParts {
     serving: Condition,
     draining: Draining,
     lame_duck: Duration,
 }
 
-/// Resolves when to stop accepting: deregisters first, then logger not ready for a while, so that
+/// Resolves when to stop accepting: deregisters first, then reports not ready for a while, so that
 /// load balancers notice. A terminal needs no such time, and a second signal ends it; a failed
 /// background task takes the same way, so that no request is lost.
 async fn shutdown(

@@ -25,13 +25,14 @@ use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
 use rustix::net::{RecvFlags, recv};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::listener;
 use crate::metrics::exposition::exposition;
+use crate::supervisor::Supervisor;
 use crate::write_deadline::WriteDeadline;
 
 /// The paths of kubelet and Prometheus, from outside the pod.
@@ -49,6 +50,26 @@ const MAX_OF_OTHERS: usize = 24;
 /// so a flood and a probe share it: with eight, one probe in ten was lost to 10,000 connections a
 /// second.
 const MAX_OF_LOOPBACK: usize = 24;
+
+/// Serves the admin port in a task of its own, until `stop` is sent to. The end of the program waits
+/// for that.
+pub fn spawn(
+    listener: std::net::TcpListener,
+    health: &Health,
+    metrics: Registry,
+    stop: &watch::Sender<()>,
+    background: &Supervisor,
+) -> JoinHandle<()> {
+    let mut stopped = stop.subscribe();
+    let stopped = async move {
+        let _ = stopped.changed().await;
+    };
+    let (health, metrics) = (health.clone(), Arc::new(metrics));
+    let serving = serve(listener, health, metrics, Router::new(), stopped);
+    background.spawn_critical_until_shutdown("serving the admin port", async {
+        serving.await.map_err(|error| error.to_string())
+    })
+}
 
 /// Serves the admin port until `shutdown` resolves. `extra` adds routes for loopback peers.
 ///

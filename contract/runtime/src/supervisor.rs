@@ -22,8 +22,8 @@ pub struct FirstFailure(watch::Receiver<Option<Failure>>);
 /// Creates the two halves.
 #[must_use]
 pub fn supervisor() -> (Supervisor, FirstFailure) {
-    let (tell, told) = watch::channel(None);
-    (Supervisor(tell), FirstFailure(told))
+    let (sender, receiver) = watch::channel(None);
+    (Supervisor(sender), FirstFailure(receiver))
 }
 
 impl Supervisor {
@@ -73,8 +73,8 @@ impl Supervisor {
 impl FirstFailure {
     /// Waits for the first end and returns the work and its cause.
     pub async fn first(&self) -> Failure {
-        let mut told = self.0.clone();
-        let first = told.wait_for(Option::is_some).await;
+        let mut receiver = self.0.clone();
+        let first = receiver.wait_for(Option::is_some).await;
         let first = first.ok().and_then(|first| first.clone());
         match first {
             Some(failure) => failure,

@@ -7,15 +7,13 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use prometheus_client::registry::Registry;
 use runtime::admin;
 use runtime::clock::unix_now;
 use runtime::exit::Failure;
 use runtime::health::Health;
 use runtime::listener::{self, Port};
 use runtime::signals::Terminations;
-use runtime::supervisor::{Supervisor, supervisor};
+use runtime::supervisor::supervisor;
 use runtime::tls;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -73,7 +71,7 @@ async fn serve(args: &WebhookArgs) -> Result<(), Failure> {
     let serving = health.condition("serving", "starting");
     let stop = watch::Sender::new(());
     listener::announce(Port::Admin, &admin, format)?;
-    serve_admin(admin, &health, metrics.registry(), &stop, &background);
+    admin::spawn(admin, &health, metrics.registry(), &stop, &background);
     let reviews = Reviews::new(settings, metrics, tls::http1(certificate)?);
     listener::announce(Port::Public, &public, format)?;
     let accepting = reviews.serve(public, stop.subscribe());
@@ -96,27 +94,4 @@ async fn serve(args: &WebhookArgs) -> Result<(), Failure> {
     let _ = accepting.await;
     info!("stopped");
     outcome
-}
-
-fn serve_admin(
-    listener: std::net::TcpListener,
-    health: &Health,
-    metrics: Registry,
-    stop: &watch::Sender<()>,
-    background: &Supervisor,
-) {
-    let mut stopped = stop.subscribe();
-    let stopped = async move {
-        let _ = stopped.changed().await;
-    };
-    let serving = admin::serve(
-        listener,
-        health.clone(),
-        Arc::new(metrics),
-        Router::new(),
-        stopped,
-    );
-    background.spawn_critical_until_shutdown("the admin port", async {
-        serving.await.map_err(|error| error.to_string())
-    });
 }

@@ -28,7 +28,7 @@ pub(super) enum Endpoint {
     Cluster(Box<ClusterClient>),
 }
 
-/// RequestRecord for the current master at each call.
+/// Sentinels, queried for the current master at each call.
 pub(super) struct Sentinels {
     addresses: Vec<ConnectionAddr>,
     master: String,
