@@ -71,12 +71,7 @@ pub(crate) enum Command {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct SigningArgs {
     /// How tokens are signed: rsa (RS256), ecdsa (ES256) or hmac (HS256, shared secret)
-    #[arg(
-        long,
-        env = "POSTERN_SIGNING_TYPE",
-        value_name = "TYPE",
-        default_value_t
-    )]
+    #[arg(long, env, value_name = "TYPE", default_value_t)]
     #[serde(serialize_with = "displayed")]
     pub(crate) signing_type: SigningType,
 }
@@ -85,7 +80,7 @@ pub(crate) struct SigningArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LeadArgs {
     /// Time between publishing a next key and signing with it
-    #[arg(long, env = "POSTERN_ROTATION_LEAD", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(150), value_parser = within(1..=86_400))]
     pub(crate) rotation_lead: Seconds,
 }
@@ -106,7 +101,7 @@ pub(crate) struct HealthcheckArgs {
     /// The admin address that the server was started with
     #[arg(
         long,
-        env = "POSTERN_ADMIN_LISTEN",
+        env,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:9001",
         value_parser = ip_address_and_port
@@ -144,7 +139,6 @@ pub(crate) struct ReasonArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<Reason>,
 }
-
 #[derive(Debug, Args)]
 pub(crate) struct KeysReencryptArgs {
     #[command(flatten)]
@@ -163,7 +157,6 @@ pub(crate) struct KeysShowArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
 #[derive(Debug, Args)]
 pub(crate) struct KeysRotateArgs {
     #[command(flatten)]
@@ -204,15 +197,25 @@ fn key_id(text: &str) -> Result<KeyId, &'static str> {
 }
 
 #[cfg(test)]
+impl Cli {
+    /// Parses a command line alone, without a file.
+    pub(crate) fn parsed<W>(words: impl IntoIterator<Item = W>) -> Result<Self, clap::Error>
+    where
+        W: Into<std::ffi::OsString> + Clone,
+    {
+        let matches = runtime::command_line::command::<Self>().try_get_matches_from(words)?;
+        clap::FromArgMatches::from_arg_matches(&matches)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        runtime::command_line::command::<Cli>().debug_assert();
     }
 
     #[test]
@@ -223,7 +226,7 @@ mod tests {
                 vec!["--store", "file:x", kid],
             ] {
                 let words = ["auth-server", "keys", "revoke"].into_iter().chain(words);
-                let cli = Cli::try_parse_from(words).unwrap();
+                let cli = Cli::parsed(words).unwrap();
                 let Command::Keys(KeysCommand::Revoke(args)) = cli.command else {
                     unreachable!("revoke was asked for")
                 };

@@ -214,13 +214,12 @@ fn console(args: &ServeArgs) -> Result<Option<Console>, Failure> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::Parser;
 
     use super::*;
     use crate::cli::{Cli, Command};
 
     fn config(flags: &[&str]) -> Result<Config, Failure> {
-        let cli = Cli::try_parse_from(["auth-server", "serve"].iter().chain(flags)).unwrap();
+        let cli = Cli::parsed(["auth-server", "serve"].iter().chain(flags)).unwrap();
         let Command::Serve(args) = cli.command else {
             unreachable!("serve was asked for")
         };

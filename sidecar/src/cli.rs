@@ -113,7 +113,7 @@ pub(crate) struct AdminArgs {
     /// Admin address of the sidecar
     #[arg(
         long,
-        env = "POSTERN_ADMIN_LISTEN",
+        env,
         default_value = "127.0.0.1:8081",
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
@@ -155,10 +155,20 @@ pub(crate) struct WaitArgs {
 }
 
 #[cfg(test)]
+impl Cli {
+    /// Parses a command line alone, without a file.
+    pub(crate) fn parsed<W>(words: impl IntoIterator<Item = W>) -> Result<Self, clap::Error>
+    where
+        W: Into<std::ffi::OsString> + Clone,
+    {
+        let matches = runtime::command_line::command::<Self>().try_get_matches_from(words)?;
+        clap::FromArgMatches::from_arg_matches(&matches)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::CommandFactory;
-
     use super::*;
 
     fn serve(arguments: &[&str]) -> Result<ServeArgs, clap::Error> {
@@ -170,7 +180,7 @@ mod tests {
             "--app-id",
             "id",
         ];
-        let cli = Cli::try_parse_from(required.iter().chain(arguments))?;
+        let cli = Cli::parsed(required.iter().chain(arguments))?;
         match cli.command {
             Command::Serve(args) => Ok(*args),
             other => unreachable!("{other:?}"),
@@ -179,12 +189,12 @@ mod tests {
 
     #[test]
     fn the_declaration_is_consistent() {
-        Cli::command().debug_assert();
+        runtime::command_line::command::<Cli>().debug_assert();
     }
 
     #[test]
     fn every_setting_can_come_from_the_environment() {
-        let command = Cli::command();
+        let command = runtime::command_line::command::<Cli>();
         let serve = command.find_subcommand("serve").unwrap();
         for flag in serve.get_arguments() {
             let name = flag.get_long().unwrap().to_uppercase().replace('-', "_");

@@ -42,7 +42,7 @@ pub(crate) struct RevokeArgs {
     #[arg(long, value_name = "TIME", conflicts_with = "jti", value_parser = parse_moment)]
     pub(crate) before: Option<i64>,
     /// Longest lifetime of the tokens in use, as of serve: the revocation is kept for as long
-    #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
     pub(crate) token_lifetime: Seconds,
     #[command(flatten)]

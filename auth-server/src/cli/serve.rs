@@ -67,7 +67,7 @@ pub(crate) struct ListenArgs {
     /// Address to serve on; port 0 picks a free one, printed as `listening on …`
     #[arg(
         long,
-        env = "POSTERN_LISTEN",
+        env,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:9000",
         value_parser = ip_address_and_port
@@ -79,19 +79,14 @@ pub(crate) struct ListenArgs {
     /// Address of the admin port: /livez, /readyz, /startupz, /metrics
     #[arg(
         long,
-        env = "POSTERN_ADMIN_LISTEN",
+        env,
         value_name = "ADDRESS",
         default_value = "127.0.0.1:9001",
         value_parser = ip_address_and_port
     )]
     pub(crate) admin_listen: SocketAddr,
     /// Path in front of every route; may be empty
-    #[arg(
-        long,
-        env = "POSTERN_CONTEXT_PATH",
-        value_name = "PATH",
-        default_value = "/auth"
-    )]
+    #[arg(long, env, value_name = "PATH", default_value = "/auth")]
     #[serde(serialize_with = "displayed")]
     pub(crate) context_path: ContextPath,
 }
@@ -108,19 +103,14 @@ pub(crate) struct KeyStoreArgs {
     #[serde(flatten)]
     pub(crate) signing: SigningArgs,
     /// Time between two polls of the store
-    #[arg(long, env = "POSTERN_STORE_REREAD", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(1..=86_400))]
     pub(crate) store_reread: Seconds,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) lead: LeadArgs,
     /// Time that a key signs until a fresh one takes its place, or off: only keys rotate does
-    #[arg(
-        long,
-        env = "POSTERN_ROTATE_EVERY",
-        value_name = "DURATION",
-        default_value_t
-    )]
+    #[arg(long, env, value_name = "DURATION", default_value_t)]
     #[serde(serialize_with = "displayed")]
     pub(crate) rotate_every: RotateEvery,
 }
@@ -131,23 +121,21 @@ pub(crate) struct KeyStoreArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct TokenArgs {
     /// Time that an access token is valid
-    #[arg(long, env = "POSTERN_TOKEN_LIFETIME", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(18_000), value_parser = within(1..=31_536_000))]
     pub(crate) token_lifetime: Seconds,
     /// The tokens' `iss` claim, which is required of tokens in turn
-    #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME", default_value = "auth",
-          value_parser = not_empty)]
+    #[arg(long, env, value_name = "NAME", default_value = "auth", value_parser = not_empty)]
     pub(crate) issuer: String,
     /// Put this audience into the tokens' `aud` claim, for sidecars with the same --audience; repeatable
-    #[arg(long, env = "POSTERN_AUDIENCE", value_name = "NAME", value_delimiter = ',',
-          value_parser = not_empty)]
+    #[arg(long, env, value_name = "NAME", value_delimiter = ',', value_parser = not_empty)]
     pub(crate) audience: Vec<String>,
     /// Clock difference granted to a token's `exp` and `nbf`
-    #[arg(long, env = "POSTERN_LEEWAY", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(0..=300))]
     pub(crate) leeway: Seconds,
     /// Fill `token_type` and `expires_in` of the login response (RFC 6749); they are null otherwise
-    #[arg(long, env = "POSTERN_OAUTH_RESPONSE")]
+    #[arg(long, env)]
     pub(crate) oauth_response: bool,
 }
 
@@ -158,18 +146,12 @@ pub(crate) struct TokenArgs {
 pub(crate) struct AccountArgs {
     /// Users that can log in: builtin, where any name with any password is the same fixed user; or
     /// file:FILE, the users of a TOML file, reloaded when it changes
-    #[arg(
-        long,
-        env = "POSTERN_USERS",
-        value_name = "USERS",
-        default_value = "builtin"
-    )]
+    #[arg(long, env, value_name = "USERS", default_value = "builtin")]
     #[serde(serialize_with = "displayed")]
     pub(crate) users: UsersLocation,
     /// Directory of applications that may fetch the verification key, beside those in the store: a file
     /// each, its name the id, its content the secret (or two, each on a line); followed when it changes
-    #[arg(long, env = "POSTERN_APPLICATIONS_DIR", value_name = "DIR")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "DIR")]
     pub(crate) applications_dir: Option<PathBuf>,
 }
 
@@ -179,37 +161,21 @@ pub(crate) struct AccountArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct PageArgs {
     /// Path pattern below the context path that needs no token, such as '/public/**'; repeatable
-    #[arg(
-        long,
-        env = "POSTERN_PASS",
-        value_name = "PATTERN",
-        value_delimiter = ','
-    )]
+    #[arg(long, env, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) pass: Vec<String>,
     /// Directory whose subdirectories `static` and `assets` are served under these names
-    #[arg(long, env = "POSTERN_STATIC_DIR", value_name = "DIR")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "DIR")]
     pub(crate) static_dir: Option<PathBuf>,
     /// Origin whose pages may call this server from a browser, as in https://app.example; repeatable
-    #[arg(
-        long,
-        env = "POSTERN_CORS_ORIGIN",
-        value_name = "ORIGIN",
-        value_delimiter = ','
-    )]
+    #[arg(long, env, value_name = "ORIGIN", value_delimiter = ',')]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) cors_origin: Vec<Origin>,
     /// A console at /static/, for trying things out in a browser
-    #[arg(long, env = "POSTERN_CONSOLE", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) console: bool,
     /// Origin of a sidecar that the console at /static/ may call, as in https://orders.example;
     /// repeatable. That sidecar needs this server's origin as its --cors-origin
-    #[arg(
-        long,
-        env = "POSTERN_CONSOLE_TARGET",
-        value_name = "ORIGIN",
-        value_delimiter = ','
-    )]
+    #[arg(long, env, value_name = "ORIGIN", value_delimiter = ',')]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) console_target: Vec<Origin>,
 }
@@ -220,21 +186,19 @@ pub(crate) struct PageArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LimitArgs {
     /// Time for a TLS handshake, a request's header, again its body, and a blocked write
-    #[arg(long, env = "POSTERN_REQUEST_TIMEOUT", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(10), value_parser = within(1..=300))]
     pub(crate) request_timeout: Seconds,
     /// Connections served at a time; further ones wait
-    #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_name = "NUMBER", default_value_t = 16_384,
+    #[arg(long, env, value_name = "NUMBER", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
     /// Logins a minute from one address, 0 for any number [default: 300 with a file of users, else 0]
-    #[arg(long, env = "POSTERN_LOGIN_RATE", value_name = "NUMBER",
+    #[arg(long, env, value_name = "NUMBER",
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) login_rate: Option<u32>,
     /// Network of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; repeatable
-    #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',',
-          value_parser = parse_network)]
+    #[arg(long, env, value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<IpNet>,
 }
@@ -245,17 +209,12 @@ pub(crate) struct LimitArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RegistrationArgs {
     /// Where the server registers itself: none, or nacos://[USER@]HOST[:PORT][,HOST…]
-    #[arg(
-        long,
-        env = "POSTERN_REGISTRY",
-        value_name = "REGISTRY",
-        default_value = "none"
-    )]
+    #[arg(long, env, value_name = "REGISTRY", default_value = "none")]
     #[serde(skip)]
     pub(crate) registry: String,
     /// Where others reach this server, for the registry: HOST:PORT, or HOST for the port of --listen
     /// [default: the address of --listen, unless it is a loopback or unspecified one]
-    #[arg(long, env = "POSTERN_ADVERTISE", value_name = "HOST:PORT")]
+    #[arg(long, env, value_name = "HOST:PORT")]
     #[serde(skip)]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
@@ -269,7 +228,7 @@ pub(crate) struct RegistrationArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct StopArgs {
     /// Time to go on accepting after SIGTERM while reporting not ready
-    #[arg(long, env = "POSTERN_LAME_DUCK", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(5), value_parser = within(0..=300))]
     pub(crate) lame_duck: Seconds,
 }
@@ -280,12 +239,12 @@ pub(crate) struct StopArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccessLogArgs {
     /// Give each request an id (X-Request-Id), unless it brings one: for the response and the log
-    #[arg(long, env = "POSTERN_REQUEST_ID")]
+    #[arg(long, env)]
     pub(crate) request_id: bool,
     /// Which requests get a log line
     #[arg(
         long,
-        env = "POSTERN_ACCESS_LOG",
+        env,
         value_name = "WHICH",
         value_enum,
         default_value_t = AccessLog::Refusals

@@ -12,53 +12,28 @@ pub(crate) struct StoreArgs {
     /// Where the keys live: file:DIR for one server; for several redis://[USER@]HOST[:PORT][/DB],
     /// redis+sentinel://[USER@]HOST,HOST/MASTER[/DB] or redis+cluster://[USER@]HOST,HOST, each with
     /// rediss instead of redis for TLS; redis+unix:///SOCKET
-    #[arg(
-        long,
-        env = "POSTERN_STORE",
-        value_name = "STORE",
-        default_value = "file:./data"
-    )]
+    #[arg(long, env, value_name = "STORE", default_value = "file:./data")]
     #[serde(skip)]
     pub(crate) store: String,
     /// File holding the password of the redis store; read again for each connection
-    #[arg(long, env = "POSTERN_STORE_PASSWORD_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) store_password_file: Option<PathBuf>,
     /// File of the certificate authorities for a rediss store: PEM, read again for
     /// each connection [default: the system's]
-    #[arg(long, env = "POSTERN_STORE_CA", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) store_ca: Option<PathBuf>,
     /// File of the client certificate for a rediss store: PEM, its issuers after it; read again for each
     /// connection
-    #[arg(
-        long,
-        env = "POSTERN_STORE_CLIENT_CERT",
-        value_name = "FILE",
-        requires = "store_client_key"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE", requires = "store_client_key")]
     pub(crate) store_client_cert: Option<PathBuf>,
     /// File of that certificate's private key: PEM, not encrypted; read again for each connection
-    #[arg(
-        long,
-        env = "POSTERN_STORE_CLIENT_KEY",
-        value_name = "FILE",
-        requires = "store_client_cert"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE", requires = "store_client_cert")]
     pub(crate) store_client_key: Option<PathBuf>,
     /// User at the Sentinels themselves; the one in the address is for the servers they watch
-    #[arg(long, env = "POSTERN_STORE_SENTINEL_USER", value_name = "USER")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "USER")]
     pub(crate) store_sentinel_user: Option<String>,
     /// File holding the password at the Sentinels themselves; read again for each connection
-    #[arg(
-        long,
-        env = "POSTERN_STORE_SENTINEL_PASSWORD_FILE",
-        value_name = "FILE"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) store_sentinel_password_file: Option<PathBuf>,
     #[command(flatten)]
     #[serde(flatten)]
@@ -72,7 +47,7 @@ pub(crate) struct EncryptionArgs {
     /// openssl rand -base64 32 prints them
     #[arg(
         long,
-        env = "POSTERN_KEY_ENCRYPTION_KEY",
+        env,
         hide_env_values = true,
         // One key in 64 begins with a hyphen in base64url.
         allow_hyphen_values = true,
@@ -82,13 +57,12 @@ pub(crate) struct EncryptionArgs {
     #[serde(skip)]
     pub(crate) key_encryption_key: Option<SecretString>,
     /// File that holds the key-encryption key
-    #[arg(long, env = "POSTERN_KEY_ENCRYPTION_KEY_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) key_encryption_key_file: Option<PathBuf>,
     /// Former key-encryption key: still reads what it encrypted
     #[arg(
         long,
-        env = "POSTERN_KEY_ENCRYPTION_KEY_PREVIOUS",
+        env,
         hide_env_values = true,
         // One key in 64 begins with a hyphen in base64url.
         allow_hyphen_values = true,
@@ -98,15 +72,10 @@ pub(crate) struct EncryptionArgs {
     #[serde(skip)]
     pub(crate) key_encryption_key_previous: Option<SecretString>,
     /// File that holds the former key-encryption key
-    #[arg(
-        long,
-        env = "POSTERN_KEY_ENCRYPTION_KEY_PREVIOUS_FILE",
-        value_name = "FILE"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) key_encryption_key_previous_file: Option<PathBuf>,
     /// Reject private keys in clear, and records of applications that the key-encryption key does not
     /// authenticate, so that write access to the store is not enough to plant one
-    #[arg(long, env = "POSTERN_REQUIRE_ENCRYPTED_KEYS")]
+    #[arg(long, env)]
     pub(crate) require_encrypted_keys: bool,
 }

@@ -22,15 +22,10 @@ pub(crate) struct TokenInspectArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// The required issuer
-    #[arg(
-        long,
-        env = "POSTERN_ISSUER",
-        value_name = "NAME",
-        default_value = "auth"
-    )]
+    #[arg(long, env, value_name = "NAME", default_value = "auth")]
     pub(crate) issuer: String,
     /// Clock difference granted
-    #[arg(long, env = "POSTERN_LEEWAY", value_name = "DURATION",
+    #[arg(long, env, value_name = "DURATION",
           default_value_t = Seconds::new(30), value_parser = within(0..=300))]
     pub(crate) leeway: Seconds,
     /// Verify as of this time: seconds since the epoch, or 2026-01-31T12:00:00Z

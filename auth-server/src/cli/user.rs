@@ -27,7 +27,7 @@ pub(crate) enum UserCommand {
 #[derive(Debug, Args)]
 pub(crate) struct UsersFileArgs {
     /// The file of users, as file:FILE
-    #[arg(long, env = "POSTERN_USERS", value_name = "USERS")]
+    #[arg(long, env, value_name = "USERS")]
     pub(crate) users: UsersLocation,
 }
 
@@ -39,7 +39,6 @@ pub(crate) struct UserListArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
 #[derive(Debug, Args)]
 pub(crate) struct UserAddArgs {
     #[command(flatten)]
@@ -71,7 +70,6 @@ pub(crate) struct UserAddArgs {
     #[arg(long, value_name = "GRADE")]
     pub(crate) grade: Option<String>,
 }
-
 #[derive(Debug, Args)]
 pub(crate) struct UserPasswordArgs {
     /// Read the password from the first line of standard input instead of asking for it
@@ -82,7 +80,7 @@ pub(crate) struct UserPasswordArgs {
     pub(crate) allow_short: bool,
     /// Reject a password that this list has: the SHA-1 of each in hexadecimal on a line, in order, as
     /// Have I Been Pwned publishes them
-    #[arg(long, env = "POSTERN_BREACHED_PASSWORDS", value_name = "FILE")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) breached_passwords: Option<PathBuf>,
 }
 

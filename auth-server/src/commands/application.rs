@@ -247,7 +247,6 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    use clap::Parser;
     use futures_util::future::join_all;
 
     use super::*;
@@ -262,7 +261,7 @@ mod tests {
         async fn run(&self, words: &[&str]) -> Result<(), Failure> {
             let store = format!("--store=file:{}", self.0.path().join("data").display());
             let words = words.iter().copied().chain([store.as_str()]);
-            let cli = Cli::try_parse_from(["auth-server", "application"].into_iter().chain(words));
+            let cli = Cli::parsed(["auth-server", "application"].into_iter().chain(words));
             let Command::Application(command) = cli.unwrap().command else {
                 unreachable!("an application command")
             };

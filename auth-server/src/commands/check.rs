@@ -70,13 +70,12 @@ fn effective(args: &ServeArgs, config: &Config) -> Result<Table, toml::ser::Erro
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use ::tests::certificates::{Authority, write_private};
-    use clap::{CommandFactory, Parser};
 
     use super::*;
     use crate::cli::{Cli, Command};
 
     fn effective_of(flags: &[&str]) -> Table {
-        let cli = Cli::try_parse_from(["auth-server", "check"].iter().chain(flags)).unwrap();
+        let cli = Cli::parsed(["auth-server", "check"].iter().chain(flags)).unwrap();
         let Command::Check(args) = cli.command else {
             unreachable!("check was asked for")
         };
@@ -138,7 +137,7 @@ mod tests {
         let authority = Authority::new();
         let flags = everything(&authority);
         let shown = effective_of(&flags.iter().map(String::as_str).collect::<Vec<_>>());
-        let command = Cli::command();
+        let command = runtime::command_line::command::<Cli>();
         let serve = command.find_subcommand("serve").unwrap();
         let settings = serve.get_arguments().filter_map(|flag| flag.get_long());
         for flag in settings {

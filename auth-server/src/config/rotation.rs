@@ -70,7 +70,6 @@ pub(crate) fn shortest_lead(store_reread: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::Parser;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -79,7 +78,7 @@ mod tests {
         let words = ["auth-server", "serve"]
             .into_iter()
             .chain(flags.split_whitespace());
-        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else {
+        let Command::Serve(args) = Cli::parsed(words).unwrap().command else {
             unreachable!("serve was asked for")
         };
         args

@@ -5,7 +5,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use clap::Parser;
 
 use super::*;
 use crate::applications::secret_hash::SecretHashes;
@@ -67,7 +66,7 @@ async fn a_server_whose_upkeep_of_the_keys_dies_stops_to_be_started_again() {
         "--store-reread=1",
         "--lame-duck=0",
     ];
-    let Command::Serve(args) = Cli::try_parse_from(flags).unwrap().command else {
+    let Command::Serve(args) = Cli::parsed(flags).unwrap().command else {
         unreachable!("serve was asked for")
     };
     let config = Config::from_args(&args).unwrap();

@@ -179,8 +179,9 @@ fn parse_from<C: FromTables>(mut arguments: Vec<OsString>) -> Result<C, ParseOut
     Ok(settings)
 }
 
-/// Returns the program's command with `--config`.
-fn command<C: Parser>() -> Command {
+/// Returns the program's command with `--config` and the names of its variables.
+#[must_use]
+pub fn command<C: Parser>() -> Command {
     let config = Arg::new(CONFIG)
         .long(CONFIG)
         .env("POSTERN_CONFIG")
@@ -189,9 +190,26 @@ fn command<C: Parser>() -> Command {
         .global(true)
         .display_order(0)
         .help("TOML file with settings; its keys are the long names of the flags");
-    with_short_check(with_negative_numbers(with_switches(
-        C::command().arg(config),
-    )))
+    let command = with_variables(C::command()).arg(config);
+    with_short_check(with_negative_numbers(with_switches(command)))
+}
+
+/// Names the variable of each flag with `env` after the flag: `--a-b` is `POSTERN_A_B`.
+fn with_variables(command: Command) -> Command {
+    command
+        .mut_args(|arg| match variable_of(&arg) {
+            Some(variable) => arg.env(variable),
+            None => arg,
+        })
+        .mut_subcommands(with_variables)
+}
+
+/// Returns the name, unless the flag has no variable or names one itself.
+fn variable_of(arg: &Arg) -> Option<String> {
+    let in_capitals = |name: &str| name.to_uppercase().replace('-', "_");
+    let (long, declared) = (arg.get_long()?, arg.get_env()?);
+    let is_unnamed = declared == in_capitals(arg.get_id().as_str()).as_str();
+    is_unnamed.then(|| format!("POSTERN_{}", in_capitals(long)))
 }
 
 /// Lists only its own flags in the help of `check`: it takes all flags of `serve`.

@@ -36,20 +36,10 @@ pub enum LogFormat {
 #[serde(rename_all = "kebab-case")]
 pub struct LogArgs {
     /// Format of a log line, on standard error
-    #[arg(
-        long,
-        env = "POSTERN_LOG_FORMAT",
-        value_name = "FORMAT",
-        default_value = "text"
-    )]
+    #[arg(long, env, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
     /// Lowest level of log lines: error, warn, info, debug, or a filter as of RUST_LOG
-    #[arg(
-        long,
-        env = "POSTERN_LOG_LEVEL",
-        value_name = "FILTER",
-        default_value = DEFAULT_LEVEL
-    )]
+    #[arg(long, env, value_name = "FILTER", default_value = DEFAULT_LEVEL)]
     pub log_level: String,
 }
 

@@ -30,22 +30,10 @@ use crate::exit::Failure;
 pub struct TlsArgs {
     /// File of the certificate to serve TLS with: PEM, the server's own first, then its issuers;
     /// followed when it changes
-    #[arg(
-        long,
-        env = "POSTERN_TLS_CERT",
-        value_name = "FILE",
-        requires = "tls_key"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// File of the certificate's private key: PEM, not encrypted
-    #[arg(
-        long,
-        env = "POSTERN_TLS_KEY",
-        value_name = "FILE",
-        requires = "tls_cert"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 }
 

@@ -16,23 +16,17 @@ pub(crate) const DEFAULT_SERVICE: &str = "auth";
 #[serde(rename_all = "kebab-case")]
 pub struct RegistryArgs {
     /// Namespace in the registry, by its id; empty: public
-    #[arg(
-        long,
-        env = "POSTERN_REGISTRY_NAMESPACE",
-        value_name = "ID",
-        default_value = ""
-    )]
+    #[arg(long, env, value_name = "ID", default_value = "")]
     pub registry_namespace: String,
     /// Group in the registry
-    #[arg(long, env = "POSTERN_REGISTRY_GROUP", value_name = "NAME", default_value = DEFAULT_GROUP,
+    #[arg(long, env, value_name = "NAME", default_value = DEFAULT_GROUP,
           value_parser = not_empty)]
     pub registry_group: String,
     /// The auth server's name in the registry
-    #[arg(long, env = "POSTERN_REGISTRY_SERVICE", value_name = "NAME", default_value = DEFAULT_SERVICE,
+    #[arg(long, env, value_name = "NAME", default_value = DEFAULT_SERVICE,
           value_parser = not_empty)]
     pub registry_service: String,
     /// File holding the password of the registry's user
-    #[arg(long, env = "POSTERN_REGISTRY_PASSWORD_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub registry_password_file: Option<PathBuf>,
 }

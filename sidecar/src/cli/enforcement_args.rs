@@ -11,23 +11,16 @@ pub(crate) struct EnforcementArgs {
     /// Reject requests, or only report those that would be rejected for their token or by a
     /// [[rule]]: they are forwarded, with a user only if their token was verified. Framing, paths
     /// and sizes are enforced always
-    #[arg(
-        long,
-        env = "POSTERN_ENFORCE",
-        value_enum,
-        default_value_t,
-        value_name = "MODE"
-    )]
+    #[arg(long, env, value_enum, default_value_t, value_name = "MODE")]
     pub(crate) enforce: Enforce,
 
     /// With --enforce report: the time from which they are rejected all the same, as in
     /// 2026-12-31T00:00:00Z, at most 30 days ahead
-    #[arg(long, env = "POSTERN_REPORT_UNTIL", value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "TIME")]
     pub(crate) report_until: Option<String>,
 
     /// With --enforce report: send the reason code to the service in Postern-Would-Refuse
-    #[arg(long, env = "POSTERN_REPORT_HEADER")]
+    #[arg(long, env)]
     pub(crate) report_header: bool,
 }
 

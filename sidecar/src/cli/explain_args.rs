@@ -49,7 +49,6 @@ pub(crate) struct ExplainArgs {
     /// reason code of the rejection, such as token_expired
     #[arg(long, value_name = "OUTCOME")]
     pub(crate) expect: Option<String>,
-
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
 
@@ -69,7 +68,7 @@ pub(crate) struct ExplainArgs {
     /// Signing type of the auth server: rsa, hmac or ecdsa. It is configured with the same
     #[arg(
         long,
-        env = "POSTERN_SIGNING_TYPE",
+        env,
         default_value_t,
         conflicts_with_all = ["jwks_file", "public_key_file"],
         value_name = "TYPE"

@@ -35,126 +35,96 @@ pub(crate) struct KeyArgs {
     /// three also with +https
     #[arg(
         long,
-        env = "POSTERN_AUTH_SERVER",
+        env,
         group = KEY_SOURCE,
         requires = "app_id",
         conflicts_with_all = ["algorithms", "claim"],
         value_name = "URL"
     )]
-    #[serde(
-        serialize_with = "shown_if_any",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(serialize_with = "shown_if_any")]
     pub(crate) auth_server: Option<String>,
 
     /// Any issuer in place of the auth server, by its own address, which is its iss: its discovery
     /// document names the JWK Set
     #[arg(
         long,
-        env = "POSTERN_ISSUER_URL",
+        env,
         group = KEY_SOURCE,
         requires = "audience",
         conflicts_with = "issuer",
         value_name = "URL"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) issuer_url: Option<String>,
 
     /// Any issuer in place of the auth server: the address of its JWK Set, https or http
     #[arg(
         long,
-        env = "POSTERN_JWKS_URL",
+        env,
         group = KEY_SOURCE,
         requires_all = ["issuer", "audience"],
         value_name = "URL"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) jwks_url: Option<String>,
 
     /// Any issuer in place of the auth server: a file with its JWK Set, read again at each tick
     #[arg(
         long,
-        env = "POSTERN_JWKS_FILE",
+        env,
         group = KEY_SOURCE,
         requires_all = ["issuer", "audience"],
         value_name = "FILE"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) jwks_file: Option<PathBuf>,
 
     /// Any issuer in place of the auth server: a file with its public key, or several, in PEM, read
     /// again at each tick
     #[arg(
         long,
-        env = "POSTERN_PUBLIC_KEY_FILE",
+        env,
         group = KEY_SOURCE,
         requires_all = ["issuer", "audience"],
         value_name = "FILE"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_key_file: Option<PathBuf>,
 
     /// Proxy through which the keys of --issuer-url or --jwks-url are fetched: http://HOST:PORT. It
     /// opens a tunnel (CONNECT); those that the environment names are not used
-    #[arg(
-        long,
-        env = "POSTERN_KEYS_PROXY",
-        conflicts_with = "auth_server",
-        value_name = "URL"
-    )]
-    #[serde(
-        serialize_with = "displayed_if_any",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[arg(long, env, conflicts_with = "auth_server", value_name = "URL")]
+    #[serde(serialize_with = "displayed_if_any")]
     pub(crate) keys_proxy: Option<KeysProxy>,
 
     /// Certificates to trust with https in place of the system's: a bundle in PEM, read again when
     /// it changes
-    #[arg(long, env = "POSTERN_AUTH_CA", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) auth_ca: Option<PathBuf>,
 
     /// Certificate chain in PEM to present to an auth server that requires one
-    #[arg(
-        long,
-        env = "POSTERN_AUTH_CLIENT_CERT",
-        requires = "auth_client_key",
-        value_name = "FILE"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, requires = "auth_client_key", value_name = "FILE")]
     pub(crate) auth_client_cert: Option<PathBuf>,
 
     /// Private key of that certificate in PEM
-    #[arg(
-        long,
-        env = "POSTERN_AUTH_CLIENT_KEY",
-        requires = "auth_client_cert",
-        value_name = "FILE"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, requires = "auth_client_cert", value_name = "FILE")]
     pub(crate) auth_client_key: Option<PathBuf>,
 
     /// Name server to query for dns:// and dns+srv:// in place of the machine's, such as Consul's
     /// 127.0.0.1:8600
     #[arg(
         long,
-        env = "POSTERN_DNS_SERVER",
+        env,
         conflicts_with_all = ISSUERS,
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dns_server: Option<SocketAddr>,
 
     /// Name in the certificates of the instances with nacos+https, if not the registered address
     #[arg(
         long,
-        env = "POSTERN_AUTH_SERVER_NAME",
+        env,
         value_parser = host_name,
         conflicts_with_all = ISSUERS,
         value_name = "NAME"
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) auth_server_name: Option<String>,
 
     #[command(flatten)]
@@ -162,19 +132,13 @@ pub(crate) struct KeyArgs {
     pub(crate) registry: RegistryArgs,
 
     /// Application id for the auth server
-    #[arg(
-        long,
-        env = "POSTERN_APP_ID",
-        conflicts_with_all = ISSUERS,
-        value_name = "ID"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, conflicts_with_all = ISSUERS, value_name = "ID")]
     pub(crate) app_id: Option<String>,
 
     /// Application secret for the auth server
     #[arg(
         long,
-        env = "POSTERN_APP_SECRET",
+        env,
         hide_env_values = true,
         // One generated secret in 64 begins with a hyphen.
         allow_hyphen_values = true,
@@ -185,74 +149,48 @@ pub(crate) struct KeyArgs {
     pub(crate) app_secret: Option<SecretString>,
 
     /// File that holds the application secret
-    #[arg(
-        long,
-        env = "POSTERN_APP_SECRET_FILE",
-        conflicts_with_all = ISSUERS,
-        value_name = "FILE"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, conflicts_with_all = ISSUERS, value_name = "FILE")]
     pub(crate) app_secret_file: Option<PathBuf>,
 
     /// Signing type of the auth server: rsa (the default), hmac or ecdsa. It is configured with the
     /// same
     #[arg(
         long,
-        env = "POSTERN_SIGNING_TYPE",
+        env,
         default_value_if("auth_server", ArgPredicate::IsPresent, "rsa"),
         conflicts_with_all = ISSUERS,
         value_name = "TYPE"
     )]
-    #[serde(
-        serialize_with = "displayed_if_any",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(serialize_with = "displayed_if_any")]
     pub(crate) signing_type: Option<SigningType>,
 
     /// Allow --signing-type hmac: this sidecar then holds the secret that issues tokens
-    #[arg(long, env = "POSTERN_TRUST_SHARED_SECRET")]
+    #[arg(long, env)]
     pub(crate) trust_shared_secret: bool,
 
     /// Time for which a replaced key without a name is still accepted. Only for servers without a
     /// JWK Set; 0: only the last fetched key is accepted
-    #[arg(
-        long,
-        env = "POSTERN_PREVIOUS_KEY_GRACE",
-        default_value_t = Seconds::new(0),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
     pub(crate) previous_key_grace: Seconds,
 
     /// When to fetch the verification key: cron expression with seconds, in UTC
-    #[arg(
-        long,
-        env = "POSTERN_REFRESH_CRON",
-        default_value = "0 * * * * *",
-        value_name = "CRON"
-    )]
+    #[arg(long, env, default_value = "0 * * * * *", value_name = "CRON")]
     pub(crate) refresh_cron: String,
 
     /// Retry a failed fetch while no key is usable: after 1, 2, 4, 8, then every 10 seconds, beside
     /// the schedule
-    #[arg(long, env = "POSTERN_RETRY_WITHOUT_KEY", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) retry_without_key: bool,
 
     /// File that keeps the last fetched keys, so that a sidecar that starts while no key server is
     /// reachable serves at once; --max-key-age counts on from the fetch. Readable by its owner
     /// only. Not with hmac, where the key is a secret
-    #[arg(long, env = "POSTERN_KEY_CACHE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) key_cache: Option<PathBuf>,
 
     /// Issuers whose keys readiness needs, where the file has several: any for one with a usable
     /// key, all for each
-    #[arg(
-        long,
-        env = "POSTERN_READY",
-        value_enum,
-        default_value_t,
-        value_name = "ISSUERS"
-    )]
+    #[arg(long, env, value_enum, default_value_t, value_name = "ISSUERS")]
     #[serde(serialize_with = "word")]
     pub(crate) ready: ReadyWith,
 
@@ -260,7 +198,7 @@ pub(crate) struct KeyArgs {
     /// server is down; then tokens get 503 auth_keys_stale. 0: forever
     #[arg(
         long,
-        env = "POSTERN_MAX_KEY_AGE",
+        env,
         default_value_t = Seconds::new(86_400),
         value_name = "DURATION"
     )]

@@ -11,74 +11,52 @@ use serde::Serialize;
 pub(crate) struct LimitArgs {
     /// Memory for verified tokens, so that a repeated one is not verified again: about 500 bytes
     /// each. 0: each token is verified at each request
-    #[arg(
-        long,
-        env = "POSTERN_TOKEN_CACHE_BYTES",
-        default_value_t = 16 * 1024 * 1024,
-        value_name = "BYTES"
-    )]
+    #[arg(long, env, default_value_t = 16 * 1024 * 1024, value_name = "BYTES")]
     pub(crate) token_cache_bytes: usize,
 
     /// Close WebSockets, server-sent events and gRPC calls when the token that opened them expires
     /// (exp and leeway)
-    #[arg(long, env = "POSTERN_END_STREAMS", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) end_streams: bool,
 
     /// Time for connecting to the service
-    #[arg(long, env = "POSTERN_UPSTREAM_CONNECT_TIMEOUT", default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
+    #[arg(long, env, default_value_t = Seconds::new(2), value_parser = at_least_one, value_name = "DURATION")]
     pub(crate) upstream_connect_timeout: Seconds,
 
     /// Time the service may be silent before and within its response; 0: forever. WebSockets, gRPC
     /// calls and event streams are exempt once their response has begun, if the request brought a
     /// token
-    #[arg(
-        long,
-        env = "POSTERN_UPSTREAM_READ_TIMEOUT",
-        default_value_t = Seconds::new(60),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) upstream_read_timeout: Seconds,
 
     /// Time from the first byte of a request to the end of its header, at most 59s; a new
     /// connection may be silent for as long
-    #[arg(long, env = "POSTERN_REQUEST_HEADER_TIMEOUT", default_value_t = Seconds::new(10), value_parser = within(1..=59), value_name = "DURATION")]
+    #[arg(long, env, default_value_t = Seconds::new(10), value_parser = within(1..=59), value_name = "DURATION")]
     pub(crate) request_header_timeout: Seconds,
 
     /// Time a client may be silent within the body of its request; 0: forever. WebSockets, and gRPC
     /// calls that brought a token, are exempt until their response ends; before it begins,
     /// --upstream-read-timeout bounds their silence
-    #[arg(
-        long,
-        env = "POSTERN_REQUEST_BODY_TIMEOUT",
-        default_value_t = Seconds::new(60),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) request_body_timeout: Seconds,
 
     /// Time a client may read nothing of what is sent to it; 0: forever. Then its connection is
     /// closed
-    #[arg(
-        long,
-        env = "POSTERN_SEND_TIMEOUT",
-        default_value_t = Seconds::new(60),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(60), value_name = "DURATION")]
     pub(crate) send_timeout: Seconds,
 
     /// Max. connections of clients at once; more are closed. Default: half of the file descriptors
     /// that the process may have, less a few, and at most 16384
-    #[arg(long, env = "POSTERN_MAX_CONNECTIONS", value_parser = connections, value_name = "COUNT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_parser = connections, value_name = "COUNT")]
     pub(crate) max_connections: Option<usize>,
 
     /// Max. requests at once on their way to the service and back, over all connections; more get
     /// 503 server_busy. Half of them at most without a token. Default: as for --max-connections
-    #[arg(long, env = "POSTERN_MAX_IN_FLIGHT", value_parser = connections, value_name = "COUNT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_parser = connections, value_name = "COUNT")]
     pub(crate) max_in_flight: Option<usize>,
 
     /// Threads that serve requests
-    #[arg(long, env = "POSTERN_THREADS", default_value_t = 1, value_parser = threads, value_name = "COUNT")]
+    #[arg(long, env, default_value_t = 1, value_parser = threads, value_name = "COUNT")]
     pub(crate) threads: usize,
 }
 
@@ -88,21 +66,11 @@ pub(crate) struct LimitArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct StopArgs {
     /// Time to go on accepting after SIGTERM while reporting not ready
-    #[arg(
-        long,
-        env = "POSTERN_LAME_DUCK",
-        default_value_t = Seconds::new(5),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(5), value_name = "DURATION")]
     pub(crate) lame_duck: Seconds,
 
     /// Time after that for requests in flight to finish
-    #[arg(
-        long,
-        env = "POSTERN_DRAIN_LIMIT",
-        default_value_t = Seconds::new(20),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(20), value_name = "DURATION")]
     pub(crate) drain_limit: Seconds,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct ListenArgs {
     /// Address to serve on; port 0 picks a free one
     #[arg(
         long,
-        env = "POSTERN_LISTEN",
+        env,
         default_value = "127.0.0.1:8080",
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
@@ -26,7 +26,7 @@ pub(crate) struct ListenArgs {
     /// Address for probes, metrics and the status page; port 0 picks a free one
     #[arg(
         long,
-        env = "POSTERN_ADMIN_LISTEN",
+        env,
         default_value = "127.0.0.1:8081",
         value_parser = ip_address_and_port,
         value_name = "ADDRESS"
@@ -39,12 +39,6 @@ pub(crate) struct ListenArgs {
 
     /// PEM file of authorities: every client must present a certificate of one of them, besides its
     /// token
-    #[arg(
-        long,
-        env = "POSTERN_CLIENT_CA",
-        value_name = "FILE",
-        requires = "tls_cert"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE", requires = "tls_cert")]
     pub(crate) client_ca: Option<PathBuf>,
 }

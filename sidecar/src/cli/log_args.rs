@@ -15,11 +15,11 @@ use crate::telemetry::request_id::CorrelationPolicy;
 pub(crate) struct TracingArgs {
     /// Give each request an id (X-Request-Id), unless it brings one: for the service, the response
     /// and the log
-    #[arg(long, env = "POSTERN_REQUEST_ID")]
+    #[arg(long, env)]
     pub(crate) request_id: bool,
 
     /// Begin a trace (W3C traceparent) for a request without one
-    #[arg(long, env = "POSTERN_START_TRACES")]
+    #[arg(long, env)]
     pub(crate) start_traces: bool,
 }
 
@@ -38,18 +38,18 @@ impl TracingArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AccessLogArgs {
     /// Requests that get a log line
-    #[arg(long, env = "POSTERN_ACCESS_LOG", value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
+    #[arg(long, env, value_enum, default_value_t = AccessLog::Refusals, value_name = "WHICH")]
     #[serde(serialize_with = "word")]
     pub(crate) access_log: AccessLog,
 
     /// Name of the user in the line of a forwarded request: the id or the account of the token
-    #[arg(long, env = "POSTERN_ACCESS_LOG_USER", value_enum, default_value_t = LoggedUser::Off, value_name = "NAME")]
+    #[arg(long, env, value_enum, default_value_t = LoggedUser::Off, value_name = "NAME")]
     #[serde(serialize_with = "word")]
     pub(crate) access_log_user: LoggedUser,
 
     /// Network of proxies whose X-Forwarded-For is trusted when a log line names the client, such
     /// as 10.0.0.0/8; repeatable
-    #[arg(long, env = "POSTERN_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
+    #[arg(long, env, value_name = "CIDR", value_delimiter = ',', value_parser = parse_network)]
     #[serde(serialize_with = "each_displayed")]
     pub(crate) trusted_proxy: Vec<IpNet>,
 }

@@ -24,46 +24,25 @@ const MAX_LEEWAY_SECONDS: u32 = 300;
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RulesArgs {
     /// Application name of the service; its context path is /NAME. Empty: no context path
-    #[arg(
-        long,
-        env = "POSTERN_APP_NAME",
-        default_value = "",
-        value_name = "NAME"
-    )]
+    #[arg(long, env, default_value = "", value_name = "NAME")]
     pub(crate) app_name: String,
 
     /// Ant pattern, relative to the context path, of paths that need no token; may be repeated, or
     /// hold several separated by commas. Methods in front limit it, as in 'GET,HEAD /products/**'
-    #[arg(
-        long,
-        env = "POSTERN_PASS",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) pass: Vec<String>,
 
     /// Ant pattern, relative to the context path, of paths where the token is optional: without one
     /// the request is forwarded without a user. A bad token is rejected there too. Written as
     /// --pass
-    #[arg(
-        long,
-        env = "POSTERN_OPTIONAL",
-        value_delimiter = ',',
-        value_name = "PATTERN"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "PATTERN")]
     #[serde(serialize_with = "serialize_whole")]
     pub(crate) optional: Vec<String>,
 
     /// Fate of a request with a valid token that no [[rule]] of the file is for: the token is
     /// enough, or it is rejected
-    #[arg(
-        long,
-        env = "POSTERN_DEFAULT_RULE",
-        value_enum,
-        default_value_t,
-        value_name = "FATE"
-    )]
+    #[arg(long, env, value_enum, default_value_t, value_name = "FATE")]
     pub(crate) default_rule: DefaultRule,
 
     /// `[[rule]]` of the file.
@@ -75,19 +54,13 @@ pub(crate) struct RulesArgs {
     /// repeated, or hold several separated by commas. Its preflights pass without a token, and the
     /// sidecar's own responses carry the CORS fields; the service adds its own. The cookie of
     /// --token-cookie is accepted from them no more than from any other site
-    #[arg(
-        long,
-        env = "POSTERN_CORS_ORIGIN",
-        value_delimiter = ',',
-        value_name = "ORIGIN"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
 
     /// URL under which clients know the service, as in https://api.example/orders. The sidecar then
     /// serves its metadata as an OAuth protected resource (RFC 9728) and names them in every
     /// challenge, so that clients find the --issuer where it is a URL
-    #[arg(long, env = "POSTERN_RESOURCE", value_name = "URL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "URL")]
     pub(crate) resource: Option<String>,
 
     #[command(flatten)]
@@ -125,25 +98,19 @@ impl RulesArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct TokenArgs {
     /// Accept only tokens of this issuer (iss)
-    #[arg(long, env = "POSTERN_ISSUER", value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "NAME")]
     pub(crate) issuer: Option<String>,
 
     /// Accept only tokens meant for this audience (aud); may be repeated, or hold several separated
     /// by commas: for any of them
-    #[arg(
-        long,
-        env = "POSTERN_AUDIENCE",
-        value_delimiter = ',',
-        value_name = "NAME"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) audience: Vec<String>,
 
     /// Time by which clocks may differ, at most 5m
     #[arg(
         long,
-        env = "POSTERN_LEEWAY",
+        env,
         default_value_t = Seconds::new(30),
         value_parser = within(0..=MAX_LEEWAY_SECONDS),
         value_name = "DURATION"
@@ -151,13 +118,12 @@ pub(crate) struct TokenArgs {
     pub(crate) leeway: Seconds,
 
     /// Accept tokens without an expiry (exp)
-    #[arg(long, env = "POSTERN_ALLOW_NO_EXP")]
+    #[arg(long, env)]
     pub(crate) allow_no_exp: bool,
 
     /// Cookie that may hold the token if there is no Authorization header. WebSockets, and requests
     /// other than GET, HEAD and OPTIONS, are rejected if another site made the browser send them
-    #[arg(long, env = "POSTERN_TOKEN_COOKIE", value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "NAME")]
     pub(crate) token_cookie: Option<String>,
 
     /// Origin of another site, as in https://app.example, whose pages may make the browser send
@@ -165,7 +131,7 @@ pub(crate) struct TokenArgs {
     /// may not unless they are listed here too
     #[arg(
         long,
-        env = "POSTERN_COOKIE_ORIGIN",
+        env,
         requires = "token_cookie",
         value_delimiter = ',',
         value_name = "ORIGIN"
@@ -175,16 +141,11 @@ pub(crate) struct TokenArgs {
 
     /// Take the token of a WebSocket from Sec-WebSocket-Protocol: bearer, TOKEN, the only field
     /// that a browser can set
-    #[arg(long, env = "POSTERN_WEBSOCKET_TOKEN")]
+    #[arg(long, env)]
     pub(crate) websocket_token: bool,
 
     /// Longest Authorization header
-    #[arg(
-        long,
-        env = "POSTERN_MAX_AUTHORIZATION_BYTES",
-        default_value_t = 8192,
-        value_name = "BYTES"
-    )]
+    #[arg(long, env, default_value_t = 8192, value_name = "BYTES")]
     pub(crate) max_authorization_bytes: usize,
 }
 
@@ -198,7 +159,7 @@ pub(crate) struct IssuerTokenArgs {
     /// is used with the first that fits its type
     #[arg(
         long,
-        env = "POSTERN_ALGORITHMS",
+        env,
         value_delimiter = ',',
         default_value_ifs(ISSUERS.map(|source| (source, ArgPredicate::IsPresent, "RS256"))),
         value_name = "NAMES"
@@ -212,12 +173,7 @@ pub(crate) struct IssuerTokenArgs {
     /// FIELD=CLAIM: fill a field of the user from a claim of another issuer's token; may be
     /// repeated. A claim's name is taken whole; one that begins with / is a JSON Pointer to a
     /// nested claim. id and account come from sub unless mapped
-    #[arg(
-        long,
-        env = "POSTERN_CLAIM",
-        value_delimiter = ',',
-        value_name = "FIELD=CLAIM"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "FIELD=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim: Vec<String>,
 }
@@ -241,17 +197,12 @@ impl IssuerTokenArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct IdentityArgs {
     /// Header that names the user to the service
-    #[arg(
-        long,
-        env = "POSTERN_USER_HEADER",
-        default_value = "X-Current-User",
-        value_name = "NAME"
-    )]
+    #[arg(long, env, default_value = "X-Current-User", value_name = "NAME")]
     pub(crate) user_header: String,
 
     /// Encoding of the user in that header: JSON in ASCII, or the same JSON in base64url without
     /// padding
-    #[arg(long, env = "POSTERN_USER_HEADER_ENCODING", value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
+    #[arg(long, env, value_enum, default_value_t = Encoding::Json, value_name = "ENCODING")]
     pub(crate) user_header_encoding: Encoding,
 
     /// NAME=CLAIM: pass one claim of the token to the service in one more header, as in
@@ -259,22 +210,12 @@ pub(crate) struct IdentityArgs {
     /// --claim. Text is percent-encoded except visible ASCII, and so are % and the comma, which
     /// separates the members of a list; an object is JSON. Without the claim there is no header;
     /// values that clients send under the name are always removed
-    #[arg(
-        long,
-        env = "POSTERN_CLAIM_HEADER",
-        value_delimiter = ',',
-        value_name = "NAME=CLAIM"
-    )]
+    #[arg(long, env, value_delimiter = ',', value_name = "NAME=CLAIM")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) claim_header: Vec<String>,
 
     /// Max. bytes of the user header's value, together with those of --claim-header; a user who
     /// does not fit is rejected
-    #[arg(
-        long,
-        env = "POSTERN_MAX_USER_HEADER_BYTES",
-        default_value_t = 6144,
-        value_name = "BYTES"
-    )]
+    #[arg(long, env, default_value_t = 6144, value_name = "BYTES")]
     pub(crate) max_user_header_bytes: usize,
 }

@@ -29,33 +29,25 @@ pub(crate) struct RevocationArgs {
     /// is older than --max-revocation-age [default: on with an auth server]
     #[arg(
         long,
-        env = "POSTERN_REVOCATIONS",
+        env,
         value_enum,
         hide_default_value = true,
         default_value_if("auth_server", ArgPredicate::IsPresent, "on"),
         conflicts_with_all = ISSUERS,
         value_name = "MODE"
     )]
-    #[serde(
-        serialize_with = "word_if_any",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(serialize_with = "word_if_any")]
     pub(crate) revocations: Option<RevocationMode>,
 
     /// Fetch the revocation list this often beside the key's schedule, so that a logout takes effect sooner;
     /// an unchanged list is a short response. 0: only with the key
-    #[arg(
-        long,
-        env = "POSTERN_REVOCATION_POLL",
-        default_value_t = Seconds::new(0),
-        value_name = "DURATION"
-    )]
+    #[arg(long, env, default_value_t = Seconds::new(0), value_name = "DURATION")]
     pub(crate) revocation_poll: Seconds,
 
     /// Time for which a revocation list counts with --revocations required
     #[arg(
         long,
-        env = "POSTERN_MAX_REVOCATION_AGE",
+        env,
         default_value_t = Seconds::new(300),
         value_parser = at_least_one,
         value_name = "DURATION"

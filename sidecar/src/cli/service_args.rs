@@ -16,12 +16,7 @@ use crate::headers::forwarded::ForwardedPolicy;
 pub(crate) struct ServiceArgs {
     /// The service behind: http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without
     /// TLS, for gRPC), unix:/PATH or h2c+unix:/PATH
-    #[arg(
-        long,
-        env = "POSTERN_UPSTREAM",
-        default_value = "http://127.0.0.1:3000",
-        value_name = "URL"
-    )]
+    #[arg(long, env, default_value = "http://127.0.0.1:3000", value_name = "URL")]
     pub(crate) upstream: String,
 }
 
@@ -33,38 +28,33 @@ pub(crate) struct UpstreamArgs {
     /// Carry plain HTTP/1.1 requests to a service that speaks it (http://, unix:, https:// where it
     /// chooses HTTP/1.1) without Pingora's proxy: less work for each, with the same checks, limits
     /// and timeouts
-    #[arg(long, env = "POSTERN_FAST_PATH", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) fast_path: bool,
 
     /// PEM file of the authorities to trust for an https:// service. Default: the system's
-    #[arg(long, env = "POSTERN_UPSTREAM_CA", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) upstream_ca: Option<PathBuf>,
 
     /// PEM file of the certificate to present to an https:// service
-    #[arg(long, env = "POSTERN_UPSTREAM_CLIENT_CERT", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) upstream_client_cert: Option<PathBuf>,
 
     /// PEM file of its private key
-    #[arg(long, env = "POSTERN_UPSTREAM_CLIENT_KEY", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "FILE")]
     pub(crate) upstream_client_key: Option<PathBuf>,
 
     /// Name that the certificate of an https:// service has to be for. Default: the host of
     /// --upstream
-    #[arg(long, env = "POSTERN_UPSTREAM_SERVER_NAME", value_name = "NAME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "NAME")]
     pub(crate) upstream_server_name: Option<String>,
 
     /// Address of the pod: once a minute the sidecar checks whether the service listens there too,
     /// reachable without a token; a warning and a metric report it
-    #[arg(long, env = "POSTERN_POD_IP", value_name = "ADDRESS")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env, value_name = "ADDRESS")]
     pub(crate) pod_ip: Option<IpAddr>,
 
     /// Do not become ready while the service accepts connections on --pod-ip
-    #[arg(long, env = "POSTERN_REFUSE_BYPASS")]
+    #[arg(long, env)]
     pub(crate) refuse_bypass: bool,
 }
 
@@ -74,18 +64,18 @@ pub(crate) struct UpstreamArgs {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamRequestArgs {
     /// Pass the Authorization header to the service
-    #[arg(long, env = "POSTERN_FORWARD_AUTHORIZATION", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, env, default_value_t = true, action = ArgAction::Set)]
     pub(crate) forward_authorization: bool,
 
     /// Reuse a connection to the service after a request with a body. Faster; only for a service
     /// that reads every body to its end, also of requests that it rejects
-    #[arg(long, env = "POSTERN_REUSE_AFTER_BODY")]
+    #[arg(long, env)]
     pub(crate) reuse_after_body: bool,
 
     /// Treatment of X-Forwarded-For, -Proto and Forwarded: append the client's address; overwrite
     /// all that a client sends, and remove any other X-Forwarded-*, X-Real-IP, X-Client-IP and the
     /// like; or change nothing
-    #[arg(long, env = "POSTERN_FORWARDED", value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
+    #[arg(long, env, value_enum, default_value_t = ForwardedPolicy::Append, value_name = "POLICY")]
     #[serde(serialize_with = "word")]
     pub(crate) forwarded: ForwardedPolicy,
 }

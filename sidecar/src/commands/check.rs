@@ -181,7 +181,6 @@ impl std::fmt::Display for Report {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use clap::Parser;
     use contract::http::path_patterns::PassList;
     use token_corpus::token_forge::Forge;
     use token_corpus::token_rows::{self, Setting, TokenTable};
@@ -245,7 +244,7 @@ mod tests {
 
     fn args(source: &[&str], flags: &[&str]) -> Box<ServeArgs> {
         let line = [&["sidecar", "check"], source, flags].concat();
-        match Cli::try_parse_from(line).unwrap().command {
+        match Cli::parsed(line).unwrap().command {
             Command::Check(args) => Box::new(args.settings),
             other => unreachable!("{other:?}"),
         }

@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::path::Path;
 
-use clap::CommandFactory;
 use runtime::exit::Failure;
 use runtime::{bounded_read, command_line, output};
 
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &InjectArgs) -> Result<(), Failure> {
 
 /// Returns the settings of the sidecars, whose variables have to be settings of `serve`.
 pub(super) fn settings(args: &SidecarsArgs) -> Result<Settings, Failure> {
-    let command = Cli::command();
+    let command = command_line::command::<Cli>();
     let serve = command.find_subcommand("serve");
     let known = |name: &str| {
         let flags = serve.into_iter().flat_map(clap::Command::get_arguments);

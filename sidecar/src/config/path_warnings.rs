@@ -127,7 +127,6 @@ pub(crate) fn example(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::Parser;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -143,10 +142,7 @@ mod tests {
             "--audience",
             "a",
         ];
-        match Cli::try_parse_from([&source[..], flags].concat())
-            .unwrap()
-            .command
-        {
+        match Cli::parsed([&source[..], flags].concat()).unwrap().command {
             Command::Check(args) => warnings(&args.settings.rules).unwrap(),
             other => unreachable!("{other:?}"),
         }

@@ -1,5 +1,4 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-use clap::Parser;
 
 use super::*;
 use crate::cli::{Cli, Command};
@@ -9,7 +8,7 @@ const APPLICATION: [&str; 4] = ["--app-id", "orders", "--app-secret", "hush"];
 
 fn config(arguments: &[&str]) -> Result<Config, Failure> {
     let line = [&["sidecar", "serve"], arguments].concat();
-    match Cli::try_parse_from(line).unwrap().command {
+    match Cli::parsed(line).unwrap().command {
         Command::Serve(args) => Config::new(&args),
         other => unreachable!("{other:?}"),
     }

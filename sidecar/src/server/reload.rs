@@ -272,13 +272,12 @@ fn files_of(args: &ServeArgs) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::Parser;
 
     use super::*;
 
     fn args(more: &[&str]) -> ServeArgs {
         let line = [&["sidecar", "serve"], more].concat();
-        match Cli::try_parse_from(line).unwrap().command {
+        match Cli::parsed(line).unwrap().command {
             Command::Serve(args) => *args,
             other => unreachable!("{other:?}"),
         }

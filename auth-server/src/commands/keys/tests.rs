@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use async_trait::async_trait;
-use clap::Parser;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -35,7 +34,7 @@ impl Installation {
         let store = format!("file:{}", self.0.path().join("data").display());
         let words = ["auth-server", "keys"].into_iter().chain(words.split(' '));
         let flags = ["--signing-type", "ecdsa", "--store", &store];
-        match Cli::try_parse_from(words.chain(flags)).unwrap().command {
+        match Cli::parsed(words.chain(flags)).unwrap().command {
             Command::Keys(command) => command,
             other => unreachable!("{other:?}"),
         }
@@ -242,7 +241,7 @@ async fn a_shared_secret_is_not_printed_as_a_public_key() {
         "export-public",
         "--signing-type=hmac",
     ];
-    let Command::Keys(command) = Cli::try_parse_from(words).unwrap().command else {
+    let Command::Keys(command) = Cli::parsed(words).unwrap().command else {
         unreachable!("a keys command")
     };
     let failure = run(&command).await.unwrap_err();

@@ -168,7 +168,6 @@ pub(super) fn attack(
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use clap::Parser;
 
     use super::super::attacks::Attacks;
     use super::*;
@@ -189,7 +188,7 @@ mod tests {
             "--pass",
             pass,
         ];
-        match Cli::try_parse_from(line).unwrap().command {
+        match Cli::parsed(line).unwrap().command {
             Command::Check(args) => {
                 let parts = Attacks::load().unwrap().path;
                 let open = OpenPaths::new(&args.settings.rules, &parts).unwrap();
