@@ -17,8 +17,15 @@ const MAX_IDLE: usize = 128;
 /// surplus ones expire.
 #[derive(Clone)]
 pub(super) struct Pool {
-    idle: Arc<Mutex<VecDeque<Idle>>>,
+    connections: Arc<Mutex<Connections>>,
     idle_timeout: Duration,
+}
+
+#[derive(Default)]
+struct Connections {
+    idle: VecDeque<Idle>,
+    /// True while a task closes the expired ones.
+    is_swept: bool,
 }
 
 struct Idle {
@@ -31,7 +38,7 @@ struct Idle {
 impl Pool {
     pub(super) fn new(idle_timeout: Duration) -> Self {
         Self {
-            idle: Arc::default(),
+            connections: Arc::default(),
             idle_timeout,
         }
     }
@@ -40,7 +47,7 @@ impl Pool {
     pub(super) fn take(&self, key: u64, now: Instant) -> Option<Stream> {
         loop {
             let mut entry = {
-                let mut idle = self.idle.lock();
+                let idle = &mut self.connections.lock().idle;
                 let at = idle.iter().rposition(|entry| entry.key == key)?;
                 idle.remove(at)?
             };
@@ -53,30 +60,33 @@ impl Pool {
 
     /// Keeps `stream` for the next request of `key`.
     pub(super) fn put(&self, stream: Stream, key: u64, now: Instant) {
-        let mut idle = self.idle.lock();
-        if idle.len() >= MAX_IDLE {
-            idle.pop_front();
+        let mut connections = self.connections.lock();
+        if connections.idle.len() >= MAX_IDLE {
+            connections.idle.pop_front();
         }
-        let is_first = idle.is_empty();
-        idle.push_back(Idle {
+        connections.idle.push_back(Idle {
             stream,
             key,
             since: now,
         });
-        drop(idle);
-        if is_first {
+        let is_swept = std::mem::replace(&mut connections.is_swept, true);
+        drop(connections);
+        if !is_swept {
             tokio::spawn(self.clone().close_expired());
         }
     }
 
-    /// Closes expired connections, until the pool is empty.
+    /// Closes expired connections, until there are none. One task for all: with few connections the
+    /// pool is empty between any two requests.
     async fn close_expired(self) {
         loop {
             tokio::time::sleep(self.idle_timeout).await;
             let now = Instant::now();
-            let mut idle = self.idle.lock();
-            idle.retain(|entry| now.duration_since(entry.since) < self.idle_timeout);
-            if idle.is_empty() {
+            let mut connections = self.connections.lock();
+            let is_fresh = |entry: &Idle| now.duration_since(entry.since) < self.idle_timeout;
+            connections.idle.retain(is_fresh);
+            if connections.idle.is_empty() {
+                connections.is_swept = false;
                 return;
             }
         }
@@ -91,4 +101,53 @@ fn is_silent(stream: &mut Stream) -> bool {
     Pin::new(stream)
         .poll_read(&mut context, &mut buffer)
         .is_pending()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use tokio::runtime::Handle;
+
+    use super::*;
+
+    const KEY: u64 = 7;
+    const IDLE: Duration = Duration::from_secs(4);
+
+    #[tokio::test(start_paused = true)]
+    async fn one_task_closes_the_expired_connections() {
+        let (stream, _service) = tokio::io::duplex(16);
+        let pool = Pool::new(IDLE);
+        let now = Instant::now();
+        pool.put(Box::new(stream), KEY, now);
+        for _ in 0..100 {
+            let stream = pool.take(KEY, now).unwrap();
+            pool.put(stream, KEY, now);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
+        assert!(pool.take(KEY, now).is_some());
+        tokio::time::sleep(2 * IDLE).await;
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+    }
+
+    #[tokio::test]
+    async fn only_open_and_silent_connections_of_the_key_are_used() {
+        let now = Instant::now();
+        let pool = Pool::new(IDLE);
+        let put = || {
+            let (stream, service) = tokio::io::duplex(16);
+            pool.put(Box::new(stream), KEY, now);
+            service
+        };
+        let _open = put();
+        assert!(pool.take(KEY + 1, now).is_none());
+        assert!(pool.take(KEY, now + IDLE).is_none());
+        let mut speaking = put();
+        tokio::io::AsyncWriteExt::write_all(&mut speaking, b"x")
+            .await
+            .unwrap();
+        assert!(pool.take(KEY, now).is_none());
+        drop(put());
+        assert!(pool.take(KEY, now).is_none());
+    }
 }
