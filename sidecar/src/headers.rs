@@ -5,3 +5,4 @@ mod claim_text;
 mod field_name;
 pub(crate) mod forwarded;
 pub(crate) mod identity;
+pub(crate) mod service_head;

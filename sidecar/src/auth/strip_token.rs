@@ -1,11 +1,14 @@
 //! Removes a token outside of `Authorization` (cookie, WebSocket protocol) from a request.
 
+use bytes::Bytes;
 use contract::interceptor::TokenSources;
 use contract::token::bearer::{cookies_without, websocket_protocols_without_token};
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::ResponseHeader;
 use pingora::{ErrorType, OrErr};
+
+use crate::headers::service_head::ServiceHead;
 
 /// The WebSocket protocol to choose if the service chose none: browsers close the connection if the
 /// response names none of the offered ones.
@@ -13,22 +16,30 @@ const BEARER: HeaderValue = HeaderValue::from_static("bearer");
 
 /// Removes the token of a WebSocket protocol, and the cookie's unless the service may see tokens.
 pub(crate) fn remove_from(
-    request: &mut RequestHeader,
+    request: &mut impl ServiceHead,
     sources: &TokenSources,
     forward_tokens: bool,
 ) -> pingora::Result<()> {
     if sources.websocket_protocol {
-        let left = websocket_protocols_without_token(&request.headers)
+        let protocols = fields_of(request, &header::SEC_WEBSOCKET_PROTOCOL);
+        let left = websocket_protocols_without_token(&protocols)
             .map(|protocols| protocols.join(&b", "[..]));
         replace(request, &header::SEC_WEBSOCKET_PROTOCOL, left)?;
     }
     match &sources.cookie {
         Some(name) if !forward_tokens => {
-            let left = cookies_without(&request.headers, name);
+            let left = cookies_without(&fields_of(request, &header::COOKIE), name);
             replace(request, &header::COOKIE, left)
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the fields of one name.
+fn fields_of(request: &impl ServiceHead, name: &HeaderName) -> HeaderMap {
+    let values = request.values(name).map(HeaderValue::from_bytes);
+    let fields = values.flatten().map(|value| (name.clone(), value));
+    fields.collect()
 }
 
 /// Adds the protocol `bearer` to the handshake response if the client offered it with its token.
@@ -51,25 +62,27 @@ pub(crate) fn choose_protocol(
 
 /// Replaces all fields of the name by `value`; an empty value removes them.
 fn replace(
-    request: &mut RequestHeader,
+    request: &mut impl ServiceHead,
     name: &HeaderName,
     value: Option<Vec<u8>>,
 ) -> pingora::Result<()> {
     let Some(value) = value else {
         return Ok(());
     };
-    request.remove_header(name);
+    request.remove(name);
     if value.is_empty() {
         return Ok(());
     }
     let value = HeaderValue::from_bytes(&value)
         .or_err(ErrorType::InvalidHTTPHeader, "removing the token")?;
-    request.insert_header(name.clone(), value)
+    request.set(Bytes::copy_from_slice(name.as_str().as_bytes()), value)
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use pingora::http::RequestHeader;
+
     use super::*;
 
     fn everywhere() -> TokenSources {

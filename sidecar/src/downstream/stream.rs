@@ -12,6 +12,7 @@ mod pipelined;
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -170,8 +171,8 @@ impl ClientStream {
         while peeked.len() < HTTP_2_PREFACE.len() && HTTP_2_PREFACE.starts_with(&peeked) {
             let read = poll_fn(|cx| {
                 // Not kept while nothing arrives.
-                let mut buffer = [0; PEEK_BYTES];
-                let mut buffer = ReadBuf::new(&mut buffer);
+                let mut buffer = [MaybeUninit::uninit(); PEEK_BYTES];
+                let mut buffer = ReadBuf::uninit(&mut buffer);
                 ready!(self.poll_read_head(cx, &mut buffer))?;
                 peeked.extend_from_slice(buffer.filled());
                 Poll::Ready(io::Result::Ok(buffer.filled().len()))
@@ -402,6 +403,9 @@ impl Shutdown for ClientStream {
 
 /// Moves the bytes that fit; returns false if there are none.
 fn take_from(kept: &mut Bytes, buffer: &mut ReadBuf<'_>) -> bool {
+    if kept.is_empty() {
+        return false;
+    }
     let length = kept.len().min(buffer.remaining());
     buffer.put_slice(&kept.split_to(length));
     length > 0

@@ -8,10 +8,9 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use contract::http::header_alias::cgi_equal;
 use http::{HeaderName, HeaderValue, header};
-use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 
-use crate::request::header_list::remove_where;
+use crate::headers::service_head::ServiceHead;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -42,42 +41,50 @@ impl Client {
 
 impl ForwardedPolicy {
     /// Applies the policy to the fields of `request`.
-    pub(crate) fn apply(self, request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
+    pub(crate) fn apply(
+        self,
+        request: &mut impl ServiceHead,
+        client: Client,
+    ) -> pingora::Result<()> {
         match self {
             Self::Off => Ok(()),
             Self::Append => append(request, client),
             Self::Overwrite => {
-                remove_where(request, is_client_address_header);
+                request.remove_where(is_client_address_header);
                 append(request, client)
             }
         }
     }
 }
 
-fn append(request: &mut RequestHeader, client: Client) -> pingora::Result<()> {
+fn append(request: &mut impl ServiceHead, client: Client) -> pingora::Result<()> {
     if let Some(address) = client.address {
         let address = address.to_canonical().to_string();
         let all = joined(request, &FOR, &address)?;
-        request.insert_header("X-Forwarded-For", all)?;
-        if request.headers.contains_key(header::FORWARDED) {
+        request.set(Bytes::from_static(b"X-Forwarded-For"), all)?;
+        if request.contains(&header::FORWARDED) {
             let ours = format!("for={};proto={}", quoted(&address), client.scheme());
             let all = joined(request, &header::FORWARDED, &ours)?;
-            request.insert_header("Forwarded", all)?;
+            request.set(Bytes::from_static(b"Forwarded"), all)?;
         }
     }
-    if !request.headers.contains_key(&PROTO) {
+    if !request.contains(&PROTO) {
         let scheme = HeaderValue::from_static(client.scheme());
-        request.insert_header("X-Forwarded-Proto", scheme)?;
+        request.set(Bytes::from_static(b"X-Forwarded-Proto"), scheme)?;
     }
     Ok(())
 }
 
 /// Joins all fields of the name into one list (RFC 9110 §5.3) that ends with `ours`.
-fn joined(request: &RequestHeader, name: &HeaderName, ours: &str) -> pingora::Result<HeaderValue> {
-    let fields = request.headers.get_all(name).into_iter();
+fn joined(
+    request: &impl ServiceHead,
+    name: &HeaderName,
+    ours: &str,
+) -> pingora::Result<HeaderValue> {
+    let fields = request.values(name);
     let mut all = Vec::with_capacity(ours.len());
     for field in fields.filter(|field| !field.is_empty()) {
-        all.extend_from_slice(field.as_bytes());
+        all.extend_from_slice(field);
         all.extend_from_slice(b", ");
     }
     all.extend_from_slice(ours.as_bytes());
@@ -141,6 +148,8 @@ pub(crate) fn is_client_address_header(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use pingora::http::RequestHeader;
+
     use super::*;
 
     fn sent(policy: ForwardedPolicy, client: Client, fields: &[(&'static str, &str)]) -> String {

@@ -12,7 +12,6 @@ use contract::rejection::Rejection;
 use contract::token::claim_name::{ClaimName, ClaimNameError};
 use http::HeaderValue;
 use http::header::HeaderName;
-use pingora::http::RequestHeader;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,7 +19,7 @@ use crate::headers::ascii_json::ascii_json;
 use crate::headers::claim_text::text_of;
 use crate::headers::field_name::FieldName;
 pub(crate) use crate::headers::field_name::FieldNameError;
-use crate::request::header_list::remove_where;
+use crate::headers::service_head::ServiceHead;
 
 /// Configuration of the identity headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,17 +195,17 @@ impl UserHeader {
     /// `Connection`.
     pub(crate) fn apply(
         &self,
-        request: &mut RequestHeader,
+        request: &mut impl ServiceHead,
         identity: Option<&Identity>,
     ) -> pingora::Result<()> {
-        remove_where(request, |name| self.is_look_alike(name));
+        request.remove_where(|name| self.is_look_alike(name));
         let Some(identity) = identity else {
             return Ok(());
         };
-        request.insert_header(self.field.written.clone(), &identity.user)?;
+        request.set(self.field.written.clone(), identity.user.clone())?;
         for (header, value) in self.claims.iter().zip(&identity.claims) {
             if let Some(value) = value {
-                request.insert_header(header.field.written.clone(), value)?;
+                request.set(header.field.written.clone(), value.clone())?;
             }
         }
         Ok(())
@@ -257,6 +256,7 @@ impl Serialize for WithoutNulls<'_> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use pingora::http::RequestHeader;
     use proptest::prelude::*;
 
     use super::*;

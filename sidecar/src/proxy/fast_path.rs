@@ -13,10 +13,10 @@ mod pool;
 mod request;
 mod request_head;
 mod response_head;
+mod service_head;
 mod timer;
 mod upload;
 
-use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,7 +28,6 @@ use pingora::{Error, ErrorType};
 use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
-use self::download::Download;
 use self::exchange::Limits;
 use self::pool::Pool;
 use self::request::{Admitted, Progress, Request};
@@ -38,7 +37,6 @@ use super::phases::AuthProxy;
 use crate::auth::authorize::{Decision, Forward, Refusal};
 use crate::downstream::stream::ClientStream;
 use crate::headers::forwarded::Client;
-use crate::request::head::{RawHead, RequestHead};
 use crate::request::kind::RequestKind;
 use crate::telemetry::access_log::RequestRecord;
 use crate::telemetry::metrics::Departure;
@@ -102,21 +100,25 @@ impl FastPath {
     /// Decides about a request; waits for a fetch if the token names an unknown key.
     async fn decide(&self, request: &Request) -> Result<Decision, Refusal> {
         let rules = &request.rules.auth_policy;
-        let mut decision = self.decide_now(request);
+        let mut decision = self.decide_at(request, request.began);
         if decision == Err(Rejection::TokenKeyUnknown.into()) {
             // Upgrades are not for the fast path.
             let fetch = self.proxy.early_fetch(rules, &request.head.headers, false);
             if let Some(fetch) = fetch {
                 fetch.wait(Instant::now()).await;
             }
-            decision = self.decide_now(request);
+            decision = self.decide_at(request, Instant::now());
         }
-        decision.or_else(|refusal| self.proxy.or_reported(refusal, rules, head_of(request)))
+        decision.or_else(|refusal| {
+            self.proxy
+                .or_reported(refusal, rules, request.head.for_decision())
+        })
     }
 
-    fn decide_now(&self, request: &Request) -> Result<Decision, Refusal> {
+    fn decide_at(&self, request: &Request, now: Instant) -> Result<Decision, Refusal> {
         let rules = &request.rules.auth_policy;
-        self.proxy.authorize(rules, head_of(request))
+        self.proxy
+            .authorize(rules, request.head.for_decision(), now)
     }
 
     /// Takes an idle connection to the service, or opens one; retries for a second while the
@@ -210,10 +212,11 @@ impl FastPath {
     }
 
     /// Keeps the service's connection for another request, if it is reusable.
-    fn keep(&self, connected: Connected, request: &Request, upload: &Upload, download: &Download) {
-        if upload.is_sent() && !request.closes_service() && download.leaves_connection_usable() {
+    fn keep(&self, connected: Connected, request: &Request, upload: &Upload, progress: &Progress) {
+        let is_reusable = progress.download.leaves_connection_usable();
+        if upload.is_sent() && !request.closes_service && is_reusable {
             self.pool
-                .put(connected.stream, connected.pool_key, Instant::now());
+                .put(connected.stream, connected.pool_key, progress.ended());
         }
     }
 
@@ -229,49 +232,27 @@ impl FastPath {
         let completion = Completion {
             outcome,
             status: progress.sent_status(),
-            duration: Some(request.began.elapsed()),
+            duration: Some(progress.ended().saturating_duration_since(request.began)),
         };
         let logger = &self.proxy.request_logger;
         let mut span = std::mem::take(&mut request.span);
-        let received = OnceCell::new();
-        let head = || {
-            received
-                .get_or_init(|| request_head::read_again(&request.raw))
-                .as_deref()
-        };
-        let client = || {
-            head().map_or(client.address, |head| {
-                self.proxy.client_ip(client, &head.headers)
-            })
-        };
+        let head = &request.head;
+        let client = || self.proxy.client_ip(client, &head.headers);
         span.end(&completion, client, || progress.cause.clone());
-        logger.request_ended(completion, || {
-            let head = head();
-            RequestRecord {
-                request: head.map(|head| (&head.method, head.raw_path())),
-                client: client(),
-                status: completion.status,
-                user: self.proxy.logged_user(&request.rules, forward),
-                duration: completion.duration,
-                upstream_duration: progress.upstream_duration,
-                bytes: completion.status.map(|_| progress.sent_bytes()),
-                upstream: self
-                    .proxy
-                    .failed_upstream_addr(outcome, progress.service.as_ref()),
-                cause: progress.cause.clone(),
-                request_id: request.ids.request_id().cloned(),
-                trace_id: head.and_then(|head| request.ids.trace_id(&head.headers)),
-            }
+        logger.request_ended(completion, || RequestRecord {
+            request: Some((&head.method, head.target())),
+            client: client(),
+            status: completion.status,
+            user: self.proxy.logged_user(&request.rules, forward),
+            duration: completion.duration,
+            upstream_duration: progress.upstream_duration,
+            bytes: completion.status.map(|_| progress.sent_bytes()),
+            upstream: self
+                .proxy
+                .failed_upstream_addr(outcome, progress.service.as_ref()),
+            cause: progress.cause.clone(),
+            request_id: request.ids.request_id().cloned(),
+            trace_id: request.ids.trace_id(&head.headers),
         });
-    }
-}
-
-fn head_of(request: &Request) -> RequestHead<'_> {
-    RequestHead {
-        method: &request.head.method,
-        version: request.head.version,
-        headers: &request.head.headers,
-        wire: RawHead::Http1(&request.raw),
-        target_to_send: request.head.raw_path(),
     }
 }

@@ -123,13 +123,14 @@ impl AuthProxy {
         Action::Respond(outcome, response)
     }
 
-    /// Decides about a request by the present keys.
+    /// Decides about a request by the keys at `now`.
     pub(super) fn authorize(
         &self,
         rules: &AuthPolicy,
         head: RequestHead<'_>,
+        now: Instant,
     ) -> Result<Decision, Refusal> {
-        rules.authorize(head, self.keys.at(Instant::now()), unix_now())
+        rules.authorize(head, self.keys.at(now), unix_now())
     }
 
     /// Returns the fetch of newer keys for the token of a request: only its issuer is asked.
@@ -162,8 +163,11 @@ impl AuthProxy {
         &self,
         session: &Session,
         rules: &AuthPolicy,
+        now: Instant,
     ) -> Result<Decision, Refusal> {
-        head::with_request_head(session.as_downstream(), |head| self.authorize(rules, head))
+        head::with_request_head(session.as_downstream(), |head| {
+            self.authorize(rules, head, now)
+        })
     }
 
     fn early_fetch_for(&self, session: &Session, rules: &AuthPolicy) -> Option<&OnDemandRefresh> {
@@ -367,14 +371,14 @@ impl ProxyHttp for AuthProxy {
             tls: client_of(session).tls,
         };
         ctx.span = RequestSpan::begin(head, &mut ctx.ids);
-        let mut decision = self.authorize_session(session, &ctx.rules.auth_policy);
+        let mut decision = self.authorize_session(session, &ctx.rules.auth_policy, ctx.began);
         if decision == Err(Rejection::TokenKeyUnknown.into())
             && let Some(fetch) = self.early_fetch_for(session, &ctx.rules.auth_policy)
         {
             // Its issuer may have a newer key.
             let fetch = fetch.wait(Instant::now());
             decision = match self.while_waiting(session.is_http2(), fetch).await {
-                Some(()) => self.authorize_session(session, &ctx.rules.auth_policy),
+                Some(()) => self.authorize_session(session, &ctx.rules.auth_policy, Instant::now()),
                 None => Err(Rejection::ServerBusy.into()),
             };
         }

@@ -1,8 +1,6 @@
-//! Header fields that hold a list (RFC 9110 §5.6.1), the options of `Connection`, and the removal
-//! of fields by name.
+//! Header fields that hold a list (RFC 9110 §5.6.1), and the options of `Connection`.
 
 use http::header::{self, HeaderMap, HeaderName};
-use pingora::http::RequestHeader;
 
 /// Returns the members of all fields of the name, as bytes: a non-ASCII one does not hide the
 /// others.
@@ -27,18 +25,6 @@ pub(crate) fn connection_headers(headers: &HeaderMap) -> Vec<HeaderName> {
     members(headers, &header::CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect()
-}
-
-/// Removes every field whose name matches.
-pub(crate) fn remove_where(request: &mut RequestHeader, matches: impl Fn(&str) -> bool) {
-    let names = request.headers.keys();
-    let matching: Vec<HeaderName> = names
-        .filter(|name| matches(name.as_str()))
-        .cloned()
-        .collect();
-    for name in &matching {
-        request.remove_header(name);
-    }
 }
 
 #[cfg(test)]

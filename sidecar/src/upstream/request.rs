@@ -1,21 +1,22 @@
 //! The head of a request as the service gets it, the last step before it is sent.
 
+use bytes::Bytes;
 use contract::http::header_alias::cgi_equal;
-use http::{HeaderValue, Version, header};
-use pingora::http::RequestHeader;
+use http::{HeaderName, HeaderValue, Version, header};
 use pingora::{ErrorType, OrErr};
 
 use crate::auth::authorize::{AuthPolicy, Forward};
 use crate::auth::reporting::WOULD_REFUSE;
 use crate::auth::strip_token;
 use crate::headers::forwarded::{Client, ForwardedPolicy};
-use crate::request::header_list::remove_where;
+use crate::headers::service_head::ServiceHead;
 use crate::request::kind::RequestKind;
 use crate::telemetry::request_id::RequestIds;
 
 /// Host of HTTP/1.0 requests without one, because HTTP/1.1 requires it. A client can send it as
 /// well.
-const DEFAULT_HOST: &str = "localhost";
+const DEFAULT_HOST: HeaderValue = HeaderValue::from_static("localhost");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Configured changes to the head of a request.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ impl UpstreamRequestPolicy {
     /// Rewrites `request`, received from `client` with version `received`, for the service.
     pub(crate) fn rewrite_request(
         self,
-        request: &mut RequestHeader,
+        request: &mut impl ServiceHead,
         received: Version,
         forward: &Forward,
         ids: &RequestIds,
@@ -37,15 +38,15 @@ impl UpstreamRequestPolicy {
         client: Client,
     ) -> pingora::Result<()> {
         if let Some(target) = &forward.target {
-            request.set_uri(target.clone());
+            request.set_target(target.clone());
         }
         if forward.kind != RequestKind::WebSocket {
-            request.remove_header(&header::CONNECTION);
-            request.remove_header(&header::UPGRADE);
+            request.remove(&header::CONNECTION);
+            request.remove(&header::UPGRADE);
         }
-        let to_http_2 = request.version == Version::HTTP_2;
-        if received == Version::HTTP_10 && !request.headers.contains_key(header::HOST) {
-            request.insert_header("Host", DEFAULT_HOST)?;
+        let to_http_2 = request.is_http_2();
+        if received == Version::HTTP_10 && !request.contains(&header::HOST) {
+            request.set(Bytes::from_static(b"Host"), DEFAULT_HOST)?;
         }
         if received == Version::HTTP_2 && !to_http_2 {
             join_cookies(request)?;
@@ -54,13 +55,13 @@ impl UpstreamRequestPolicy {
             // Some services leave an unused body on the connection and parse it as the next
             // request, with a user header of the client's choice. Pingora does not pool a
             // connection with `close`.
-            request.insert_header(header::CONNECTION, "close")?;
+            request.set(Bytes::from_static(b"Connection"), CLOSE)?;
         }
         if !self.forward_authorization {
-            request.remove_header(&header::AUTHORIZATION);
+            request.remove(&header::AUTHORIZATION);
         }
         for (name, value) in ids.to_send() {
-            request.insert_header(name, value)?;
+            request.set(written(&name), value)?;
         }
         let sources = policy.interceptor.sources();
         strip_token::remove_from(request, sources, self.forward_authorization)?;
@@ -70,9 +71,10 @@ impl UpstreamRequestPolicy {
             .reporting
             .is_some_and(|reporting| reporting.sends_header)
         {
-            remove_where(request, |name| cgi_equal(name, WOULD_REFUSE));
+            request.remove_where(|name| cgi_equal(name, WOULD_REFUSE));
             if let Some(rejection) = forward.reported {
-                request.insert_header(WOULD_REFUSE, rejection.reason())?;
+                let name = Bytes::from_static(WOULD_REFUSE.as_bytes());
+                request.set(name, HeaderValue::from_static(rejection.reason()))?;
             }
         }
         let identity = forward.verified.as_ref().map(|verified| &verified.identity);
@@ -81,17 +83,16 @@ impl UpstreamRequestPolicy {
 }
 
 /// Joins the cookie fields of HTTP/2 into the one of HTTP/1.1 (RFC 9113 §8.2.3).
-fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
-    let cookies: Vec<&[u8]> = request
-        .headers
-        .get_all(header::COOKIE)
-        .into_iter()
-        .map(|cookie| cookie.as_bytes())
-        .collect();
+fn join_cookies(request: &mut impl ServiceHead) -> pingora::Result<()> {
+    let cookies: Vec<&[u8]> = request.values(&header::COOKIE).collect();
     if cookies.len() < 2 {
         return Ok(());
     }
     let joined = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
         .or_err(ErrorType::InvalidHTTPHeader, "joining cookies")?;
-    request.insert_header(header::COOKIE, joined)
+    request.set(written(&header::COOKIE), joined)
+}
+
+fn written(name: &HeaderName) -> Bytes {
+    Bytes::copy_from_slice(name.as_str().as_bytes())
 }

@@ -3,6 +3,7 @@
 //! So one buffer of them is kept here until the next request is read.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -45,8 +46,9 @@ impl Early {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.bytes.is_empty() {
-            let mut buffer = [0; PEEK_BYTES];
-            let mut buffer = ReadBuf::new(&mut buffer);
+            // Each poll comes here: no time to clear it.
+            let mut buffer = [MaybeUninit::uninit(); PEEK_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut buffer);
             ready!(Pin::new(&mut transport.io).poll_read(cx, &mut buffer))?;
             if buffer.filled().is_empty() {
                 return Poll::Ready(Ok(()));

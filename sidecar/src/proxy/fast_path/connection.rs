@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use super::exchange::{BODY_READ, Exchange, Failure, Waits};
 use super::head_search::HeadSearch;
 use super::request::{Admitted, Progress, Request};
-use super::request_head::{self, RequestBlock};
+use super::request_head::{self, ReceivedHead};
 use super::timer::Timer;
 use super::upload::Upload;
 use super::{FastPath, Left};
@@ -41,6 +42,8 @@ pub(super) struct Connection<'a> {
     received: BytesMut,
     head_search: HeadSearch,
     timer: Timer,
+    /// The end of the last request.
+    idle_since: Instant,
 }
 
 impl<'a> Connection<'a> {
@@ -52,17 +55,18 @@ impl<'a> Connection<'a> {
             received: BytesMut::new(),
             head_search: HeadSearch::default(),
             timer: Timer::default(),
+            idle_since: Instant::now(),
         }
     }
 
     pub(super) async fn serve(mut self) -> Left {
         while let Some(taken) = self.next_head().await {
-            let block = match taken {
-                Ok(block) => block,
+            let head = match taken {
+                Ok(head) => head,
                 Err(departure) => return Left::ToPingora(departure, self.received.freeze()),
             };
             if !self
-                .serve_request(Request::new(block, &self.path.proxy, self.client))
+                .serve_request(Request::new(head, &self.path.proxy, self.client))
                 .await
             {
                 break;
@@ -73,7 +77,7 @@ impl<'a> Connection<'a> {
 
     /// Waits for the head of a request; returns `None` if no other follows. The service may have
     /// changed during a wait.
-    async fn next_head(&mut self) -> Option<Result<RequestBlock, Departure>> {
+    async fn next_head(&mut self) -> Option<Result<ReceivedHead, Departure>> {
         loop {
             if !self.path.proxy.upstream.speaks_http_1() {
                 return Some(Err(Departure::Service));
@@ -99,14 +103,15 @@ impl<'a> Connection<'a> {
             stream,
             received,
             timer,
+            idle_since,
             ..
         } = self;
         let is_idle = !stream.is_within_head();
-        let idle_until = tokio::time::Instant::now() + CLIENT_IDLE;
+        let idle_until = tokio::time::Instant::from_std(*idle_since) + CLIENT_IDLE;
         let mut closing = pin!(path.closing.cancelled());
         poll_fn(|cx| {
-            let mut bytes = [0; HEAD_READ];
-            let mut buffer = ReadBuf::new(&mut bytes);
+            let mut bytes = [MaybeUninit::uninit(); HEAD_READ];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
             if let Poll::Ready(read) = Pin::new(&mut **stream).poll_read(cx, &mut buffer) {
                 received.extend_from_slice(buffer.filled());
                 return Poll::Ready(read.map(|()| buffer.filled().len()));
@@ -153,18 +158,20 @@ impl<'a> Connection<'a> {
                 progress.outcome = outcome;
                 let answer = answer
                     .challenging(request.rules.auth_policy.resource.as_deref())
-                    .with(request.common_response_headers(&request.head.headers));
-                let body = BodyReader::new(request.body);
+                    .with(request.common_response_headers());
+                let body = BodyReader::new(request.head.body);
                 let keep_alive =
-                    request.keep_alive && (body.is_done() || !request.expects_continue());
+                    request.head.keep_alive && (body.is_done() || !request.expects_continue());
                 self.respond(&answer, &request, keep_alive, body, &mut progress)
                     .await
             }
         };
+        self.idle_since = progress.ended();
         self.path
             .record(&mut request, self.client, forwarded.as_ref(), &progress);
         self.stream.set_handling(false);
-        let had_large_buffer = request.body != Body::Length(0) || request.raw.len() > HEAD_READ;
+        let head = &request.head;
+        let had_large_buffer = head.body != Body::Length(0) || head.raw.len() > HEAD_READ;
         if had_large_buffer && self.received.is_empty() {
             self.received = BytesMut::new();
         }
@@ -225,7 +232,7 @@ impl<'a> Connection<'a> {
         let mut upload = match request.upload(self.client, &admitted.forward) {
             Ok(upload) => upload,
             Err(error) => {
-                let body = BodyReader::new(request.body);
+                let body = BodyReader::new(request.head.body);
                 self.fail(request, error.into(), body, progress).await;
                 return false;
             }
@@ -277,8 +284,8 @@ impl<'a> Connection<'a> {
             };
             match exchange.run(on_head).await {
                 Ok(()) => {
-                    self.path
-                        .keep(connected, request, upload, &progress.download);
+                    progress.end();
+                    self.path.keep(connected, request, upload, progress);
                     return Ok(());
                 }
                 Err(Failure::Error(error))
@@ -324,10 +331,7 @@ impl<'a> Connection<'a> {
             let _ = self.stream.flush().await;
             return;
         }
-        let mut answer = LocalResponse::rejection(rejection);
-        if let Some(received) = request_head::read_again(&request.raw) {
-            answer = answer.with(request.common_response_headers(&received.headers));
-        }
+        let answer = LocalResponse::rejection(rejection).with(request.common_response_headers());
         self.respond(&answer, request, false, rest, progress).await;
     }
 }

@@ -3,42 +3,37 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use contract::http::framing::Body;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
-use pingora::http::RequestHeader;
+use http::{HeaderName, HeaderValue, Method, Version, header};
 use pingora::protocols::l4::socket::SocketAddr as ServiceAddress;
 
 use super::Connected;
 use super::download::Download;
-use super::request_head::{self, RequestBlock};
+use super::request_head::ReceivedHead;
 use super::response_head::ResponseTo;
+use super::service_head::ForwardedHead;
 use super::upload::Upload;
 use crate::auth::authorize::Forward;
 use crate::config::live::Rules;
 use crate::downstream::limits::InFlightPermit;
 use crate::headers::forwarded::Client;
+use crate::headers::service_head::ServiceHead;
 use crate::proxy::phases::AuthProxy;
 use crate::telemetry::outcome::Outcome;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::request_span::{RequestSpan, SpanHead};
 use crate::upstream::{Sent, Tries};
 
-/// Enough for most heads to the service.
-const HEAD_ROOM: usize = 1024;
-
-/// A request as received, until its head is rewritten for the service.
+/// A request as received.
 pub(super) struct Request {
-    pub(super) head: Box<RequestHeader>,
-    pub(super) raw: Bytes,
-    pub(super) version: Version,
-    /// The client's connection may carry another request.
-    pub(super) keep_alive: bool,
-    pub(super) body: Body,
+    pub(super) head: ReceivedHead,
     pub(super) rules: Arc<Rules>,
     pub(super) ids: RequestIds,
     pub(super) began: Instant,
     pub(super) span: RequestSpan,
+    /// True if the connection to the service closes after the response.
+    pub(super) closes_service: bool,
 }
 
 /// An authorized request, for the service.
@@ -62,6 +57,8 @@ pub(super) struct Progress {
     pub(super) own_bytes: u64,
     /// Time of the service up to the head of its response.
     pub(super) upstream_duration: Option<Duration>,
+    /// Set once the whole response is sent.
+    ended: Option<Instant>,
 }
 
 impl Progress {
@@ -75,7 +72,18 @@ impl Progress {
             status: None,
             own_bytes: 0,
             upstream_duration: None,
+            ended: None,
         }
+    }
+
+    /// Ends the request now.
+    pub(super) fn end(&mut self) {
+        self.ended = Some(Instant::now());
+    }
+
+    /// Returns the end of the request, which is now unless it has ended.
+    pub(super) fn ended(&self) -> Instant {
+        self.ended.unwrap_or_else(Instant::now)
     }
 
     /// Returns the status of the response, if one was sent.
@@ -107,18 +115,12 @@ impl Progress {
 }
 
 impl Request {
-    pub(super) fn new(block: RequestBlock, proxy: &AuthProxy, client: Client) -> Self {
-        let RequestBlock {
-            head,
-            raw,
-            body,
-            keep_alive,
-        } = block;
+    pub(super) fn new(head: ReceivedHead, proxy: &AuthProxy, client: Client) -> Self {
         let began = Instant::now();
         let mut ids = proxy.correlation.ids(&head.headers);
         let received = SpanHead {
             method: &head.method,
-            target: head.raw_path(),
+            target: head.target(),
             version: head.version,
             headers: &head.headers,
             tls: client.tls,
@@ -129,39 +131,24 @@ impl Request {
             span,
             rules: proxy.rules.load(),
             ids,
-            body,
-            version: head.version,
             head,
-            raw,
-            keep_alive,
+            closes_service: false,
         }
     }
 
-    /// Turns the head into the service's.
+    /// Creates the upload, which begins with the service's head.
     pub(super) fn upload(&mut self, client: Client, forward: &Forward) -> pingora::Result<Upload> {
-        self.head.set_version(Version::HTTP_11);
+        let mut head = ForwardedHead::new(&self.head);
         let (policy, auth_policy) = (self.rules.upstream_request, &self.rules.auth_policy);
-        policy.rewrite_request(
-            &mut self.head,
-            self.version,
-            forward,
-            &self.ids,
-            auth_policy,
-            client,
-        )?;
-        if self.body == Body::Chunked {
+        let received = self.head.version;
+        policy.rewrite_request(&mut head, received, forward, &self.ids, auth_policy, client)?;
+        if self.head.body == Body::Chunked {
             // In the one spelling that every service reads alike.
             let coding = HeaderValue::from_static("chunked");
-            self.head.insert_header(header::TRANSFER_ENCODING, coding)?;
+            head.set(Bytes::from_static(b"Transfer-Encoding"), coding)?;
         }
-        let mut bytes = BytesMut::with_capacity(HEAD_ROOM);
-        request_head::write(&self.head, &mut bytes);
-        Ok(Upload::new(bytes, self.body))
-    }
-
-    /// Returns true if the connection to the service closes after the response.
-    pub(super) fn closes_service(&self) -> bool {
-        self.head.headers.contains_key(header::CONNECTION)
+        self.closes_service = head.contains(&header::CONNECTION);
+        Ok(Upload::new(head.to_bytes(), self.head.body))
     }
 
     /// Returns true if the client may omit the body after a response.
@@ -170,11 +157,8 @@ impl Request {
     }
 
     /// Returns the headers of every response of the sidecar.
-    pub(super) fn common_response_headers(
-        &self,
-        received: &HeaderMap,
-    ) -> Vec<(HeaderName, HeaderValue)> {
-        AuthProxy::common_response_headers(&self.rules, &self.ids, received)
+    pub(super) fn common_response_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        AuthProxy::common_response_headers(&self.rules, &self.ids, &self.head.headers)
     }
 
     pub(super) fn for_response<'a>(
@@ -182,9 +166,9 @@ impl Request {
         echo: Option<&'a (HeaderName, HeaderValue)>,
     ) -> ResponseTo<'a> {
         ResponseTo {
-            is_http_1_0: self.version == Version::HTTP_10,
+            is_http_1_0: self.head.version == Version::HTTP_10,
             is_head: self.head.method == Method::HEAD,
-            keep_alive: self.keep_alive,
+            keep_alive: self.head.keep_alive,
             echo,
         }
     }

@@ -1,150 +1,230 @@
 //! The head of a request: parser, and selection of the heads for Pingora.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use contract::http::framing::{Body, check_fields};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
-use pingora::http::{IntoCaseHeaderName, RequestHeader};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
 use crate::downstream::head_limits::MAX_HEAD_LINES;
+use crate::request::head::{RawHead, RequestHead};
 use crate::telemetry::metrics::Departure;
 
-/// Room for the fields that are added on the way to the service.
-const ADDED_FIELDS: usize = 4;
-
-/// A head and its received bytes.
-pub(super) struct RequestBlock {
-    pub(super) head: Box<RequestHeader>,
-    pub(super) raw: Bytes,
+/// A received head: its bytes, and what they mean.
+pub(super) struct ReceivedHead {
+    pub(super) method: Method,
+    pub(super) version: Version,
+    pub(super) headers: HeaderMap,
     pub(super) body: Body,
+    /// True if the client's connection stays open after the response.
     pub(super) keep_alive: bool,
+    pub(super) raw: Bytes,
+    target: PathAndQuery,
+    fields: Vec<Field>,
+}
+
+/// The places of a name and a value in the received bytes.
+struct Field {
+    name: Range<usize>,
+    value: Range<usize>,
+}
+
+/// A head that is not taken yet.
+struct Layout {
+    method: Method,
+    version: Version,
+    body: Body,
+    keep_alive: bool,
+    target: Range<usize>,
+    fields: Vec<Field>,
+    length: usize,
 }
 
 /// Takes a head from the front of `received`; returns `None` while it is incomplete.
 ///
 /// # Errors
 /// The reason why Pingora has to read it; `received` is unchanged.
-pub(super) fn take(received: &mut BytesMut) -> Result<Option<RequestBlock>, Departure> {
-    let Some((head, length)) = parse(received).ok_or(Departure::Malformed)? else {
+pub(super) fn take(received: &mut BytesMut) -> Result<Option<ReceivedHead>, Departure> {
+    let Some(layout) = layout_of(received)? else {
         return Ok(None);
     };
-    let keep_alive = check(&head)?;
-    let body = body(&head)?;
-    Ok(Some(RequestBlock {
-        head,
-        raw: received.split_to(length).freeze(),
-        body,
-        keep_alive,
+    let raw = received.split_to(layout.length).freeze();
+    let read = target_of(&raw, layout.target).zip(headers_of(&raw, &layout.fields));
+    let Some((target, headers)) = read else {
+        let rest = std::mem::replace(received, raw.into());
+        received.unsplit(rest);
+        return Err(Departure::Malformed);
+    };
+    Ok(Some(ReceivedHead {
+        method: layout.method,
+        version: layout.version,
+        headers,
+        body: layout.body,
+        keep_alive: layout.keep_alive,
+        raw,
+        target,
+        fields: layout.fields,
     }))
 }
 
-/// Parses a head that was taken before.
-pub(super) fn read_again(raw: &[u8]) -> Option<Box<RequestHeader>> {
-    parse(raw)?.map(|(head, _)| head)
-}
-
-/// Parses a head and its length; returns `Some(None)` for an incomplete one.
-fn parse(received: &[u8]) -> Option<Option<(Box<RequestHeader>, usize)>> {
+/// Finds the parts of a head, and checks that they are plain; returns `None` while it is
+/// incomplete.
+fn layout_of(received: &[u8]) -> Result<Option<Layout>, Departure> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_LINES];
     let mut parsed = httparse::Request::new(&mut []);
-    let status = parsed
-        .parse_with_uninit_headers(received, &mut fields)
-        .ok()?;
-    let httparse::Status::Complete(length) = status else {
-        return Some(None);
+    let status = parsed.parse_with_uninit_headers(received, &mut fields);
+    let httparse::Status::Complete(length) = status.map_err(|_| Departure::Malformed)? else {
+        return Ok(None);
     };
-    // All names and values share one copy.
-    let shared = Bytes::copy_from_slice(received.get(..length)?);
-    let share = |part: &[u8]| {
+    let method = parsed.method.unwrap_or_default().parse();
+    let head = ParsedHead {
+        method: method.map_err(|_| Departure::Malformed)?,
+        version: match parsed.version {
+            Some(1) => Version::HTTP_11,
+            _ => Version::HTTP_10,
+        },
+        target: parsed.path.unwrap_or_default(),
+        fields: parsed.headers,
+    };
+    let keep_alive = head.check()?;
+    let body = head.body()?;
+    let place = |part: &[u8]| {
         let start = part.as_ptr().addr() - received.as_ptr().addr();
-        shared.slice(start..start + part.len())
+        start..start + part.len()
     };
-    let method = parsed.method.unwrap_or_default();
-    let target = parsed.path.unwrap_or_default().as_bytes();
-    let room = parsed.headers.len() + ADDED_FIELDS;
-    let mut head = RequestHeader::build(method, target, Some(room)).ok()?;
-    head.set_version(match parsed.version {
-        Some(1) => Version::HTTP_11,
-        _ => Version::HTTP_10,
-    });
-    for field in parsed.headers.iter() {
-        let name = share(field.name.as_bytes()).into_case_header_name();
-        let value = HeaderValue::from_maybe_shared(share(field.value)).ok()?;
-        head.append_header(name, value).ok()?;
-    }
-    Some(Some((Box::new(head), length)))
+    let field = |field: &httparse::Header<'_>| Field {
+        name: place(field.name.as_bytes()),
+        value: place(field.value),
+    };
+    Ok(Some(Layout {
+        body,
+        keep_alive,
+        target: place(head.target.as_bytes()),
+        fields: head.fields.iter().map(field).collect(),
+        method: head.method,
+        version: head.version,
+        length,
+    }))
 }
 
-/// Returns true if the client's connection stays open after the response.
-fn check(head: &RequestHeader) -> Result<bool, Departure> {
-    if matches!(head.method, Method::CONNECT | Method::TRACE) {
-        return Err(Departure::Method);
-    }
-    // An authority is accepted in a single `Host` field only.
-    let hosts = head.headers.get_all(header::HOST).iter().count();
-    if head.raw_path().first() != Some(&b'/') || hosts > 1 {
-        return Err(Departure::Authority);
-    }
-    if HOP_BY_HOP
-        .iter()
-        .any(|name| head.headers.contains_key(name))
-    {
-        return Err(Departure::HopByHop);
-    }
-    keep_alive(&head.headers, head.version).ok_or(Departure::HopByHop)
+fn target_of(raw: &Bytes, target: Range<usize>) -> Option<PathAndQuery> {
+    let target = Uri::from_maybe_shared(raw.slice(target)).ok()?;
+    target.into_parts().path_and_query
 }
 
-/// Returns the framing of the body, which at most one plain field announces.
-fn body(head: &RequestHeader) -> Result<Body, Departure> {
-    let fields = head.headers.iter();
-    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
-    match check_fields(fields) {
-        // HTTP/1.0 has no transfer codings.
-        Ok(Some(Body::Chunked)) if head.version != Version::HTTP_11 => Err(Departure::Framing),
-        Ok(framed) => Ok(framed.unwrap_or(Body::Length(0))),
-        Err(_) => Err(Departure::Framing),
+/// Returns the fields as a map, whose values share the received bytes.
+fn headers_of(raw: &Bytes, fields: &[Field]) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for Field { name, value } in fields {
+        let name = HeaderName::from_bytes(raw.get(name.clone())?).ok()?;
+        let value = HeaderValue::from_maybe_shared(raw.slice(value.clone())).ok()?;
+        headers.try_append(name, value).ok()?;
+    }
+    Some(headers)
+}
+
+impl ReceivedHead {
+    /// Returns the target as it was received.
+    pub(super) fn target(&self) -> &[u8] {
+        self.target.as_str().as_bytes()
+    }
+
+    /// Returns names and values, in order and in the client's spelling.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.fields.iter().filter_map(|field| {
+            let name = str::from_utf8(self.raw.get(field.name.clone())?).ok()?;
+            Some((name, self.raw.get(field.value.clone())?))
+        })
+    }
+
+    /// Returns the head for the decision about the request.
+    pub(super) fn for_decision(&self) -> RequestHead<'_> {
+        RequestHead {
+            method: &self.method,
+            version: self.version,
+            headers: &self.headers,
+            wire: RawHead::Http1(&self.raw),
+            target_to_send: self.target(),
+        }
+    }
+}
+
+/// A parsed head among the received bytes.
+struct ParsedHead<'r> {
+    method: Method,
+    version: Version,
+    target: &'r str,
+    fields: &'r [httparse::Header<'r>],
+}
+
+impl<'r> ParsedHead<'r> {
+    /// Returns true if the client's connection stays open after the response.
+    fn check(&self) -> Result<bool, Departure> {
+        if matches!(self.method, Method::CONNECT | Method::TRACE) {
+            return Err(Departure::Method);
+        }
+        // An authority is accepted in a single `Host` field only.
+        if !self.target.starts_with('/') || self.values("host").nth(1).is_some() {
+            return Err(Departure::Authority);
+        }
+        let is_hop_by_hop =
+            |name: &str| HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop));
+        if self.fields().any(|(name, _)| is_hop_by_hop(name)) {
+            return Err(Departure::HopByHop);
+        }
+        self.keep_alive().ok_or(Departure::HopByHop)
+    }
+
+    /// Returns the framing of the body, which at most one plain field announces.
+    fn body(&self) -> Result<Body, Departure> {
+        match check_fields(self.fields()) {
+            // HTTP/1.0 has no transfer codings.
+            Ok(Some(Body::Chunked)) if self.version != Version::HTTP_11 => Err(Departure::Framing),
+            Ok(framed) => Ok(framed.unwrap_or(Body::Length(0))),
+            Err(_) => Err(Departure::Framing),
+        }
+    }
+
+    /// Parses `Connection`; returns `None` for more than one word.
+    fn keep_alive(&self) -> Option<bool> {
+        let mut values = self.values("connection");
+        let Some(value) = values.next() else {
+            return Some(self.version == Version::HTTP_11);
+        };
+        if values.next().is_some() {
+            None
+        } else if value.eq_ignore_ascii_case(b"keep-alive") {
+            Some(true)
+        } else if value.eq_ignore_ascii_case(b"close") {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
+        self.fields.iter().map(|field| (field.name, field.value))
+    }
+
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &'r [u8]> {
+        let named = move |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case(name);
+        self.fields.iter().filter(named).map(|field| field.value)
     }
 }
 
 /// Hop-by-hop fields with a special meaning to Pingora.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    header::UPGRADE,
-    header::TE,
-    header::TRAILER,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("http2-settings"),
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
+const HOP_BY_HOP: [&str; 8] = [
+    "upgrade",
+    "te",
+    "trailer",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
 ];
-
-/// Parses `Connection`; returns `None` for more than one word.
-fn keep_alive(headers: &HeaderMap, version: Version) -> Option<bool> {
-    let mut values = headers.get_all(header::CONNECTION).into_iter();
-    let Some(value) = values.next() else {
-        return Some(version == Version::HTTP_11);
-    };
-    if values.next().is_some() {
-        None
-    } else if value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
-        Some(true)
-    } else if value.as_bytes().eq_ignore_ascii_case(b"close") {
-        Some(false)
-    } else {
-        None
-    }
-}
-
-/// Writes the head for the service.
-pub(super) fn write(head: &RequestHeader, out: &mut BytesMut) {
-    out.put_slice(head.method.as_str().as_bytes());
-    out.put_u8(b' ');
-    out.put_slice(head.raw_path());
-    out.put_slice(b" HTTP/1.1\r\n");
-    head.header_to_h1_wire(out);
-    out.put_slice(b"\r\n");
-}
 
 #[cfg(test)]
 mod tests {
@@ -168,10 +248,13 @@ mod tests {
         let block = take(&mut received).unwrap().unwrap();
         assert_eq!(block.raw, text.as_bytes());
         assert_eq!(received, "body");
-        assert_eq!(block.head.raw_path(), b"/a?b");
-        let mut written = BytesMut::new();
-        write(&block.head, &mut written);
-        assert_eq!(written, text.as_bytes());
+        assert_eq!(block.target(), b"/a?b");
+        let fields: Vec<_> = block.fields().collect();
+        let expected = [("Host", "a"), ("X-A", "1"), ("x-a", "2")];
+        assert_eq!(
+            fields,
+            expected.map(|(name, value)| (name, value.as_bytes()))
+        );
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::request::kind::is_event_stream_type;
 /// Pingora's own limits for the head of a response.
 const MAX_FIELDS: usize = 256;
 pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
+/// Room for the fields that are added on the way to the client.
+const ADDED_BYTES: usize = 192;
 
 /// Properties of the request that affect the head of its response.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +80,8 @@ pub(super) fn relay(
     let head = parsed.head(length, request)?;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     if !(head.is_interim() && request.is_http_1_0) {
+        // For the begin of the body too, which arrived with the head.
+        out.reserve(received.len() + ADDED_BYTES);
         parsed.write(&head, request, out);
     }
     Ok(Some(head))

@@ -1,0 +1,66 @@
+//! The head of a request on its way to the service, whichever path it takes through the proxy.
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{Uri, Version};
+use pingora::http::RequestHeader;
+
+/// The parts of a head that the rules for requests may read and change.
+pub(crate) trait ServiceHead {
+    /// Returns true if the request goes to the service over HTTP/2.
+    fn is_http_2(&self) -> bool;
+
+    /// Replaces the target.
+    fn set_target(&mut self, target: Uri);
+
+    /// Returns the values of a field, in order.
+    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]>;
+
+    /// Sets a field in place of all of its name; the service gets the name as it is `written`.
+    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()>;
+
+    /// Removes every field of the name.
+    fn remove(&mut self, name: &HeaderName);
+
+    /// Removes every field whose name matches, in any case of its letters.
+    fn remove_where(&mut self, matches: impl Fn(&str) -> bool);
+
+    /// Returns true if there is a field of the name.
+    fn contains(&self, name: &HeaderName) -> bool {
+        self.values(name).next().is_some()
+    }
+}
+
+impl ServiceHead for RequestHeader {
+    fn is_http_2(&self) -> bool {
+        self.version == Version::HTTP_2
+    }
+
+    fn set_target(&mut self, target: Uri) {
+        self.set_uri(target);
+    }
+
+    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
+        let values = self.headers.get_all(name).into_iter();
+        values.map(HeaderValue::as_bytes)
+    }
+
+    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
+        self.insert_header(written, value)
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.remove_header(name);
+    }
+
+    fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
+        let names = self.headers.keys();
+        let matching: Vec<HeaderName> = names
+            .filter(|name| matches(name.as_str()))
+            .cloned()
+            .collect();
+        for name in &matching {
+            self.remove_header(name);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The head of a request on its way to the service.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, Uri};
+use smallvec::SmallVec;
+
+use super::request_head::ReceivedHead;
+use crate::headers::service_head::ServiceHead;
+
+/// Room for the fields that are set.
+const SET_ROOM: usize = 512;
+
+/// A received head, without the fields that were removed, and with those that were set.
+pub(super) struct ForwardedHead<'r> {
+    received: &'r ReceivedHead,
+    target: Option<Uri>,
+    left: SmallVec<[(&'r str, &'r [u8]); 16]>,
+    set: SmallVec<[(Bytes, HeaderValue); 6]>,
+}
+
+impl<'r> ForwardedHead<'r> {
+    pub(super) fn new(received: &'r ReceivedHead) -> Self {
+        Self {
+            received,
+            target: None,
+            left: received.fields().collect(),
+            set: SmallVec::new(),
+        }
+    }
+
+    /// Writes the head in HTTP/1.1.
+    pub(super) fn to_bytes(&self) -> BytesMut {
+        let mut out = BytesMut::with_capacity(self.received.raw.len() + SET_ROOM);
+        out.put_slice(self.received.method.as_str().as_bytes());
+        out.put_u8(b' ');
+        let target = self.target.as_ref().and_then(Uri::path_and_query);
+        let target = target.map(|target| target.as_str().as_bytes());
+        out.put_slice(target.unwrap_or_else(|| self.received.target()));
+        out.put_slice(b" HTTP/1.1\r\n");
+        for (name, value) in self.fields() {
+            for part in [name, b": ", value, b"\r\n"] {
+                out.put_slice(part);
+            }
+        }
+        out.put_slice(b"\r\n");
+        out
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let left = self
+            .left
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), *value));
+        let set = self
+            .set
+            .iter()
+            .map(|(name, value)| (&**name, value.as_bytes()));
+        left.chain(set)
+    }
+}
+
+impl ServiceHead for ForwardedHead<'_> {
+    fn is_http_2(&self) -> bool {
+        false
+    }
+
+    fn set_target(&mut self, target: Uri) {
+        self.target = Some(target);
+    }
+
+    fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
+        let name = name.as_str().as_bytes();
+        let values =
+            move |(other, value): (&[u8], _)| name.eq_ignore_ascii_case(other).then_some(value);
+        self.fields().filter_map(values)
+    }
+
+    fn set(&mut self, written: Bytes, value: HeaderValue) -> pingora::Result<()> {
+        let is_other = |name: &[u8]| !name.eq_ignore_ascii_case(&written);
+        self.left.retain(|(name, _)| is_other(name.as_bytes()));
+        self.set.retain(|(name, _)| is_other(name));
+        self.set.push((written, value));
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.remove_where(|other| other.eq_ignore_ascii_case(name.as_str()));
+    }
+
+    fn remove_where(&mut self, matches: impl Fn(&str) -> bool) {
+        self.left.retain(|(name, _)| !matches(name));
+        // A name that is not text cannot be compared, and does not stay.
+        self.set
+            .retain(|(name, _)| str::from_utf8(name).is_ok_and(|name| !matches(name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use http::header;
+
+    use super::super::request_head;
+    use super::*;
+
+    fn written(change: impl FnOnce(&mut ForwardedHead<'_>)) -> String {
+        let text = "GET /a?b HTTP/1.1\r\nHost: a\r\nX-A:  1 \r\nx-a: 2\r\nCookie: c\r\n\r\n";
+        let mut received = BytesMut::from(text);
+        let received = request_head::take(&mut received).unwrap().unwrap();
+        let mut head = ForwardedHead::new(&received);
+        change(&mut head);
+        String::from_utf8(head.to_bytes().to_vec()).unwrap()
+    }
+
+    const X_A: HeaderName = HeaderName::from_static("x-a");
+
+    fn set(head: &mut ForwardedHead<'_>, name: &'static str, value: &'static str) {
+        let name = Bytes::from_static(name.as_bytes());
+        head.set(name, HeaderValue::from_static(value)).unwrap();
+    }
+
+    #[test]
+    fn fields_go_on_in_their_order_and_spelling() {
+        assert_eq!(
+            written(|_| {}),
+            "GET /a?b HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nCookie: c\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_field_that_is_set_replaces_all_of_its_name() {
+        let text = written(|head| {
+            set(head, "x-A", "3");
+            assert_eq!(head.values(&X_A).collect::<Vec<_>>(), [b"3"]);
+            set(head, "X-a", "4");
+            head.set_target("/c".parse().unwrap());
+        });
+        assert_eq!(
+            text,
+            "GET /c HTTP/1.1\r\nHost: a\r\nCookie: c\r\nX-a: 4\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn removed_fields_are_gone_received_or_set() {
+        let text = written(|head| {
+            set(head, "X-B", "3");
+            set(head, "X-C", "4");
+            head.remove(&X_A);
+            head.remove(&HeaderName::from_static("x-b"));
+            head.remove_where(|name| name.eq_ignore_ascii_case("COOKIE") || name == "X-C");
+            assert!(!head.contains(&header::COOKIE) && head.contains(&header::HOST));
+        });
+        assert_eq!(text, "GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+}
