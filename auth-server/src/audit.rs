@@ -74,10 +74,12 @@ pub(crate) fn login(line: &LoginLine<'_>) {
     );
 }
 
-/// One finished token request; `app_id` is as received, `scope` what was granted.
+/// One finished token request; `app_id` is as received, `scope` what was granted, `account` the user
+/// of an accepted refresh token.
 pub(crate) struct TokenLine<'l> {
     pub(crate) grant: &'l str,
     pub(crate) app_id: &'l str,
+    pub(crate) account: Option<&'l str>,
     pub(crate) client: IpAddr,
     pub(crate) outcome: &'l str,
     pub(crate) scope: Option<&'l str>,
@@ -87,13 +89,14 @@ pub(crate) struct TokenLine<'l> {
     pub(crate) ids: &'l RequestIds,
 }
 
-/// Logs a request of an application for a token.
+/// Logs a request for a token.
 pub(crate) fn token(line: &TokenLine<'_>) {
     info!(
         target: TARGET,
         event = %token_name(line.token_id.is_some()),
         grant = %line.grant,
         app_id = LogText(&shown_id(line.app_id)).to_string(),
+        account = line.account.map(|account| LogText(account).to_string()),
         client = %line.client,
         outcome = %line.outcome,
         scope = line.scope,
@@ -111,6 +114,14 @@ const fn token_name(issued: bool) -> &'static str {
     } else {
         "token_refused"
     }
+}
+
+const SESSION_ENDED: &str = "session_ended";
+
+/// Logs the end of a session with a refresh token.
+pub(crate) fn session_ended(account: &str, cause: &str) {
+    let account = LogText(account).to_string();
+    info!(target: TARGET, event = %SESSION_ENDED, account, %cause, "session");
 }
 
 /// Logs a retrieval of the verification key; `app_id` is as received.
@@ -308,6 +319,7 @@ mod tests {
         });
         let plain = [
             USERS_CHANGED,
+            SESSION_ENDED,
             SERVER_STARTED,
             SERVER_STOPPING,
             retrieval_name(true),

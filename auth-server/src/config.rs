@@ -64,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) interceptor: Interceptor,
     pub(crate) policy: VerificationPolicy,
     pub(crate) oauth_response: bool,
+    /// Seconds from a login to the end of its session; `None` without refresh tokens.
+    pub(crate) session_lifetime: Option<u32>,
     pub(crate) static_root: Option<PathBuf>,
     pub(crate) request_timeout: Duration,
     pub(crate) max_connections: u32,
@@ -91,9 +93,9 @@ impl Config {
         let context_path = args.listening.context_path.clone();
         let signing_type = args.keys.signing.signing_type;
         let issuer_url = IssuerUrl::parse(&args.tokens.issuer);
-        let metadata = issuer_url
-            .as_ref()
-            .and_then(|url| ServerMetadata::new(url, &context_path, signing_type));
+        let metadata = issuer_url.as_ref().and_then(|url| {
+            ServerMetadata::new(url, &context_path, signing_type, args.tokens.refresh_tokens)
+        });
         Ok(Self {
             issuer_url,
             metadata,
@@ -124,6 +126,10 @@ impl Config {
             },
             policy: verification_policy(&args.tokens.issuer, args.tokens.leeway.get()),
             oauth_response: args.tokens.oauth_response,
+            session_lifetime: args
+                .tokens
+                .refresh_tokens
+                .then(|| args.tokens.refresh_token_lifetime.get()),
             static_root: static_root(args)?,
             request_timeout: args.limits.request_timeout.duration(),
             max_connections: args.limits.max_connections,
@@ -136,6 +142,13 @@ impl Config {
             trusted_proxies: TrustedProxies::new(args.limits.trusted_proxy.clone()),
             registry: RegistryConfig::from_args(args)?,
         })
+    }
+
+    /// Returns the seconds for which a login may count: its token, or its session.
+    pub(crate) fn login_lifetime(&self) -> u32 {
+        self.issuer
+            .lifetime
+            .max(self.session_lifetime.unwrap_or_default())
     }
 
     /// Returns the applications known before the store is read.

@@ -17,6 +17,7 @@ mod rate_limit;
 mod revocations;
 mod serve;
 mod server;
+mod sessions;
 mod tokens;
 mod users;
 

@@ -87,6 +87,37 @@ struct TokenGrant {
     outcome: &'static str,
 }
 
+/// An event in the life of sessions with refresh tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionEvent {
+    Begun,
+    /// A login got no refresh token.
+    NotStored,
+    Ended,
+    /// Ended, because a refresh token was used twice.
+    Reused,
+}
+
+impl SessionEvent {
+    const ALL: [Self; 4] = [Self::Begun, Self::NotStored, Self::Ended, Self::Reused];
+
+    const fn label(self) -> SessionLabel {
+        SessionLabel {
+            event: match self {
+                Self::Begun => "begun",
+                Self::NotStored => "not_stored",
+                Self::Ended => "ended",
+                Self::Reused => "reused",
+            },
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SessionLabel {
+    event: &'static str,
+}
+
 #[derive(Debug, Clone)]
 struct SigningTime(DurationHistogram);
 
@@ -102,6 +133,7 @@ pub(crate) struct Metrics {
     logins: Family<Outcome, Counter>,
     key_retrievals: Family<Retrieval, Counter>,
     tokens_issued: Family<TokenGrant, Counter>,
+    sessions: Family<SessionLabel, Counter>,
     store_up: Gauge,
     registered_applications: Gauge,
     unreadable_applications: Gauge,
@@ -146,7 +178,7 @@ impl Metrics {
         );
         registry.register(
             "postern_auth_server_tokens_issued",
-            "Token requests of applications by grant and outcome; ok: a token was issued",
+            "Token requests by grant and outcome; ok: a token was issued",
             self.tokens_issued.clone(),
         );
         registry.register(
@@ -249,6 +281,19 @@ impl Metrics {
         );
     }
 
+    /// Registers those of refresh tokens, from zero.
+    pub(crate) fn register_sessions(&self, registry: &mut Registry) {
+        for event in SessionEvent::ALL {
+            drop(self.sessions.get_or_create(&event.label()));
+        }
+        registry.register(
+            "postern_auth_server_sessions",
+            "Sessions with refresh tokens by event: begun, not_stored (a login got no refresh token), ended, \
+             reused (ended by a second use of a refresh token)",
+            self.sessions.clone(),
+        );
+    }
+
     /// Registers those of TLS.
     pub(crate) fn register_tls(&self, registry: &mut Registry) {
         self.tls
@@ -290,6 +335,10 @@ impl Metrics {
     pub(crate) fn token_request(&self, grant: &'static str, outcome: &'static str) {
         let request = TokenGrant { grant, outcome };
         self.tokens_issued.get_or_create(&request).inc();
+    }
+
+    pub(crate) fn session(&self, event: SessionEvent) {
+        self.sessions.get_or_create(&event.label()).inc();
     }
 
     pub(crate) fn store_up(&self, up: bool) {

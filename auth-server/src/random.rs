@@ -15,11 +15,16 @@ pub(crate) fn token_id() -> Result<String, Unspecified> {
     text::<16>()
 }
 
-/// 20 random bytes, as RFC 4226 §4 recommends for the secret of verification codes.
-pub(crate) fn totp_secret() -> Result<Zeroizing<[u8; 20]>, Unspecified> {
-    let mut bytes = Zeroizing::new([0; 20]);
+/// Random bytes for a refresh token, or for the part of a `jti` behind the session.
+pub(crate) fn bytes<const BYTES: usize>() -> Result<Zeroizing<[u8; BYTES]>, Unspecified> {
+    let mut bytes = Zeroizing::new([0; BYTES]);
     rand::fill(bytes.as_mut_slice())?;
     Ok(bytes)
+}
+
+/// 20 random bytes, as RFC 4226 §4 recommends for the secret of verification codes.
+pub(crate) fn totp_secret() -> Result<Zeroizing<[u8; 20]>, Unspecified> {
+    bytes()
 }
 
 /// 16 random bytes, as RFC 9106 §3.1 recommends for the salt of a password.
@@ -45,9 +50,7 @@ pub(crate) fn fraction() -> f64 {
 }
 
 fn text<const BYTES: usize>() -> Result<String, Unspecified> {
-    let mut bytes = Zeroizing::new([0; BYTES]);
-    rand::fill(bytes.as_mut_slice())?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes.as_slice()))
+    bytes::<BYTES>().map(|bytes| URL_SAFE_NO_PAD.encode(bytes.as_slice()))
 }
 
 #[cfg(test)]

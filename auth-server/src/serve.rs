@@ -37,6 +37,7 @@ use crate::nacos::registration::Registration;
 use crate::rate_limit::AddressLimit;
 use crate::revocations::queue::{RevocationQueue, revocation_queue};
 use crate::server::{self, ConnectionLimit, Draining, ServerParts};
+use crate::sessions::{SessionParts, Sessions};
 use crate::tokens::revocation_list::RevocationListSigner;
 use crate::users::UserStore;
 use crate::users::authenticate::Authenticator;
@@ -202,7 +203,7 @@ fn follow_users(
     };
     users.remove_unfinished();
     let reload = UsersReload::new(Arc::clone(users), metrics.clone())
-        .with_revocations(revocations.clone(), config.issuer.lifetime.into());
+        .with_revocations(revocations.clone(), config.login_lifetime().into());
     let following = reload.watch().map_err(no_signals)?;
     background.spawn_critical("following the users file", following);
     Ok(())
@@ -247,6 +248,9 @@ fn metrics_registry(config: &Config, metrics: &Metrics) -> Registry {
     }
     if config.mounted_applications.is_some() {
         metrics.register_applications_dir(&mut registry);
+    }
+    if config.session_lifetime.is_some() {
+        metrics.register_sessions(&mut registry);
     }
     if config.certificate.is_some() {
         metrics.register_tls(&mut registry);
@@ -366,6 +370,16 @@ fn routes(
         Some(users) => users,
         None => Arc::new(BuiltinUser),
     };
+    let sessions = config.session_lifetime.map(|lifetime| {
+        Sessions::new(SessionParts {
+            store: config.store.sessions(),
+            lifetime: lifetime.into(),
+            users: Arc::clone(&users),
+            live_keys: Arc::clone(&live_keys),
+            revocations: revocations.clone(),
+            metrics: metrics.clone(),
+        })
+    });
     let address_limit = AddressLimit::per_minute(config.login_rate).map(Arc::new);
     Routes {
         logger,
@@ -379,6 +393,7 @@ fn routes(
         token: TokenEndpoint {
             registrations: Arc::clone(&registrations),
             users: Arc::clone(&users),
+            sessions: sessions.clone(),
             address_limit: address_limit.clone(),
             trusted_proxies: config.trusted_proxies.clone(),
             issuer: config.issuer.clone(),
@@ -398,6 +413,7 @@ fn routes(
             body_timeout: config.request_timeout,
             unfinished: unfinished.clone(),
             oauth_response: config.oauth_response,
+            sessions: sessions.clone(),
         },
         jwks: Jwks {
             live_keys: Arc::clone(&live_keys),
@@ -410,6 +426,7 @@ fn routes(
             live_keys: Arc::clone(&live_keys),
             policy: config.policy,
             queue: revocations,
+            sessions,
             body_timeout: config.request_timeout,
             unfinished,
         },

@@ -37,6 +37,14 @@ pub(crate) struct User {
     pub(crate) grant: Grant,
 }
 
+/// A user who may log in at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PresentUser {
+    pub(crate) user: User,
+    /// A digest that changes with the password and with the second factor.
+    pub(crate) credentials: String,
+}
+
 /// The member user type (contract §2.3, §2.4).
 pub(crate) const MEMBER: &str = "member";
 
@@ -45,6 +53,10 @@ pub(crate) trait UserStore: fmt::Debug + Send + Sync {
     /// Verifies the credentials at `now`, in seconds since the epoch. Returns `None` for an unknown
     /// account, a wrong password or code and a disabled user alike, after the same work.
     fn authenticate(&self, request: &LoginRequest, now: i64) -> Option<User>;
+
+    /// Returns the user of an account without a check of credentials; `None` for one who may not log
+    /// in.
+    fn present(&self, account: &str) -> Option<PresentUser>;
 
     /// Returns true for an existing account. For logs only: no response may depend on it.
     fn knows(&self, account: &str) -> bool;

@@ -61,6 +61,7 @@ mod e2e {
     mod quiet_log;
     mod redis_store;
     mod redis_topologies;
+    mod refresh_tokens;
     mod registry;
     mod reload;
     mod report_only;

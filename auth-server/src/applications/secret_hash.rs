@@ -40,7 +40,7 @@ impl SecretHash {
     }
 
     /// Compares in constant time.
-    fn equals(&self, other: &Self) -> bool {
+    pub(crate) fn equals(&self, other: &Self) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
 }

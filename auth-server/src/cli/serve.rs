@@ -20,6 +20,7 @@ use service_registry::RegistryArgs;
 use super::rotate_every::RotateEvery;
 use super::store::StoreArgs;
 use super::{LeadArgs, SigningArgs};
+use crate::sessions::MAX_LIFETIME;
 use crate::users::UsersLocation;
 
 /// The settings of `serve` and `check`. Serialized they are a configuration file, except those that
@@ -137,6 +138,14 @@ pub(crate) struct TokenArgs {
     /// Fill `token_type` and `expires_in` of the login response (RFC 6749); they are null otherwise
     #[arg(long, env)]
     pub(crate) oauth_response: bool,
+    /// Fill `refresh_token` of the login response, and take it at /oauth/token (RFC 6749): a new one with
+    /// each use, and a second use ends the session. It is null otherwise
+    #[arg(long, env, default_value_t = false, action = ArgAction::Set)]
+    pub(crate) refresh_tokens: bool,
+    /// Time from a login until the user has to log in again, however often the token was refreshed
+    #[arg(long, env, value_name = "DURATION",
+          default_value_t = Seconds::new(604_800), value_parser = within(1..=MAX_LIFETIME))]
+    pub(crate) refresh_token_lifetime: Seconds,
 }
 
 /// Users who may log in, and applications that may fetch the verification key.

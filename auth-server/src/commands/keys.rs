@@ -25,6 +25,7 @@ use crate::keys::clock::ClockSkew;
 use crate::keys::pair::SigningKeyPair;
 use crate::keys::ring::KeyRing;
 use crate::keys::store::location::StoreLocation;
+use crate::keys::store::sessions::{SessionId, remove_session};
 use crate::keys::store::{KeyStore, StoreError, within_timeout};
 use crate::keys::sync::compare_and_swap::{unusable_keys, update};
 use crate::keys::sync::reconcile::Plan;
@@ -224,6 +225,13 @@ impl KeysInStore {
     pub(super) async fn load(&self) -> Result<KeyRing, Failure> {
         let stored = within_timeout(self.store.load()).await;
         Ok(stored.and_then(|stored| self.parse(&stored))?)
+    }
+
+    /// Ends the session of a login; returns true if there was one.
+    pub(super) async fn end_session(&self, id: &SessionId) -> Result<bool, Failure> {
+        let sessions = self.location.sessions();
+        let removed = within_timeout(remove_session(&*sessions, id)).await?;
+        Ok(removed.is_some())
     }
 
     /// Returns the store's time, if it has a clock: the operator's may be wrong.

@@ -10,6 +10,8 @@ use super::{changed_by, print, print_note};
 use crate::cli::revoke::RevokeArgs;
 use crate::keys::sync::reconcile::Plan;
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
+use crate::sessions::MAX_LIFETIME;
+use crate::sessions::refresh_token::session_of;
 
 /// Seconds: a server with a clock that is ahead issues tokens of a later time, but hardly of this one.
 const MAX_AHEAD: i64 = 3_600;
@@ -25,11 +27,16 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
     }
     let (revoked, done) = revoked(args, before)?;
     let by = changed_by(&args.reason, now);
+    let lifetime = match &revoked {
+        // A session of the user may begin another token until its end.
+        Revoked::User { .. } => args.token_lifetime.get().max(MAX_LIFETIME),
+        Revoked::Token { .. } | Revoked::Application { .. } => args.token_lifetime.get(),
+    };
     let revocation = Revocation {
         revoked,
         until: before
             .max(now)
-            .saturating_add(args.token_lifetime.get().into())
+            .saturating_add(lifetime.into())
             .saturating_add(KEEP_AFTER_EXPIRY),
         changed_by: Some(by.clone()),
     };
@@ -45,6 +52,12 @@ pub(crate) async fn run(args: &RevokeArgs) -> Result<(), Failure> {
             }
         })
         .await?;
+    if let Revoked::Token { id, .. } = &revocation.revoked
+        && let Some(session) = session_of(id)
+        && store.end_session(&session).await?
+    {
+        print_note("its session has ended as well: the refresh token is of no use any more");
+    }
     store.note_unfinished_change();
     print_note(&format!("changed by {by}"));
     print_note(

@@ -11,6 +11,7 @@ use crate::cli::{Cli, ServeArgs};
 pub(crate) fn warnings(args: &ServeArgs, config: &Config) -> Vec<String> {
     [
         short_lead(args),
+        short_sessions(config),
         open_store(config),
         open_registry(config),
         builtin_users(config),
@@ -41,6 +42,16 @@ fn short_lead(args: &ServeArgs) -> Option<String> {
             "--rotation-lead {lead}: a server or a sidecar may hear of a key only after it signs; \
              with --store-reread {} at least {shortest} seconds are needed",
             args.keys.store_reread
+        )
+    })
+}
+
+fn short_sessions(config: &Config) -> Option<String> {
+    let (session, token) = (config.session_lifetime?, config.issuer.lifetime);
+    (session <= token).then(|| {
+        format!(
+            "--refresh-token-lifetime {session}: no longer than --token-lifetime {token}, so that there is \
+             nothing to refresh; the latter can be as short as 300"
         )
     })
 }

@@ -97,6 +97,7 @@ const fn code(rejection: Rejection) -> &'static str {
     match rejection {
         Rejection::ApplicationUnknown => "invalid_client",
         Rejection::GrantUnsupported => "unsupported_grant_type",
+        Rejection::GrantInvalid => "invalid_grant",
         Rejection::GrantNotAllowed => "unauthorized_client",
         Rejection::ScopeNotGranted => "invalid_scope",
         Rejection::StoreUnavailable | Rejection::ServerBusy | Rejection::TooManyAttempts => {

@@ -12,6 +12,7 @@ mod file;
 pub(crate) mod location;
 mod record_mac;
 pub(crate) mod redis;
+pub(crate) mod sessions;
 
 use std::fmt;
 use std::time::Duration;

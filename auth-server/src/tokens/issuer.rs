@@ -114,6 +114,11 @@ impl TokenIssuer {
         sign(pair, header, &payload)
     }
 
+    /// Returns the `exp` of a token that is issued at `now`.
+    pub(crate) fn expiry(&self, now: i64) -> i64 {
+        now.saturating_add(i64::from(self.lifetime))
+    }
+
     /// Returns the claims about issuer, audience and times; an audience of the grant takes the place
     /// of the common one.
     fn common_claims(&self, grant: &Grant, now: i64, token_id: String) -> Claims {
@@ -126,7 +131,7 @@ impl TokenIssuer {
             audience,
             issued_at: Some(now),
             not_before: Some(now),
-            expires_at: Some(now.saturating_add(i64::from(self.lifetime))),
+            expires_at: Some(self.expiry(now)),
             token_id: Some(token_id),
             ..Claims::default()
         }

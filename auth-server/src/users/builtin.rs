@@ -3,7 +3,7 @@
 use contract::api::login::LoginRequest;
 use contract::token::claims::ExtraInfo;
 
-use super::{MEMBER, User, UserStore};
+use super::{MEMBER, PresentUser, User, UserStore};
 use crate::grants::Grant;
 
 const ID: &str = "1";
@@ -17,15 +17,13 @@ impl UserStore for BuiltinUser {
     /// Always succeeds: a [`LoginRequest`] exists only with a name and a password that are not
     /// empty.
     fn authenticate(&self, _: &LoginRequest, _now: i64) -> Option<User> {
-        Some(User {
-            id: ID.to_owned(),
-            account: ACCOUNT.to_owned(),
-            nick_name: NICK_NAME.to_owned(),
-            extra_info: ExtraInfo {
-                user_type: Some(MEMBER.to_owned()),
-                ..ExtraInfo::default()
-            },
-            grant: Grant::default(),
+        Some(the_user())
+    }
+
+    fn present(&self, _: &str) -> Option<PresentUser> {
+        Some(PresentUser {
+            user: the_user(),
+            credentials: String::new(),
         })
     }
 
@@ -39,6 +37,19 @@ impl UserStore for BuiltinUser {
 
     fn checks_passwords(&self) -> bool {
         false
+    }
+}
+
+fn the_user() -> User {
+    User {
+        id: ID.to_owned(),
+        account: ACCOUNT.to_owned(),
+        nick_name: NICK_NAME.to_owned(),
+        extra_info: ExtraInfo {
+            user_type: Some(MEMBER.to_owned()),
+            ..ExtraInfo::default()
+        },
+        grant: Grant::default(),
     }
 }
 

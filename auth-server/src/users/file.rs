@@ -12,7 +12,7 @@ use runtime::secret_file::SecretFileError;
 use super::changes::{changes, disabled, ended};
 use super::totp::UsedCodes;
 use super::users_file::{self, Users, UsersFileError};
-use super::{User, UserStore};
+use super::{PresentUser, User, UserStore};
 use crate::audit::events::UserChange;
 
 #[derive(Debug)]
@@ -134,6 +134,10 @@ impl UserStore for FileUsers {
         let code = request.code.as_deref();
         let accepted = self.used_codes.accept(&user.id, secret, code, now);
         accepted.then_some(user)
+    }
+
+    fn present(&self, account: &str) -> Option<PresentUser> {
+        self.loaded.load().users.present(account)
     }
 
     fn knows(&self, account: &str) -> bool {

@@ -17,7 +17,7 @@ pub(crate) struct UsersReload {
     metrics: Metrics,
     /// Logs an unusable file once, not at every poll.
     dedup: FailureDedup,
-    /// The way of revocations into the store, and the lifetime of a token in seconds.
+    /// The way of revocations into the store, and the seconds for which a login may count.
     revocations: Option<(RevocationQueue, i64)>,
 }
 
@@ -35,9 +35,9 @@ impl UsersReload {
 
     /// Revokes the tokens of users who cannot log in any more.
     #[must_use]
-    pub(crate) fn with_revocations(self, queue: RevocationQueue, token_lifetime: i64) -> Self {
+    pub(crate) fn with_revocations(self, queue: RevocationQueue, login_lifetime: i64) -> Self {
         Self {
-            revocations: Some((queue, token_lifetime)),
+            revocations: Some((queue, login_lifetime)),
             ..self
         }
     }
@@ -87,7 +87,7 @@ impl UsersReload {
 
     /// Revokes every token that these users have.
     async fn revoke(&self, ids: Vec<String>) {
-        let Some((queue, token_lifetime)) = &self.revocations else {
+        let Some((queue, login_lifetime)) = &self.revocations else {
             return;
         };
         let now = unix_now();
@@ -96,7 +96,7 @@ impl UsersReload {
             let revocation = Revocation {
                 revoked: Revoked::User { id, before },
                 until: now
-                    .saturating_add(*token_lifetime)
+                    .saturating_add(*login_lifetime)
                     .saturating_add(KEEP_AFTER_EXPIRY),
                 changed_by: None,
             };

@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use argon2::Params;
+use aws_lc_rs::digest::{Context, SHA256};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::token::claims::ExtraInfo;
 use runtime::secret_file::{self, SecretFileError};
 use runtime::toml_error::TomlError;
@@ -13,7 +15,7 @@ use super::changes::Compared;
 use super::password::{HashedPassword, PasswordHashError};
 use super::toml_schema::{UserEntry, UsersDocument};
 use super::totp::{InvalidTotpSecret, TotpSecret};
-use super::{MEMBER, User};
+use super::{MEMBER, PresentUser, User};
 use crate::grants::{Grant, InvalidClaims};
 
 /// Ten thousand users take 2 MiB.
@@ -42,6 +44,8 @@ struct KnownUser {
     user: User,
     /// `None` for a user without a second factor.
     totp: Option<TotpSecret>,
+    /// See [`PresentUser::credentials`].
+    credentials: String,
     disabled: bool,
 }
 
@@ -182,6 +186,15 @@ impl Users {
         self.by_account.get(account)?.totp.as_ref()
     }
 
+    /// Returns the user of an account that is not disabled.
+    pub(crate) fn present(&self, account: &str) -> Option<PresentUser> {
+        let known = self.by_account.get(account)?;
+        (!known.disabled).then(|| PresentUser {
+            user: known.user.clone(),
+            credentials: known.credentials.clone(),
+        })
+    }
+
     /// Verifies an account and a password. An unknown account and a disabled one cost the same work
     /// as a wrong password.
     pub(crate) fn authenticate(&self, account: &str, password: &str) -> Option<User> {
@@ -207,6 +220,7 @@ impl TryFrom<UserEntry> for KnownUser {
         reject_control_characters(&entry)?;
         let known = Self {
             password: HashedPassword::parse(&entry.password)?,
+            credentials: credentials(&entry),
             totp: entry.totp.as_deref().map(TotpSecret::parse).transpose()?,
             disabled: entry.disabled,
             user: User {
@@ -232,6 +246,15 @@ impl TryFrom<UserEntry> for KnownUser {
             too_many => Err(UserError::TooMuch(too_many)),
         }
     }
+}
+
+/// Digests what the user logs in with; the salt of the password makes it unguessable.
+fn credentials(entry: &UserEntry) -> String {
+    let mut digest = Context::new(&SHA256);
+    digest.update(entry.password.as_bytes());
+    digest.update(b"\n");
+    digest.update(entry.totp.as_deref().unwrap_or_default().as_bytes());
+    URL_SAFE_NO_PAD.encode(digest.finish())
 }
 
 /// Rejects control characters, which could forge neighbours in lists, logs and header fields.

@@ -173,8 +173,10 @@ rejections! {
     GrantUnsupported: BAD_REQUEST, "grant_unsupported", "this grant type is not supported", none;
     /// The application was given no audience, or has the name of a user.
     GrantNotAllowed: BAD_REQUEST, "grant_not_allowed", "this application may not obtain tokens", none;
-    /// A scope beyond what the application was given, or one that is no scope.
-    ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "the application was not given this scope", none;
+    /// An unknown, used or expired refresh token, or one of a session that has ended.
+    GrantInvalid: BAD_REQUEST, "grant_invalid", "the refresh token is unknown, used or expired", none;
+    /// A scope beyond what the application or the user was given, or one that is no scope.
+    ScopeNotGranted: BAD_REQUEST, "scope_not_granted", "this scope was not given", none;
     /// An unknown account, a wrong password or a disabled user; all look alike on purpose.
     LoginFailed: UNAUTHORIZED, "login_failed", "the account or the password is wrong", bare;
     /// Too many failures, or too many logins from one address; `Retry-After` has the seconds.

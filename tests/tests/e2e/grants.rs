@@ -197,7 +197,7 @@ fn every_row_of_the_token_requests_gets_its_answer() {
     verdicts.conclude();
 }
 
-fn token_request(row: &TokenRequestRow, fill: impl Fn(&str) -> Vec<u8>) -> Request {
+pub(super) fn token_request(row: &TokenRequestRow, fill: impl Fn(&str) -> Vec<u8>) -> Request {
     let request = Request::new(&row.method, fill(&row.target));
     let names_type = row
         .headers
@@ -216,7 +216,7 @@ fn token_request(row: &TokenRequestRow, fill: impl Fn(&str) -> Vec<u8>) -> Reque
     }
 }
 
-fn found(answer: &Message) -> String {
+pub(super) fn found(answer: &Message) -> String {
     let (status, body) = (answer.status(), answer.json());
     if status == 200 {
         return "200".to_owned();

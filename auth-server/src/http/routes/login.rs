@@ -24,6 +24,7 @@ use crate::keys::live::LiveKeys;
 use crate::metrics::{Metrics, OK};
 use crate::random;
 use crate::rate_limit::{AddressLimit, RetryAfter};
+use crate::sessions::{Beginning, IssuedToken, Sessions};
 use crate::tokens::issuer::TokenIssuer;
 use crate::users::User;
 use crate::users::authenticate::{AuthenticationError, Authenticator};
@@ -43,6 +44,8 @@ pub(crate) struct Login {
     pub(crate) unfinished: Unfinished,
     /// Fills `token_type` and `expires_in` as in RFC 6749 §5.1; the contract leaves them null.
     pub(crate) oauth_response: bool,
+    /// `None` without refresh tokens.
+    pub(crate) sessions: Option<Sessions>,
 }
 
 pub(crate) async fn login(State(login): State<Arc<Login>>, request: Request) -> Response {
@@ -146,21 +149,42 @@ impl Login {
                 .take(client, Instant::now())
                 .map_err(LoginError::AddressLimit)?;
         }
+        let sessions = self.sessions.as_ref();
+        let session = sessions.and_then(|all| all.prepare(&request.username, unix_now()));
         let user = self.users.authenticate(request, client).await;
-        Ok(self.token_for(&user.map_err(LoginError::Authentication)?)?)
+        let user = user.map_err(LoginError::Authentication)?;
+        Ok(self.token_for(&user, session).await?)
     }
 
-    fn token_for(&self, user: &User) -> Result<Issued, Rejection> {
+    async fn token_for(
+        &self,
+        user: &User,
+        session: Option<Beginning>,
+    ) -> Result<Issued, Rejection> {
         let pair = self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
-        let token_id = random::token_id().map_err(|error| internal_error(&error))?;
-        let began = Instant::now();
+        let token_id = session
+            .as_ref()
+            .map_or_else(random::token_id, Beginning::token_id)
+            .map_err(|error| internal_error(&error))?;
+        let (began, now) = (Instant::now(), unix_now());
         let access_token = self
             .issuer
-            .issue(&pair, user, unix_now(), token_id.clone())
+            .issue(&pair, user, now, token_id.clone())
             .map_err(|error| internal_error(&error))?;
         self.metrics.signed(began.elapsed());
+        let refresh_token = match (&self.sessions, session) {
+            (Some(sessions), Some(session)) => {
+                let issued = IssuedToken {
+                    id: token_id.clone(),
+                    expires: self.issuer.expiry(now),
+                };
+                sessions.begin(session, user, issued).await
+            }
+            _ => None,
+        };
         let answer = AccessTokenInfo {
             access_token,
+            refresh_token,
             token_type: self.oauth_response.then(|| "Bearer".to_owned()),
             expires_in: self.oauth_response.then(|| u64::from(self.issuer.lifetime)),
             info: user.info(),

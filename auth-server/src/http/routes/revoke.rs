@@ -1,4 +1,5 @@
-//! `POST {ctx}/oauth/revoke` (RFC 7009): ends an access token for its holder, as at a logout.
+//! `POST {ctx}/oauth/revoke` (RFC 7009): ends an access token for its holder, as at a logout, and the
+//! session of either kind of token.
 //!
 //! The token is its own permission, so no application authenticates here. A token that is unknown,
 //! expired or revoked already is a success: it is of no use any more.
@@ -16,13 +17,17 @@ use contract::token::verifier::VerificationPolicy;
 use http::HeaderMap;
 use runtime::clock::unix_now;
 use serde_json::json;
+use tracing::warn;
 
 use crate::http::body::MAX_BODY_BYTES;
 use crate::http::unfinished::Unfinished;
 use crate::http::{body, oauth, response};
 use crate::keys::live::LiveKeys;
+use crate::keys::store::sessions::SessionId;
 use crate::revocations::queue::{NotStored, RevocationQueue};
 use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
+use crate::sessions::refresh_token::{RefreshToken, session_of};
+use crate::sessions::{EndCause, Sessions};
 
 pub(crate) const REVOKE_PATH: &str = "/oauth/revoke";
 
@@ -35,6 +40,8 @@ pub(crate) struct RevokeEndpoint {
     pub(crate) live_keys: Arc<LiveKeys>,
     pub(crate) policy: VerificationPolicy,
     pub(crate) queue: RevocationQueue,
+    /// `None` without refresh tokens.
+    pub(crate) sessions: Option<Sessions>,
     pub(crate) body_timeout: Duration,
     pub(crate) unfinished: Unfinished,
 }
@@ -55,6 +62,24 @@ pub(crate) async fn revoke(State(state): State<Arc<RevokeEndpoint>>, request: Re
 
 impl RevokeEndpoint {
     async fn revoke(&self, token: &str) -> Result<(), Rejection> {
+        match RefreshToken::parse(token) {
+            Some(token) => self.end_session(token.session()).await,
+            None => self.revoke_access_token(token).await,
+        }
+    }
+
+    async fn end_session(&self, id: SessionId) -> Result<(), Rejection> {
+        let Some(sessions) = &self.sessions else {
+            return Ok(());
+        };
+        let ended = sessions.end(id, EndCause::Logout).await;
+        ended.map_err(|error| {
+            warn!(%error, "a session cannot be ended");
+            Rejection::StoreUnavailable
+        })
+    }
+
+    async fn revoke_access_token(&self, token: &str) -> Result<(), Rejection> {
         let keys = self.live_keys.published();
         let keys = keys.ok_or(Rejection::StoreUnavailable)?;
         let verified = Bearer::new(token).and_then(|token| {
@@ -64,6 +89,18 @@ impl RevokeEndpoint {
         let Some(revocation) = verified.ok().and_then(revocation_of) else {
             return Ok(());
         };
+        let session = match &revocation.revoked {
+            Revoked::Token { id, .. } => session_of(id),
+            _ => None,
+        };
+        let ended = match session {
+            Some(session) => self.end_session(session).await,
+            None => Ok(()),
+        };
+        self.submit(revocation).await.and(ended)
+    }
+
+    async fn submit(&self, revocation: Revocation) -> Result<(), Rejection> {
         let stored = tokio::time::timeout(STORE_TIMEOUT, self.queue.submit(revocation)).await;
         stored
             .unwrap_or(Err(NotStored::StoreUnavailable))

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::jwks::JWKS_PATH;
 use super::revoke::REVOKE_PATH;
-use super::token::{CLIENT_CREDENTIALS, TOKEN_PATH};
+use super::token::{CLIENT_CREDENTIALS, REFRESH_TOKEN, TOKEN_PATH};
 
 const DOCUMENTS: [&str; 2] = [
     "/.well-known/oauth-authorization-server",
@@ -74,8 +74,9 @@ struct Document<'a> {
     revocation_endpoint: String,
     /// A token is its own permission.
     revocation_endpoint_auth_methods_supported: [&'static str; 1],
-    grant_types_supported: [&'static str; 1],
-    token_endpoint_auth_methods_supported: [&'static str; 2],
+    grant_types_supported: Vec<&'static str>,
+    /// A refresh token needs no client: whoever logged in has it.
+    token_endpoint_auth_methods_supported: Vec<&'static str>,
     /// Required; there is no authorization endpoint.
     response_types_supported: [&'static str; 1],
     subject_types_supported: [&'static str; 1],
@@ -95,6 +96,7 @@ impl ServerMetadata {
         url: &IssuerUrl,
         context: &ContextPath,
         signing_type: SigningType,
+        refresh_tokens: bool,
     ) -> Option<Self> {
         let algorithm = match signing_type {
             SigningType::Rsa => "RS256",
@@ -107,8 +109,14 @@ impl ServerMetadata {
             token_endpoint: url.endpoint(TOKEN_PATH),
             revocation_endpoint: url.endpoint(REVOKE_PATH),
             revocation_endpoint_auth_methods_supported: ["none"],
-            grant_types_supported: [CLIENT_CREDENTIALS],
-            token_endpoint_auth_methods_supported: ["client_secret_basic", "client_secret_post"],
+            grant_types_supported: [CLIENT_CREDENTIALS]
+                .into_iter()
+                .chain(refresh_tokens.then_some(REFRESH_TOKEN))
+                .collect(),
+            token_endpoint_auth_methods_supported: ["client_secret_basic", "client_secret_post"]
+                .into_iter()
+                .chain(refresh_tokens.then_some("none"))
+                .collect(),
             response_types_supported: ["none"],
             subject_types_supported: ["public"],
             id_token_signing_alg_values_supported: [algorithm],
@@ -190,9 +198,13 @@ mod tests {
     #[test]
     fn rfc_8414_the_document_names_the_endpoints_below_the_issuer() {
         let url = IssuerUrl::parse("https://login.example/auth").unwrap();
-        let metadata = ServerMetadata::new(&url, &context("/auth"), SigningType::Ecdsa).unwrap();
+        let document = |signing_type, refresh_tokens| {
+            let metadata =
+                ServerMetadata::new(&url, &context("/auth"), signing_type, refresh_tokens)?;
+            serde_json::from_slice::<Value>(&metadata.json).ok()
+        };
         assert_eq!(
-            serde_json::from_slice::<Value>(&metadata.json).unwrap(),
+            document(SigningType::Ecdsa, false).unwrap(),
             json!({
                 "issuer": "https://login.example/auth",
                 "jwks_uri": "https://login.example/auth/.well-known/jwks.json",
@@ -207,7 +219,16 @@ mod tests {
                 "id_token_signing_alg_values_supported": ["ES256"],
             })
         );
-        assert!(ServerMetadata::new(&url, &context("/auth"), SigningType::Hmac).is_none());
+        assert_eq!(document(SigningType::Hmac, false), None);
+        let with_refresh_tokens = document(SigningType::Ecdsa, true).unwrap();
+        assert_eq!(
+            with_refresh_tokens["grant_types_supported"],
+            json!(["client_credentials", "refresh_token"])
+        );
+        assert_eq!(
+            with_refresh_tokens["token_endpoint_auth_methods_supported"],
+            json!(["client_secret_basic", "client_secret_post", "none"])
+        );
     }
 
     #[test]

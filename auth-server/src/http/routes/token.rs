@@ -1,5 +1,7 @@
-//! `POST {ctx}/oauth/token` (RFC 6749 §4.4): access tokens for registered applications, by their own
-//! credentials.
+//! `POST {ctx}/oauth/token`: access tokens for registered applications, by their own credentials (RFC
+//! 6749 §4.4), and for users who have a refresh token (§6).
+
+mod refresh;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,18 +30,22 @@ use crate::keys::live::LiveKeys;
 use crate::metrics::{Metrics, OK};
 use crate::random;
 use crate::rate_limit::AddressLimit;
+use crate::sessions::Sessions;
 use crate::tokens::issuer::{Machine, TokenIssuer};
 use crate::users::UserStore;
 
 pub(crate) const TOKEN_PATH: &str = "/oauth/token";
 
 pub(crate) const CLIENT_CREDENTIALS: &str = "client_credentials";
+pub(crate) const REFRESH_TOKEN: &str = "refresh_token";
 /// Label of everything else that clients send as a grant type: they must not create labels.
 const OTHER_GRANT: &str = "other";
 
 pub(crate) struct TokenEndpoint {
     pub(crate) registrations: Arc<ApplicationRegistry>,
     pub(crate) users: Arc<dyn UserStore>,
+    /// `None` without refresh tokens.
+    pub(crate) sessions: Option<Sessions>,
     /// The one of logins; `None` for no limit.
     pub(crate) address_limit: Option<Arc<AddressLimit>>,
     pub(crate) trusted_proxies: TrustedProxies,
@@ -57,12 +63,16 @@ struct AccessTokenResponse {
     token_type: &'static str,
     expires_in: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
 }
 
 /// An issued token with the ids for the audit line.
 struct Issued {
     answer: AccessTokenResponse,
+    /// The user's, unless an application got it.
+    account: Option<String>,
     token_id: String,
     key_id: KeyId,
 }
@@ -76,9 +86,9 @@ pub(crate) async fn token(
     let client = client_of(&endpoint.trusted_proxies, &parts.extensions, headers);
     let held = endpoint.unfinished.nothing_held();
     let form = oauth::form(headers, body, endpoint.body_timeout, held).await;
-    let received = form.and_then(|form| Received::read(headers, form));
+    let received = form.and_then(|form| endpoint.read(headers, form));
     let outcome = match &received {
-        Ok(received) => endpoint.issue(received, client),
+        Ok(received) => endpoint.issue(received, client).await,
         Err(rejection) => Err((*rejection).into()),
     };
 
@@ -91,6 +101,7 @@ pub(crate) async fn token(
     audit::token(&TokenLine {
         grant,
         app_id: received.as_ref().map_or("", |it| endpoint.shown_id(it)),
+        account: issued.and_then(|issued| issued.account.as_deref()),
         client,
         outcome: code,
         scope: issued.and_then(|issued| issued.answer.scope.as_deref()),
@@ -104,48 +115,75 @@ pub(crate) async fn token(
     }
 }
 
-/// A token request with the credentials of an application.
-struct Received {
-    form: Form,
-    presented: Presented,
+enum Received {
+    /// A form with the credentials of an application.
+    Application(Form, Presented),
+    /// The form of a user's client, which has no credentials, and its sessions.
+    Refresh(Form, Sessions),
 }
 
 impl Received {
-    fn read(headers: &HeaderMap, form: Form) -> Result<Self, Rejection> {
-        let presented = Presented::read(headers, &form)?;
-        Ok(Self { form, presented })
-    }
-
     /// Returns the grant type as a label.
     fn grant(&self) -> &'static str {
-        match self.form.value("grant_type") {
-            Some(CLIENT_CREDENTIALS) => CLIENT_CREDENTIALS,
-            _ => OTHER_GRANT,
+        match self {
+            Self::Refresh(..) => REFRESH_TOKEN,
+            Self::Application(form, _) => match form.value("grant_type") {
+                Some(CLIENT_CREDENTIALS) => CLIENT_CREDENTIALS,
+                _ => OTHER_GRANT,
+            },
         }
     }
 }
 
 impl TokenEndpoint {
-    fn shown_id<'r>(&self, received: &'r Received) -> &'r str {
-        let (id, secret) = (received.presented.id(), received.presented.secret());
-        self.registrations.shown_id(id, secret)
+    fn read(&self, headers: &HeaderMap, form: Form) -> Result<Received, Rejection> {
+        match &self.sessions {
+            Some(sessions) if form.value("grant_type") == Some(REFRESH_TOKEN) => {
+                refresh::check_client(headers, &form)?;
+                Ok(Received::Refresh(form, sessions.clone()))
+            }
+            _ => {
+                let presented = Presented::read(headers, &form)?;
+                Ok(Received::Application(form, presented))
+            }
+        }
     }
 
-    fn issue(&self, received: &Received, client: IpAddr) -> Result<Issued, ErrorResponse> {
+    fn shown_id<'r>(&self, received: &'r Received) -> &'r str {
+        match received {
+            Received::Refresh(..) => "",
+            Received::Application(_, presented) => self
+                .registrations
+                .shown_id(presented.id(), presented.secret()),
+        }
+    }
+
+    async fn issue(&self, received: &Received, client: IpAddr) -> Result<Issued, ErrorResponse> {
         // First, before anything is counted or verified: without a key no request can succeed.
         self.live_keys.load().ok_or(Rejection::StoreUnavailable)?;
         if let Some(limit) = &self.address_limit {
             limit.take(client, Instant::now())?;
         }
-        let pairs = received.presented.pairs();
+        match received {
+            Received::Application(form, presented) => self.issue_to_application(form, presented),
+            Received::Refresh(form, sessions) => Ok(self.refresh(form, sessions).await?),
+        }
+    }
+
+    fn issue_to_application(
+        &self,
+        form: &Form,
+        presented: &Presented,
+    ) -> Result<Issued, ErrorResponse> {
+        let pairs = presented.pairs();
         let (id, grant) = self.registrations.authenticate(&pairs, Instant::now())?;
-        match received.form.value("grant_type") {
+        match form.value("grant_type") {
             Some(CLIENT_CREDENTIALS) => {}
             Some(_) => return Err(Rejection::GrantUnsupported.into()),
             None => return Err(Rejection::ParameterMissing.into()),
         }
         self.check_allowed(&id, &grant)?;
-        let scope = scope(received.form.value("scope"), &grant)?;
+        let scope = scope(form.value("scope"), &grant)?;
         Ok(self.token_for(&id, &grant, &scope)?)
     }
 
@@ -175,8 +213,10 @@ impl TokenEndpoint {
                 access_token,
                 token_type: "Bearer",
                 expires_in: self.issuer.lifetime,
+                refresh_token: None,
                 scope: scope.text(),
             },
+            account: None,
             token_id,
             key_id: pair.id().clone(),
         })

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub(super) mod installations;
+mod sessions;
 
 use std::sync::Arc;
 
@@ -10,6 +11,10 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use self::installations::{Files, Installation, Redis, Topology};
+use self::sessions::{
+    a_session_is_over_at_its_end, a_session_is_replaced_only_by_who_knows_what_is_there,
+    of_many_who_renew_a_session_at_once_one_does,
+};
 use super::{Entry, KeyStore, StoreError};
 use crate::applications::secret_hash::SecretHashes;
 use crate::applications::{AppId, Applications};
@@ -64,6 +69,9 @@ for_every_store!(
     of_two_that_rely_on_each_other_one_is_replaced,
     an_application_that_cannot_be_read_is_set_aside_and_stays,
     every_place_has_its_own_name,
+    a_session_is_replaced_only_by_who_knows_what_is_there,
+    of_many_who_renew_a_session_at_once_one_does,
+    a_session_is_over_at_its_end,
 );
 
 #[tokio::test]

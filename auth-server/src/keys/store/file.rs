@@ -1,12 +1,13 @@
 //! The embedded store: a directory of plain files, for one server.
 //!
 //! `user-token.private` and `user-token.public` hold the two values of contract §2.6,
-//! `user-token.ring` the rest of the ring, `applications.json` the registered applications. A
-//! server holds `serving.lock` for its lifetime; `write.lock` is held briefly, so that commands
-//! work beside a running server.
+//! `user-token.ring` the rest of the ring, `applications.json` the registered applications,
+//! `sessions/` a file for each session. A server holds `serving.lock` for its lifetime;
+//! `write.lock` is held briefly, so that commands work beside a running server.
 
 mod directory;
 mod journal;
+pub(super) mod sessions;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use runtime::tls;
 
 use super::encrypting::EncryptedStore;
+use super::encrypting::sessions::EncryptedSessions;
 use super::envelope_encryption::KeyEncryption;
 use super::file::FileStore;
+use super::file::sessions::FileSessions;
 use super::redis::RedisStore;
 use super::redis::credentials::{CLIENT_CERTIFICATE, Credentials};
+use super::sessions::SessionStore;
 use super::{KeyStore, StoreError};
 
 /// A configured store, not accessed yet.
@@ -89,6 +92,18 @@ impl StoreLocation {
             }
             Backend::Redis(_) => self.open(),
         })
+    }
+
+    /// Returns the sessions beside the keys; the file store has to be open for serving, or a command's.
+    pub(crate) fn sessions(&self) -> Arc<dyn SessionStore> {
+        let sessions: Arc<dyn SessionStore> = match &self.place {
+            Backend::File(directory) => Arc::new(FileSessions::new(directory)),
+            Backend::Redis(store) => Arc::clone(store) as _,
+        };
+        Arc::new(EncryptedSessions::new(
+            sessions,
+            Arc::clone(&self.encryption),
+        ))
     }
 
     /// Describes the encryption of written keys.

@@ -8,6 +8,7 @@ mod address;
 mod client;
 mod connection;
 pub(crate) mod credentials;
+mod sessions;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

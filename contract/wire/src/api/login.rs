@@ -91,7 +91,7 @@ pub struct AccessTokenInfo {
     pub access_token: String,
     /// Null unless the server is configured to fill it.
     pub token_type: Option<String>,
-    /// Always null: there are no refresh tokens.
+    /// Null unless the server is configured to fill it.
     pub refresh_token: Option<String>,
     /// Lifetime in seconds; null unless the server is configured to fill it.
     pub expires_in: Option<u64>,

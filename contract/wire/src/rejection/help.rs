@@ -178,7 +178,7 @@ impl Rejection {
                 "Send each parameter once, encoded as a form, with `Content-Type: application/x-www-form-urlencoded`, as OAuth libraries do.",
             ),
             Self::ParameterMissing => (
-                "`appId` or `appSecret` of a key retrieval, `grant_type` of a token request, or the `token` to revoke, is missing, empty, given twice or unreadable.",
+                "`appId` or `appSecret` of a key retrieval, `grant_type` or `refresh_token` of a token request, or the `token` to revoke, is missing, empty, given twice or unreadable.",
                 "Send `appId` and `appSecret`, once, in the query or as `X-App-Id` and `X-App-Secret`; in the form, `grant_type=client_credentials` for a token and `token` for a revocation.",
             ),
             Self::ApplicationUnknown => (
@@ -190,16 +190,20 @@ impl Rejection {
                 "Choose one of the two ways; OAuth libraries call them `client_secret_basic` and `client_secret_post`.",
             ),
             Self::GrantUnsupported => (
-                "The token endpoint issues tokens to applications (`client_credentials`); it knows no other grant type.",
+                "The token endpoint issues tokens to applications (`client_credentials`) and, with `--refresh-tokens on`, for refresh tokens (`refresh_token`); it knows no other grant type.",
                 "Users log in with `POST /auth/oauth/jwt/token`. The `grant_types_supported` of the discovery document lists what is supported.",
             ),
             Self::GrantNotAllowed => (
                 "The application may fetch keys, and was given no audience to obtain tokens for; or a user has its id as account or id.",
                 "`auth-server application grant --app-id ID --audience NAME` gives it one; `application list` shows what it has. Where a user has the same name, register the application under another id.",
             ),
+            Self::GrantInvalid => (
+                "The refresh token is unknown or expired, was used before (which ends its session), or its user logged out, was disabled or revoked, or has another password; or an application sent it with its own credentials.",
+                "Log in again. If it happens often, two parts of the client use the same token: each response brings a new one, which takes the place of the former. The audit line `session_ended` has the `cause`.",
+            ),
             Self::ScopeNotGranted => (
-                "The `scope` of the token request is not part of what the application was given, or is no list of scopes with spaces between them.",
-                "Leave `scope` out for all that was given, which `auth-server application list` shows, or widen that with `application grant --scope`.",
+                "The `scope` of the token request is not part of what the application or the user was given, or is no list of scopes with spaces between them.",
+                "Leave `scope` out for all that was given, which `auth-server application list` shows, or widen that with `application grant --scope`; for a user, with `scope` in the users file.",
             ),
             Self::LoginFailed => (
                 "The account is unknown or disabled, or the password is wrong; which of them is not told.",

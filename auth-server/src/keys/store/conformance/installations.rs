@@ -15,6 +15,7 @@ use tests::redis_topologies::{Cluster, SENTINEL_PASSWORD, Watched};
 use zeroize::Zeroizing;
 
 use super::super::location::StoreLocation;
+use super::super::sessions::SessionStore;
 use super::super::{Entry, KeyStore};
 use crate::keys::Half;
 use crate::keys::store::envelope_encryption::KeyEncryption;
@@ -29,20 +30,16 @@ fn encryption(is_encrypted: bool) -> KeyEncryption {
     }
 }
 
-/// Opens a store as named by `--store`.
-fn store(address: &str, access: Credentials, encryption: KeyEncryption) -> Arc<dyn KeyStore> {
-    let location = StoreLocation::parse(address, access, encryption);
-    location.unwrap().open()
-}
-
-fn location(address: &str, access: Credentials) -> StoreLocation {
-    StoreLocation::parse(address, access, KeyEncryption::default()).unwrap()
+/// Locates a store as named by `--store`.
+fn location(address: &str, access: Credentials, is_encrypted: bool) -> StoreLocation {
+    StoreLocation::parse(address, access, encryption(is_encrypted)).unwrap()
 }
 
 /// One store that several servers may open.
 #[async_trait]
 pub(crate) trait Installation: Sync {
     fn open(&self) -> Arc<dyn KeyStore>;
+    fn sessions(&self) -> Arc<dyn SessionStore>;
     /// `entry` is a half or the ring.
     async fn plant(&self, entry: Entry, text: &str);
     async fn lose(&self, entry: Entry);
@@ -77,6 +74,11 @@ impl Files {
         self.directory.path().join("data")
     }
 
+    fn location(&self) -> StoreLocation {
+        let address = format!("file:{}", self.directory().display());
+        location(&address, Credentials::default(), self.is_encrypted)
+    }
+
     pub(crate) fn path(&self, entry: Entry) -> PathBuf {
         self.directory().join(format!("user-token.{}", name(entry)))
     }
@@ -103,12 +105,11 @@ impl Files {
 #[async_trait]
 impl Installation for Files {
     fn open(&self) -> Arc<dyn KeyStore> {
-        let address = format!("file:{}", self.directory().display());
-        store(
-            &address,
-            Credentials::default(),
-            encryption(self.is_encrypted),
-        )
+        self.location().open()
+    }
+
+    fn sessions(&self) -> Arc<dyn SessionStore> {
+        self.location().sessions()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {
@@ -210,7 +211,7 @@ impl Redis {
             password: password.map(|text| Zeroizing::new(text.to_owned())),
             ..Credentials::default()
         };
-        store(address, access, encryption(self.is_encrypted))
+        location(address, access, self.is_encrypted).open()
     }
 
     pub(crate) fn process_id(&self) -> u32 {
@@ -268,6 +269,11 @@ impl Installation for Redis {
         self.open_with(None)
     }
 
+    fn sessions(&self) -> Arc<dyn SessionStore> {
+        let access = Credentials::default();
+        location(&self.address(), access, self.is_encrypted).sessions()
+    }
+
     async fn plant(&self, entry: Entry, text: &str) {
         self.command(&["SET", &key(entry), text]).await;
     }
@@ -313,7 +319,7 @@ impl Topology {
             ..CredentialFiles::default()
         };
         let access = Credentials::read(files).unwrap();
-        let location = location(&server.url(), access);
+        let location = location(&server.url(), access, false);
         Some(Self {
             location,
             servers: Servers::Tls(Box::new(server)),
@@ -328,7 +334,7 @@ impl Topology {
             ..Credentials::default()
         };
         Some(Self {
-            location: location(&watched.url(), access),
+            location: location(&watched.url(), access, false),
             servers: Servers::Watched(watched),
             _authority: None,
         })
@@ -337,7 +343,7 @@ impl Topology {
     pub(crate) fn cluster() -> Option<Self> {
         let cluster = Cluster::start()?;
         Some(Self {
-            location: location(&cluster.url(), Credentials::default()),
+            location: location(&cluster.url(), Credentials::default(), false),
             servers: Servers::Cluster(cluster),
             _authority: None,
         })
@@ -357,6 +363,10 @@ impl Topology {
 impl Installation for Topology {
     fn open(&self) -> Arc<dyn KeyStore> {
         self.location.open()
+    }
+
+    fn sessions(&self) -> Arc<dyn SessionStore> {
+        self.location.sessions()
     }
 
     async fn plant(&self, entry: Entry, text: &str) {

@@ -141,6 +141,17 @@ impl PrivateDirectory {
         }
     }
 
+    /// Removes a file that nothing is lost with, without waiting for the disk; returns true if it did.
+    pub(super) fn discard(&self, name: &str) -> bool {
+        fs::remove_file(self.0.join(name)).is_ok()
+    }
+
+    /// Returns the names of all files.
+    pub(super) fn names(&self) -> Result<impl Iterator<Item = String>, StoreError> {
+        let entries = fs::read_dir(&self.0).map_err(|error| refused(&self.0, &error))?;
+        Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
+    }
+
     /// Waits briefly for the lock file `name`.
     pub(super) fn lock(&self, name: &str) -> Result<Locked, StoreError> {
         let file = self.open_lock(name)?;

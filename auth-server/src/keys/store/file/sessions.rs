@@ -1,0 +1,232 @@
+//! Sessions in a subdirectory: a file each, the time of its end in the first line.
+//!
+//! The number of files is bounded; files of ended sessions are removed about every hour.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use runtime::clock::unix_now;
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+use super::directory::PrivateDirectory;
+use crate::keys::store::StoreError;
+use crate::keys::store::sessions::{NewSession, SessionId, SessionStore, StoredSession};
+
+pub(in crate::keys::store) const DIRECTORY: &str = "sessions";
+const LOCK: &str = "write.lock";
+/// A block of the file system each: 400 MB.
+const MAX_SESSIONS: usize = 100_000;
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+/// While there is no room; a sweep reads every file.
+const SWEEP_WHEN_FULL_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone)]
+pub(in crate::keys::store) struct FileSessions {
+    directory: Arc<PrivateDirectory>,
+    limit: usize,
+    room: Arc<Mutex<Room>>,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    /// `None` before the files were counted.
+    taken: Option<usize>,
+    swept: Option<Instant>,
+}
+
+impl FileSessions {
+    /// Uses the subdirectory of a store.
+    pub(in crate::keys::store) fn new(store: &std::path::Path) -> Self {
+        Self {
+            directory: Arc::new(PrivateDirectory::new(store.join(DIRECTORY))),
+            limit: MAX_SESSIONS,
+            room: Arc::default(),
+        }
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let sessions = self.clone();
+        let done = spawn_blocking(move || operation(&sessions)).await;
+        done.map_err(|error| {
+            StoreError::Unavailable(format!("{}: {error}", self.directory.path().display()))
+        })?
+    }
+
+    /// Returns what the file of a session holds, ended or not.
+    fn held(&self, name: &str) -> Result<Option<(i64, String)>, StoreError> {
+        let text = self.directory.read(name)?;
+        Ok(text.map(|text| match text.split_once('\n') {
+            Some((ends, record)) => (ends.parse().unwrap_or_default(), record.to_owned()),
+            None => (0, String::new()),
+        }))
+    }
+
+    fn read(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let held = self.held(name)?;
+        Ok(held
+            .filter(|(ends, _)| *ends > unix_now())
+            .map(|(_, record)| record))
+    }
+
+    fn swap(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        self.directory.create()?;
+        let _locked = self.directory.lock(LOCK)?;
+        let held = self.read(name)?;
+        if held.as_deref() != expected {
+            return Ok(false);
+        }
+        match new {
+            Some(new) => {
+                if held.is_none() {
+                    self.take_room()?;
+                }
+                self.directory.replace(name, new)?;
+            }
+            None => {
+                self.directory.remove(name)?;
+                self.room.lock().free(1);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts one more session, unless there are too many.
+    fn take_room(&self) -> Result<(), StoreError> {
+        let mut room = self.room.lock();
+        let taken = match room.taken {
+            Some(taken) => taken,
+            None => self
+                .directory
+                .names()?
+                .filter(|name| is_session(name))
+                .count(),
+        };
+        let is_full = taken >= self.limit;
+        room.taken = Some(if is_full { taken } else { taken + 1 });
+        if room.is_due(is_full) {
+            room.swept = Some(Instant::now());
+            let sessions = self.clone();
+            // Nobody waits for it: it may read every file.
+            drop(spawn_blocking(move || sessions.sweep()));
+        }
+        if is_full {
+            return Err(StoreError::Unavailable(format!(
+                "{}: there are {taken} sessions already",
+                self.directory.path().display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn sweep(&self) {
+        let names = match self.directory.names() {
+            Ok(names) => names,
+            Err(error) => return warn!(%error, "ended sessions cannot be removed"),
+        };
+        for name in names {
+            if let Some(session) = name.strip_suffix(".new") {
+                let _ = self.directory.remove_unfinished(session);
+            } else if is_session(&name) && self.is_over(&name) && self.directory.discard(&name) {
+                self.room.lock().free(1);
+            }
+        }
+    }
+
+    fn is_over(&self, name: &str) -> bool {
+        let held = self.held(name);
+        held.is_ok_and(|held| held.is_some_and(|(ends, _)| ends <= unix_now()))
+    }
+}
+
+impl Room {
+    fn is_due(&self, is_full: bool) -> bool {
+        let every = if is_full {
+            SWEEP_WHEN_FULL_EVERY
+        } else {
+            SWEEP_EVERY
+        };
+        self.swept.is_none_or(|swept| swept.elapsed() >= every)
+    }
+
+    fn free(&mut self, count: usize) {
+        self.taken = self.taken.map(|taken| taken.saturating_sub(count));
+    }
+}
+
+fn is_session(name: &str) -> bool {
+    !name.contains('.')
+}
+
+#[async_trait]
+impl SessionStore for FileSessions {
+    async fn session(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        let name = id.to_string();
+        let held = self.blocking(move |sessions| sessions.read(&name)).await?;
+        Ok(held.map(StoredSession::in_clear))
+    }
+
+    async fn swap_session(
+        &self,
+        id: &SessionId,
+        expected: Option<&StoredSession>,
+        new: Option<NewSession<'_>>,
+    ) -> Result<bool, StoreError> {
+        let name = id.to_string();
+        let expected = expected.map(|session| session.held.clone());
+        let new = new.map(|new| format!("{}\n{}", new.ends, new.text));
+        self.blocking(move |sessions| sessions.swap(&name, expected.as_deref(), new.as_deref()))
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn id(number: u8) -> SessionId {
+        SessionId::from_start(&[number; 16]).unwrap()
+    }
+
+    async fn begin(sessions: &FileSessions, number: u8, ends: i64) -> Result<bool, StoreError> {
+        let new = NewSession { text: "x", ends };
+        sessions.swap_session(&id(number), None, Some(new)).await
+    }
+
+    #[tokio::test]
+    async fn sessions_are_bounded_and_ended_ones_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let swept = |swept| FileSessions {
+            limit: 2,
+            room: Arc::new(Mutex::new(Room { taken: None, swept })),
+            ..FileSessions::new(directory.path())
+        };
+        let (sessions, later) = (swept(Some(Instant::now())), unix_now() + 60);
+        assert_eq!(begin(&sessions, 1, unix_now() - 1).await, Ok(true));
+        assert_eq!(begin(&sessions, 2, later).await, Ok(true));
+        assert!(begin(&sessions, 3, later).await.is_err());
+        // A server that has just started counts what is there.
+        let sessions = swept(None);
+        assert!(begin(&sessions, 3, later).await.is_err());
+        while begin(&sessions, 3, later).await != Ok(true) {
+            tokio::task::yield_now().await;
+        }
+        let held = sessions.session(&id(2)).await.unwrap();
+        assert!(sessions.session(&id(1)).await.unwrap().is_none());
+        let ended = sessions.swap_session(&id(2), held.as_ref(), None).await;
+        assert_eq!(ended, Ok(true));
+        assert_eq!(begin(&sessions, 4, later).await, Ok(true));
+        assert!(begin(&sessions, 5, later).await.is_err());
+    }
+}

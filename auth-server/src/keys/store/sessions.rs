@@ -1,0 +1,101 @@
+//! Sessions in the store: a record for each login with a refresh token, beside the keys. It ends with
+//! its time; a lost one is not restored.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use super::StoreError;
+
+const ID_BYTES: usize = 16;
+/// Each retry means that the session was renewed meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// The name of a session in the store; no refresh token can be made from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SessionId([u8; ID_BYTES]);
+
+impl SessionId {
+    pub(crate) const LENGTH: usize = ID_BYTES;
+
+    /// Takes the first bytes; `None` if there are too few.
+    pub(crate) fn from_start(bytes: &[u8]) -> Option<Self> {
+        bytes.first_chunk().copied().map(Self)
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+/// A record as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct StoredSession {
+    pub(crate) text: String,
+    /// As the store holds it: a swap compares that.
+    pub(super) held: String,
+}
+
+/// Redacted: it names a user.
+impl fmt::Debug for StoredSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoredSession([redacted])")
+    }
+}
+
+impl StoredSession {
+    pub(super) fn in_clear(held: String) -> Self {
+        Self {
+            text: held.clone(),
+            held,
+        }
+    }
+}
+
+/// A record to store.
+#[derive(Clone, Copy)]
+pub(crate) struct NewSession<'t> {
+    pub(crate) text: &'t str,
+    /// Seconds since the epoch, after which the store forgets it.
+    pub(crate) ends: i64,
+}
+
+#[async_trait]
+pub(crate) trait SessionStore: fmt::Debug + Send + Sync {
+    /// Reads a record; `None` for one that is missing, over or not authentic.
+    async fn session(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
+
+    /// Replaces `expected` (`None`: no record) by `new` (`None`: removes it), atomically. Returns
+    /// `false` and changes nothing if the store holds another one.
+    async fn swap_session(
+        &self,
+        id: &SessionId,
+        expected: Option<&StoredSession>,
+        new: Option<NewSession<'_>>,
+    ) -> Result<bool, StoreError>;
+}
+
+/// Removes a session and returns its last record; `None` if there is none.
+pub(crate) async fn remove_session(
+    store: &dyn SessionStore,
+    id: &SessionId,
+) -> Result<Option<StoredSession>, StoreError> {
+    for _ in 0..ATTEMPTS {
+        let Some(held) = store.session(id).await? else {
+            return Ok(None);
+        };
+        if store.swap_session(id, Some(&held), None).await? {
+            return Ok(Some(held));
+        }
+    }
+    Err(StoreError::Unavailable(
+        "a stored session keeps changing".to_owned(),
+    ))
+}

@@ -1,0 +1,359 @@
+//! Sessions of users with refresh tokens (RFC 6749 §6): begun by a login, renewed by each use of the
+//! present token, ended by a second use, a logout, or a change of the user.
+//!
+//! The store has one record for each; this server remembers none.
+
+mod record;
+pub(crate) mod refresh_token;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::error::Unspecified;
+use contract::token::claims::Claims;
+use runtime::clock::unix_now;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tracing::{error, info, warn};
+
+pub(crate) use self::record::IssuedToken;
+use self::record::SessionRecord;
+use self::refresh_token::RefreshToken;
+use crate::audit;
+use crate::keys::live::LiveKeys;
+use crate::keys::store::StoreError;
+use crate::keys::store::sessions::{
+    NewSession, SessionId, SessionStore, StoredSession, remove_session,
+};
+use crate::metrics::{Metrics, SessionEvent};
+use crate::revocations::queue::RevocationQueue;
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
+use crate::users::{User, UserStore};
+
+/// Thirty days, in seconds. Revocations of users are kept as long: a session must not outlive one.
+pub(crate) const MAX_LIFETIME: u32 = 2_592_000;
+/// A login does not wait longer for the store; it succeeds without a refresh token.
+const STORE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Of all requests together: each is a connection to Redis, or a thread that waits for a disk.
+const MAX_CALLS: usize = 64;
+
+/// The reason for the end of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    Logout,
+    /// A refresh token came a second time: one of the two clients is a thief.
+    Reuse,
+    Expiry,
+    /// Removed, disabled, or replaced by another user of this account.
+    UserGone,
+    /// Another password or second factor.
+    CredentialsChanged,
+    /// The user, or a token of the session.
+    Revocation,
+}
+
+impl EndCause {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Logout => "logout",
+            Self::Reuse => "reuse",
+            Self::Expiry => "expiry",
+            Self::UserGone => "user_gone",
+            Self::CredentialsChanged => "credentials_changed",
+            Self::Revocation => "revocation",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    #[error("no session has this refresh token, or it has ended")]
+    Ended,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("there is no randomness")]
+    Random(#[from] Unspecified),
+    #[error("a record cannot be written: {0}")]
+    Record(#[from] serde_json::Error),
+}
+
+/// The parts of [`Sessions`].
+pub(crate) struct SessionParts {
+    pub(crate) store: Arc<dyn SessionStore>,
+    /// Seconds from a login to the end of its session.
+    pub(crate) lifetime: i64,
+    pub(crate) users: Arc<dyn UserStore>,
+    pub(crate) live_keys: Arc<LiveKeys>,
+    pub(crate) revocations: RevocationQueue,
+    pub(crate) metrics: Metrics,
+}
+
+/// Clones share the state.
+#[derive(Clone)]
+pub(crate) struct Sessions(Arc<State>);
+
+struct State {
+    parts: SessionParts,
+    calls: Semaphore,
+    /// The last login got no refresh token, which was logged.
+    is_away: AtomicBool,
+}
+
+/// A session that a login is about to begin.
+pub(crate) struct Beginning {
+    token: RefreshToken,
+    credentials: String,
+    began: i64,
+}
+
+/// A session whose present refresh token was presented.
+pub(crate) struct OpenSession {
+    pub(crate) user: User,
+    token: RefreshToken,
+    stored: StoredSession,
+    record: SessionRecord,
+}
+
+impl Beginning {
+    /// Returns the id of the first access token.
+    pub(crate) fn token_id(&self) -> Result<String, Unspecified> {
+        refresh_token::token_id(&self.token.session())
+    }
+}
+
+impl OpenSession {
+    /// Returns the id of the next access token.
+    pub(crate) fn token_id(&self) -> Result<String, Unspecified> {
+        refresh_token::token_id(&self.token.session())
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(parts: SessionParts) -> Self {
+        Self(Arc::new(State {
+            parts,
+            calls: Semaphore::new(MAX_CALLS),
+            is_away: AtomicBool::new(false),
+        }))
+    }
+
+    /// Prepares the session of a login, before its credentials are checked: a password that is replaced
+    /// meanwhile ends it. `None` for an unknown account.
+    pub(crate) fn prepare(&self, account: &str, now: i64) -> Option<Beginning> {
+        let present = self.0.parts.users.present(account)?;
+        Some(Beginning {
+            token: RefreshToken::generate().ok()?,
+            credentials: present.credentials,
+            began: now,
+        })
+    }
+
+    /// Stores a new session and returns its refresh token; `None` if the store does not take it.
+    pub(crate) async fn begin(
+        &self,
+        beginning: Beginning,
+        user: &User,
+        issued: IssuedToken,
+    ) -> Option<String> {
+        let outcome = self.0.begin(&beginning, user, issued).await;
+        self.0.log_begin(outcome.as_ref().err());
+        let event = match outcome {
+            Ok(()) => SessionEvent::Begun,
+            Err(_) => SessionEvent::NotStored,
+        };
+        self.0.parts.metrics.session(event);
+        outcome.ok().map(|()| beginning.token.text().to_owned())
+    }
+
+    /// Finds the session of a refresh token.
+    ///
+    /// # Errors
+    /// [`SessionError::Ended`] for a token that is of no use; a known session ends with it.
+    pub(crate) async fn open(&self, token: &str, now: i64) -> Result<OpenSession, SessionError> {
+        let token = RefreshToken::parse(token).ok_or(SessionError::Ended)?;
+        let id = token.session();
+        let Some(stored) = self.0.load(&id).await? else {
+            return Err(SessionError::Ended);
+        };
+        let record: SessionRecord =
+            serde_json::from_str(&stored.text).map_err(|_| SessionError::Ended)?;
+        let present = self.0.parts.users.present(&record.account);
+        let is_revoked =
+            |user: &str, began, tokens: &[IssuedToken]| self.0.is_revoked(user, began, tokens);
+        match record.user(&token.hash(), present, is_revoked, now) {
+            Ok(user) => Ok(OpenSession {
+                user,
+                token,
+                stored,
+                record,
+            }),
+            Err(cause) => {
+                self.end(id, cause).await?;
+                Err(SessionError::Ended)
+            }
+        }
+    }
+
+    /// Replaces the refresh token of a session. Of two uses at once one succeeds; the other is a
+    /// second use, and ends the session.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub(crate) async fn renew(
+        &self,
+        session: OpenSession,
+        issued: IssuedToken,
+        now: i64,
+    ) -> Result<String, SessionError> {
+        let next = session.token.renewed()?;
+        let record = session.record.renewed(next.hash(), issued, now);
+        let text = serde_json::to_string(&record)?;
+        let new = NewSession {
+            text: &text,
+            ends: record.ends,
+        };
+        let id = next.session();
+        if self.0.swap(&id, Some(&session.stored), new).await? {
+            return Ok(next.text().to_owned());
+        }
+        self.end(id, EndCause::Reuse).await?;
+        Err(SessionError::Ended)
+    }
+
+    /// Ends a session, if there is one, and revokes its access tokens; also if the client does not
+    /// wait for that.
+    ///
+    /// # Errors
+    /// While the store is unavailable.
+    pub(crate) async fn end(&self, id: SessionId, cause: EndCause) -> Result<(), StoreError> {
+        let state = Arc::clone(&self.0);
+        let ending = tokio::spawn(async move { state.end(&id, cause).await });
+        ending
+            .await
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+}
+
+impl State {
+    async fn begin(
+        &self,
+        beginning: &Beginning,
+        user: &User,
+        issued: IssuedToken,
+    ) -> Result<(), SessionError> {
+        let Beginning {
+            token,
+            credentials,
+            began,
+        } = beginning;
+        let ends = began.saturating_add(self.parts.lifetime);
+        let times = (*began, ends);
+        let record = SessionRecord::new(token.hash(), user, credentials.clone(), times, issued);
+        let text = serde_json::to_string(&record)?;
+        let new = NewSession { text: &text, ends };
+        if self.swap(&token.session(), None, new).await? {
+            Ok(())
+        } else {
+            Err(SessionError::Ended)
+        }
+    }
+
+    /// Logs the first login without a refresh token, and the next one with it.
+    fn log_begin(&self, error: Option<&SessionError>) {
+        let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
+        match error {
+            Some(error) if !was_away => {
+                warn!(%error, "logins get no refresh token: the store does not take sessions");
+            }
+            None if was_away => info!("logins get refresh tokens again"),
+            _ => {}
+        }
+    }
+
+    async fn end(&self, id: &SessionId, cause: EndCause) -> Result<(), StoreError> {
+        let removed = self.call(remove_session(&*self.parts.store, id)).await?;
+        let Some(removed) = removed else {
+            return Ok(());
+        };
+        let record: Option<SessionRecord> = serde_json::from_str(&removed.text).ok();
+        let account = record.as_ref().map_or("", |record| &record.account);
+        audit::session_ended(account, cause.name());
+        self.parts.metrics.session(match cause {
+            EndCause::Reuse => SessionEvent::Reused,
+            _ => SessionEvent::Ended,
+        });
+        for token in record.iter().flat_map(|it| it.valid_tokens(unix_now())) {
+            let user = record.as_ref().map(|record| record.user_id.clone());
+            let revocation = Revocation {
+                until: token.expires.saturating_add(KEEP_AFTER_EXPIRY),
+                revoked: Revoked::Token {
+                    id: token.id.clone(),
+                    user,
+                },
+                changed_by: None,
+            };
+            self.parts.revocations.note(revocation).await;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the user was revoked since the session began, or one of its tokens was.
+    fn is_revoked(&self, user: &str, began: i64, tokens: &[IssuedToken]) -> bool {
+        let Some(keys) = self.parts.live_keys.published() else {
+            return true;
+        };
+        let revocations = keys.ring().revocations();
+        let claims = |token_id| Claims {
+            user_id: user.to_owned(),
+            issued_at: Some(began),
+            token_id,
+            ..Claims::default()
+        };
+        revocations.revokes(&claims(None))
+            || tokens
+                .iter()
+                .any(|token| revocations.revokes(&claims(Some(token.id.clone()))))
+    }
+
+    async fn load(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.call(self.parts.store.session(id)).await
+    }
+
+    async fn swap(
+        &self,
+        id: &SessionId,
+        expected: Option<&StoredSession>,
+        new: NewSession<'_>,
+    ) -> Result<bool, StoreError> {
+        self.call(self.parts.store.swap_session(id, expected, Some(new)))
+            .await
+    }
+
+    /// Bounds the number and the time of calls.
+    async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let bounded = async {
+            let _permit = self.calls.acquire().await;
+            call.await
+        };
+        timeout(STORE_TIMEOUT, bounded).await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable(
+                "the store of sessions does not respond".to_owned(),
+            ))
+        })
+    }
+}
+
+/// Logs an error that is not the client's.
+pub(crate) fn log_error(error: &SessionError) {
+    match error {
+        SessionError::Ended => {}
+        SessionError::Store(error) => warn!(%error, "a session is not available"),
+        SessionError::Random(_) | SessionError::Record(_) => {
+            error!(%error, "a session cannot be renewed");
+        }
+    }
+}

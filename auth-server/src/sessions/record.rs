@@ -1,0 +1,188 @@
+//! The record of a session, and the decision about its use.
+
+use serde::{Deserialize, Serialize};
+
+use super::EndCause;
+use crate::applications::secret_hash::SecretHash;
+use crate::users::{PresentUser, User};
+
+/// Tokens that end with their session; a client has one at a time, or a few.
+const MAX_TOKENS: usize = 8;
+
+/// Times in seconds since the epoch. Members of a newer version are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionRecord {
+    /// Of the present refresh token.
+    secret_sha256: SecretHash,
+    pub(super) user_id: String,
+    pub(super) account: String,
+    /// See [`PresentUser::credentials`]: those of the login.
+    credentials: String,
+    /// The time of the login.
+    began: i64,
+    pub(super) ends: i64,
+    /// The last access tokens, oldest first.
+    tokens: Vec<IssuedToken>,
+}
+
+/// An access token of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IssuedToken {
+    /// `jti`.
+    pub(crate) id: String,
+    /// `exp`.
+    pub(crate) expires: i64,
+}
+
+impl SessionRecord {
+    pub(super) fn new(
+        secret_sha256: SecretHash,
+        user: &User,
+        credentials: String,
+        (began, ends): (i64, i64),
+        token: IssuedToken,
+    ) -> Self {
+        Self {
+            secret_sha256,
+            user_id: user.id.clone(),
+            account: user.account.clone(),
+            credentials,
+            began,
+            ends,
+            tokens: vec![token],
+        }
+    }
+
+    /// Returns the record after a use; its end stays.
+    pub(super) fn renewed(&self, secret_sha256: SecretHash, token: IssuedToken, now: i64) -> Self {
+        let mut tokens: Vec<_> = self.valid_tokens(now).cloned().collect();
+        tokens.push(token);
+        let surplus = tokens.len().saturating_sub(MAX_TOKENS);
+        tokens.drain(..surplus);
+        Self {
+            secret_sha256,
+            tokens,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the access tokens that have not expired.
+    pub(super) fn valid_tokens(&self, now: i64) -> impl Iterator<Item = &IssuedToken> {
+        self.tokens.iter().filter(move |token| token.expires > now)
+    }
+
+    /// Returns the user of a refresh token with this hash, as present at `now`; `is_revoked` is about
+    /// a user's id, a time, and the ids of tokens.
+    ///
+    /// # Errors
+    /// The reason why the session has to end.
+    pub(super) fn user(
+        &self,
+        presented: &SecretHash,
+        present: Option<PresentUser>,
+        is_revoked: impl FnOnce(&str, i64, &[IssuedToken]) -> bool,
+        now: i64,
+    ) -> Result<User, EndCause> {
+        if !self.secret_sha256.equals(presented) {
+            return Err(EndCause::Reuse);
+        }
+        if self.ends <= now {
+            return Err(EndCause::Expiry);
+        }
+        let present = present.filter(|present| present.user.id == self.user_id);
+        let present = present.ok_or(EndCause::UserGone)?;
+        if present.credentials != self.credentials {
+            return Err(EndCause::CredentialsChanged);
+        }
+        if is_revoked(&self.user_id, self.began, &self.tokens) {
+            return Err(EndCause::Revocation);
+        }
+        Ok(present.user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::users::UserStore;
+    use crate::users::builtin::BuiltinUser;
+    use crate::users::builtin::tests::builtin_user;
+
+    fn token(number: i64) -> IssuedToken {
+        IssuedToken {
+            id: number.to_string(),
+            expires: 100 + number,
+        }
+    }
+
+    fn record() -> SessionRecord {
+        let hash = SecretHash::of("first");
+        SessionRecord::new(hash, &builtin_user(), String::new(), (10, 1000), token(0))
+    }
+
+    #[test]
+    fn each_reason_to_end_a_session_is_seen() {
+        let present = || BuiltinUser.present("");
+        let with = |change: fn(&mut PresentUser)| {
+            let mut present = present().unwrap();
+            change(&mut present);
+            Some(present)
+        };
+        for (secret, present, revoked_before, now, expected) in [
+            ("first", present(), 10, 999, None),
+            ("other", present(), 0, 20, Some(EndCause::Reuse)),
+            ("other", None, 99, 2000, Some(EndCause::Reuse)),
+            ("first", present(), 0, 1000, Some(EndCause::Expiry)),
+            ("first", None, 0, 20, Some(EndCause::UserGone)),
+            (
+                "first",
+                with(|it| it.user.id = "2".into()),
+                0,
+                20,
+                Some(EndCause::UserGone),
+            ),
+            (
+                "first",
+                with(|it| it.credentials = "other".into()),
+                0,
+                20,
+                Some(EndCause::CredentialsChanged),
+            ),
+            ("first", present(), 11, 20, Some(EndCause::Revocation)),
+        ] {
+            let is_revoked = |user: &str, began: i64, tokens: &[IssuedToken]| {
+                assert_eq!((user, tokens.len()), ("1", 1));
+                began < revoked_before
+            };
+            let outcome = record().user(&SecretHash::of(secret), present, is_revoked, now);
+            assert_eq!(outcome.err(), expected, "{secret} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_renewed_record_keeps_its_end_and_the_last_valid_tokens() {
+        let mut renewed = record();
+        for number in 1..=20 {
+            renewed = renewed.renewed(SecretHash::of("next"), token(number), 20);
+        }
+        assert_eq!(renewed.ends, 1000);
+        let ids = |now| -> Vec<_> {
+            let tokens = renewed.valid_tokens(now);
+            tokens.map(|token| token.id.clone()).collect()
+        };
+        assert_eq!(ids(20), ["13", "14", "15", "16", "17", "18", "19", "20"]);
+        assert_eq!(ids(119), ["20"]);
+        let json = serde_json::to_string(&renewed).unwrap();
+        let read: SessionRecord = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, renewed);
+        let outcome = read.user(
+            &SecretHash::of("first"),
+            BuiltinUser.present(""),
+            |_, _, _| false,
+            20,
+        );
+        assert_eq!(outcome.err(), Some(EndCause::Reuse));
+    }
+}

@@ -1,0 +1,589 @@
+//! Refresh tokens (RFC 6749 §6): sessions that a login begins, that each use renews, and that a second
+//! use, a logout or a change of the user ends; in both stores.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use tests::applications::register_in;
+use tests::auth_server::{AuthServer, AuthServerPlan, LOGIN, USER_DETAILS, admin_get, file_store};
+use tests::client::{Client, Request, verdict};
+use tests::echo_service::EchoService;
+use tests::message::Message;
+use tests::process::CommandLine;
+use tests::programs::Program;
+use tests::python::Python;
+use tests::redis_server::RedisServer;
+use tests::sidecar::{EVERY_SECOND, Sidecar, SidecarPlan};
+use tests::tables::{self, TokenRequestTable, Verdicts};
+use tests::token_forge::payload_of;
+use tests::users_file::UsersFile;
+use tests::{template, wait};
+
+use super::grants::{found, token_request};
+use super::key_refresh::ECDSA;
+
+const ON: [&str; 4] = ["--refresh-tokens", "on", "--store-reread", "1"];
+const TOKEN: &str = "/oauth/token";
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+const ENDED: &str = "400 invalid_grant grant_invalid";
+
+fn plan() -> AuthServerPlan {
+    AuthServerPlan::new().flags(ECDSA).flags(ON)
+}
+
+fn sidecar(service: &EchoService, server: &AuthServer) -> Sidecar {
+    SidecarPlan::new(service, &server.url())
+        .flags(ECDSA)
+        .flags(EVERY_SECOND)
+        .start()
+        .ready()
+}
+
+/// An access token with its refresh token.
+#[derive(Debug, Clone)]
+struct Tokens {
+    access: String,
+    refresh: String,
+}
+
+impl Tokens {
+    fn of(answer: &Value) -> Self {
+        let text = |name: &str| match answer[name].as_str() {
+            Some(text) => text.to_owned(),
+            None => panic!("no {name}: {answer}"),
+        };
+        Self {
+            access: text("access_token"),
+            refresh: text("refresh_token"),
+        }
+    }
+
+    fn jti(&self) -> String {
+        payload_of(&self.access)["jti"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the name of the session in the store.
+    fn session(&self) -> String {
+        let id = URL_SAFE_NO_PAD.decode(self.jti()).unwrap();
+        URL_SAFE_NO_PAD.encode(&id[..16])
+    }
+}
+
+fn login_as(server: &AuthServer, account: &str, password: &str) -> Message {
+    let credentials = json!({"username": account, "password": password});
+    server.anonymous().post(LOGIN, &credentials)
+}
+
+/// Logs Ada in, who is anybody on a server without a users file.
+fn log_in(server: &AuthServer) -> Tokens {
+    Tokens::of(&login_as(server, "ada", "enchantress").json()["data"])
+}
+
+fn post(client: &Client, path: &str, body: String) -> Message {
+    client.send(&client.request("POST", path).line(FORM).body(body))
+}
+
+fn refresh(server: &AuthServer, token: &str) -> Message {
+    let body = format!("grant_type=refresh_token&refresh_token={token}");
+    post(&server.anonymous(), TOKEN, body)
+}
+
+fn refreshed(server: &AuthServer, tokens: &Tokens) -> Tokens {
+    Tokens::of(&refresh(server, &tokens.refresh).json())
+}
+
+fn assert_ended(server: &AuthServer, tokens: &Tokens) {
+    assert_eq!(found(&refresh(server, &tokens.refresh)), ENDED);
+}
+
+fn revoke(server: &AuthServer, token: &str) -> Message {
+    post(
+        &server.anonymous(),
+        "/oauth/revoke",
+        format!("token={token}"),
+    )
+}
+
+fn until_revoked(client: &Client) {
+    wait::until("the access token to be revoked", || {
+        (verdict(&client.get("/list")) == "401 token_revoked").then_some(())
+    });
+}
+
+fn metric(server: &AuthServer, name: &str) -> Option<String> {
+    let metrics = admin_get(server.admin(), "/metrics").text();
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map(str::to_owned)
+}
+
+fn event(server: &AuthServer, event: &str) -> Option<String> {
+    let name = format!("postern_auth_server_sessions_total{{event=\"{event}\"}}");
+    metric(server, &name)
+}
+
+/// Waits for a text in the log, which is written beside the responses; returns how often it stands
+/// there.
+fn until_logged(server: &AuthServer, text: &str) -> usize {
+    wait::until(text, || {
+        let count = server.process().output().matches(text).count();
+        (count > 0).then_some(count)
+    })
+}
+
+fn command(words: &[&str]) {
+    let end = CommandLine::new(Program::AuthServer.path())
+        .arguments(words)
+        .run();
+    assert_eq!(end.code, Some(0), "{words:?}: {}", end.stderr);
+}
+
+fn ada_with_scope(scope: &str) -> UsersFile {
+    let users = UsersFile::with("ada", "enchantress");
+    let text = std::fs::read_to_string(users.path()).unwrap();
+    std::fs::write(users.path(), format!("{text}scope = {scope:?}\n")).unwrap();
+    users
+}
+
+#[test]
+fn contract_2_3_without_the_flag_there_is_no_refresh_token() {
+    let server = AuthServer::start();
+    let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+    assert_eq!(data["refresh_token"], Value::Null);
+    let jti = payload_of(data["access_token"].as_str().unwrap())["jti"].clone();
+    assert_eq!(jti.as_str().map(str::len), Some(22));
+    let refused = refresh(&server, "postern_rt_x");
+    assert_eq!(found(&refused), "401 invalid_client application_unknown");
+    assert_eq!(event(&server, "begun"), None);
+    assert!(!server.home().join("data/sessions").exists());
+}
+
+#[test]
+fn a_session_goes_on_with_new_tokens_and_over_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let plan = plan().directory(home.path());
+        plan.flags(["--token-lifetime", "300"]).start().ready()
+    };
+    let server = start();
+    let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+    assert_eq!(
+        (&data["token_type"], &data["expires_in"]),
+        (&Value::Null, &Value::Null)
+    );
+    let first = Tokens::of(&data);
+    let answer = refresh(&server, &first.refresh);
+    assert_eq!(answer.header("cache-control"), ["no-store"]);
+    assert_eq!(answer.header("pragma"), ["no-cache"]);
+    let body = answer.json();
+    let second = Tokens::of(&body);
+    let rest = (&body["token_type"], &body["expires_in"], &body["scope"]);
+    assert_eq!(rest, (&json!("Bearer"), &json!(300), &Value::Null));
+    assert_ne!(first.refresh, second.refresh);
+    assert_ne!(first.jti(), second.jti());
+    assert_eq!(first.session(), second.session());
+    let claims = |tokens: &Tokens| {
+        let mut claims = payload_of(&tokens.access);
+        for name in ["iat", "nbf", "exp", "jti"] {
+            claims[name] = Value::Null;
+        }
+        claims
+    };
+    assert_eq!(claims(&first), claims(&second));
+    let service = EchoService::start();
+    let behind = sidecar(&service, &server);
+    for tokens in [&first, &second] {
+        assert_eq!(verdict(&behind.bearing(&tokens.access).get("/list")), "200");
+    }
+    let output = server.process().output();
+    drop(server);
+    let server = start();
+    let third = refreshed(&server, &second);
+    assert_eq!(first.session(), third.session());
+    // No token stands in a log or in the store.
+    let output = output + &server.process().output();
+    let stored = std::fs::read_to_string(home.path().join("sessions").join(first.session()));
+    let stored = stored.unwrap();
+    for tokens in [&first, &second, &third] {
+        assert!(!output.contains(&tokens.refresh[..40]), "{output}");
+        assert!(!stored.contains(&tokens.refresh[11..40]), "{stored}");
+    }
+}
+
+#[test]
+fn a_second_use_ends_the_session_and_its_access_tokens() {
+    let server = plan().start().ready();
+    let service = EchoService::start();
+    let behind = sidecar(&service, &server);
+    let (first, other) = (log_in(&server), log_in(&server));
+    let second = refreshed(&server, &first);
+    assert_ended(&server, &first);
+    assert_ended(&server, &second);
+    for tokens in [&first, &second] {
+        until_revoked(&behind.bearing(&tokens.access));
+    }
+    assert_eq!(verdict(&behind.bearing(&other.access).get("/list")), "200");
+    refreshed(&server, &other);
+    assert_eq!(event(&server, "begun").as_deref(), Some("2"));
+    assert_eq!(event(&server, "reused").as_deref(), Some("1"));
+    let line = "event=session_ended account=\"admin\" cause=reuse";
+    assert_eq!(until_logged(&server, line), 1);
+    let issued = "postern_auth_server_tokens_issued_total{grant=\"refresh_token\",outcome=";
+    for (outcome, count) in [("ok", "2"), ("grant_invalid", "2")] {
+        let name = format!("{issued}\"{outcome}\"}}");
+        assert_eq!(metric(&server, &name).as_deref(), Some(count), "{outcome}");
+    }
+}
+
+/// Uses one token many times at once; at most one use succeeds, and none after that.
+fn assert_one_of_many(servers: &[AuthServer]) {
+    let tokens = log_in(&servers[0]);
+    let answers: Vec<Message> = std::thread::scope(|scope| {
+        let uses = (0..8).map(|number| {
+            let server = &servers[number % servers.len()];
+            let token = &tokens.refresh;
+            scope.spawn(move || refresh(server, token))
+        });
+        let uses: Vec<_> = uses.collect();
+        uses.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let (won, lost): (Vec<_>, Vec<_>) = answers.iter().partition(|it| it.status() == 200);
+    assert_eq!(won.len(), 1);
+    for answer in lost {
+        assert_eq!(found(answer), ENDED);
+    }
+    let next = Tokens::of(&won[0].json());
+    for server in servers {
+        assert_ended(server, &next);
+    }
+}
+
+#[test]
+fn of_many_uses_at_once_one_succeeds_and_the_session_ends() {
+    assert_one_of_many(&[plan().start().ready()]);
+    if let Some(redis) = RedisServer::start() {
+        let servers = [(); 2].map(|()| plan().store(redis.url()).start().ready());
+        assert_one_of_many(&servers);
+    }
+}
+
+#[test]
+fn a_logout_with_either_token_ends_the_session() {
+    let server = plan().start().ready();
+    let by_refresh_token = log_in(&server);
+    let by_used_token = log_in(&server);
+    let by_access_token = log_in(&server);
+    let kept = log_in(&server);
+    let mut ended = Vec::new();
+    for (tokens, presented) in [
+        (&by_refresh_token, &by_refresh_token.refresh),
+        (&by_used_token, &by_used_token.refresh),
+        (&by_access_token, &by_access_token.access),
+    ] {
+        let next = refreshed(&server, tokens);
+        assert_eq!(revoke(&server, presented).status(), 200);
+        assert_ended(&server, &next);
+        ended.extend([tokens.access.clone(), next.access]);
+    }
+    for access in ended {
+        let bearer = server.anonymous().bearing(&access);
+        wait::until("the access tokens of the session to be revoked", || {
+            (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
+        });
+    }
+    refreshed(&server, &kept);
+    let unknown = format!("postern_rt_{}", "A".repeat(64));
+    assert_eq!(revoke(&server, &unknown).status(), 200);
+    wait::until("the lines of three logouts", || {
+        (until_logged(&server, "cause=logout") == 3).then_some(())
+    });
+}
+
+#[test]
+fn a_command_ends_sessions_by_token_and_by_user() {
+    let server = plan().start().ready();
+    let store = file_store(&server.home().join("data"));
+    let revoke = |words: &[&str]| {
+        command(&[&["revoke", "--store", &store], &ECDSA[..], words].concat());
+    };
+    let (one, other) = (log_in(&server), log_in(&server));
+    revoke(&["--jti", &one.jti()]);
+    assert_ended(&server, &one);
+    let other = refreshed(&server, &other);
+    let user = payload_of(&other.access)["sub"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    revoke(&["--user", &user]);
+    let bearer = server.anonymous().bearing(&other.access);
+    wait::until("the server to know of the revocation", || {
+        (verdict(&bearer.get(USER_DETAILS)) == "401 token_revoked").then_some(())
+    });
+    assert_ended(&server, &other);
+    until_logged(&server, "cause=revocation");
+    wait::until("a session after the revocation", || {
+        let tokens = log_in(&server);
+        (refresh(&server, &tokens.refresh).status() == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_session_ends_with_its_user_and_with_the_password() {
+    let users = UsersFile::new();
+    for account in ["ada", "bob", "eve", "sue"] {
+        users.add(account, "enchantress", &[]);
+    }
+    let server = plan()
+        .flags(["--users", &users.location(), "--access-log", "all"])
+        .start()
+        .ready();
+    let log_in = |account| {
+        let answer = login_as(&server, account, "enchantress");
+        Tokens::of(&answer.json()["data"])
+    };
+    let [ada, bob, eve, sue] = ["ada", "bob", "eve", "sue"].map(log_in);
+    for (words, account, input) in [
+        ("disable", "ada", ""),
+        ("remove", "bob", ""),
+        ("set-password", "eve", "another enchantress"),
+    ] {
+        let flags: &[&str] = if input.is_empty() {
+            &[]
+        } else {
+            &["--password-stdin"]
+        };
+        let end = users.command(words, account, flags, input);
+        assert_eq!(end.code, Some(0), "{}", end.stderr);
+    }
+    until_logged(&server, "user_password_changed");
+    for (tokens, cause) in [
+        (&ada, "user_gone"),
+        (&bob, "user_gone"),
+        (&eve, "credentials_changed"),
+    ] {
+        assert_ended(&server, tokens);
+        let account = payload_of(&tokens.access)["username"].clone();
+        let line = format!("event=session_ended account={account} cause={cause}");
+        until_logged(&server, &line);
+    }
+    refreshed(&server, &sue);
+}
+
+#[test]
+fn what_a_user_is_now_stands_in_the_next_token() {
+    let users = ada_with_scope("orders:read");
+    let flags = ["--users", &users.location()];
+    let server = plan().flags(flags).start().ready();
+    let tokens = log_in(&server);
+    assert_eq!(payload_of(&tokens.access)["scope"], "orders:read");
+    let text = std::fs::read_to_string(users.path()).unwrap();
+    let text = text.replace("orders:read", "stock:read");
+    std::fs::write(users.path(), text).unwrap();
+    until_logged(&server, "user_details_changed");
+    let next = refresh(&server, &tokens.refresh).json();
+    assert_eq!(next["scope"], "stock:read");
+    let claims = payload_of(next["access_token"].as_str().unwrap());
+    assert_eq!(claims["scope"], "stock:read");
+}
+
+#[test]
+fn a_session_is_over_after_its_lifetime_renewed_or_not() {
+    let server = plan()
+        .flags(["--refresh-token-lifetime", "3", "--token-lifetime", "1"])
+        .start()
+        .ready();
+    let mut tokens = log_in(&server);
+    wait::until("the end of the session", || {
+        let answer = refresh(&server, &tokens.refresh);
+        if answer.status() == 200 {
+            tokens = Tokens::of(&answer.json());
+            return None;
+        }
+        (found(&answer) == ENDED).then_some(())
+    });
+    log_in(&server);
+}
+
+#[test]
+fn every_row_of_the_refresh_requests_gets_its_answer() {
+    let users = ada_with_scope("orders:read orders:write");
+    let store = tempfile::tempdir().unwrap();
+    let secret = register_in(&file_store(store.path()), "jobs");
+    let server = plan()
+        .directory(store.path())
+        .flags(["--users", &users.location(), "--login-rate", "0"])
+        .start()
+        .ready();
+    let mut verdicts = Verdicts::default();
+    for row in tables::load::<TokenRequestTable>("refresh_requests.toml").request {
+        let tokens = log_in(&server);
+        let fill = |text: &str| {
+            template::fill(text, |name| {
+                let value = match name {
+                    "token" => tokens.refresh.clone(),
+                    "access" => tokens.access.clone(),
+                    "secret" => secret.clone(),
+                    "basic" => STANDARD.encode(format!("jobs:{secret}")),
+                    _ => return None,
+                };
+                Some(value.into_bytes())
+            })
+        };
+        let found = found(&server.anonymous().send(&token_request(&row, fill)));
+        // Whatever is refused for its form leaves the token as it is.
+        let is_spent = row.expect == "200";
+        let after = refresh(&server, &tokens.refresh).status();
+        let difference = (found != row.expect || (after != 200) != is_spent)
+            .then(|| format!("{found}, not {} ({}); then {after}", row.expect, row.why));
+        verdicts.row(&row.name, difference);
+    }
+    assert!(verdicts.checked() >= 15, "the table has lost rows");
+    verdicts.conclude();
+}
+
+#[test]
+fn a_narrower_scope_is_for_one_token() {
+    let users = ada_with_scope("orders:read orders:write");
+    let server = plan().flags(["--users", &users.location()]).start().ready();
+    let tokens = log_in(&server);
+    let body = format!(
+        "grant_type=refresh_token&refresh_token={}&scope=orders%3Aread",
+        tokens.refresh
+    );
+    let narrow = post(&server.anonymous(), TOKEN, body).json();
+    assert_eq!(narrow["scope"], "orders:read");
+    let tokens = Tokens::of(&narrow);
+    assert_eq!(payload_of(&tokens.access)["scope"], "orders:read");
+    let wide = refresh(&server, &tokens.refresh).json();
+    assert_eq!(wide["scope"], "orders:read orders:write");
+}
+
+#[test]
+fn a_lost_redis_ends_sessions_and_lets_nobody_in() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let start = || plan().store(redis.url()).start().ready();
+    let (one, other) = (start(), start());
+    let tokens = log_in(&one);
+    let tokens = refreshed(&other, &tokens);
+    let key = format!("{{auth:user-token}}:session:{}", tokens.session());
+    let record = redis.command(&["GET", &key]).unwrap();
+    assert!(record.contains("admin"), "{record}");
+    let ttl: u32 = redis.command(&["TTL", &key]).unwrap().parse().unwrap();
+    assert!((600_000..=604_800).contains(&ttl), "{ttl}");
+    redis.command(&["FLUSHALL"]);
+    assert_ended(&one, &tokens);
+    let tokens = log_in(&other);
+    refreshed(&one, &tokens);
+}
+
+#[test]
+fn without_the_store_logins_go_on_and_refreshing_waits() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let address = redis.address();
+    let server = plan().store(redis.url()).start().ready();
+    let tokens = log_in(&server);
+    drop(redis);
+    let answer = refresh(&server, &tokens.refresh);
+    assert_eq!(
+        found(&answer),
+        "503 temporarily_unavailable store_unavailable"
+    );
+    assert_eq!(answer.header("retry-after").len(), 1);
+    for _ in 0..2 {
+        let data = login_as(&server, "ada", "enchantress").json()["data"].clone();
+        assert_eq!(data["refresh_token"], Value::Null);
+        assert!(data["access_token"].is_string());
+    }
+    assert_eq!(revoke(&server, &tokens.refresh).status(), 503);
+    assert_eq!(event(&server, "not_stored").as_deref(), Some("2"));
+    assert_eq!(until_logged(&server, "logins get no refresh token"), 1);
+    let Some(_redis) = RedisServer::start_on(address) else {
+        return;
+    };
+    let tokens = log_in(&server);
+    refreshed(&server, &tokens);
+    until_logged(&server, "logins get refresh tokens again");
+}
+
+/// Writes a session of the built-in user into Redis, past any server; returns its refresh token.
+fn planted(redis: &RedisServer) -> String {
+    let token = format!("postern_rt_{}", URL_SAFE_NO_PAD.encode([7; 48]));
+    let sha256 = |bytes: &[u8]| digest(&SHA256, bytes).as_ref().to_vec();
+    let session = URL_SAFE_NO_PAD.encode(&sha256(&[7; 16])[..16]);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let record = json!({
+        "secretSha256": URL_SAFE_NO_PAD.encode(sha256(token.as_bytes())), "userId": "1",
+        "account": "admin", "credentials": "", "began": now, "ends": now + 3600, "tokens": []
+    });
+    let key = format!("{{auth:user-token}}:session:{session}");
+    redis.command(&["SET", &key, &record.to_string()]);
+    token
+}
+
+#[test]
+fn a_planted_session_is_rejected_with_a_key_encryption_key() {
+    for key in [None, Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")] {
+        let Some(redis) = RedisServer::start() else {
+            return;
+        };
+        let flags = key.map(|key| ["--key-encryption-key", key]);
+        let plan = plan().store(redis.url());
+        let server = plan.flags(flags.into_iter().flatten()).start().ready();
+        let token = planted(&redis);
+        let expected = if key.is_none() { "200" } else { ENDED };
+        assert_eq!(found(&refresh(&server, &token)), expected, "{key:?}");
+        let (tokens, other) = (log_in(&server), log_in(&server));
+        // Copied to another session.
+        let [from, to] = [&tokens, &other]
+            .map(|tokens| format!("{{auth:user-token}}:session:{}", tokens.session()));
+        let record = redis.command(&["GET", &from]).unwrap();
+        redis.command(&["SET", &to, &record]);
+        assert_ended(&server, &other);
+        refreshed(&server, &tokens);
+    }
+}
+
+#[test]
+fn others_clients_refresh_and_understand_the_end() {
+    let Some(python) = Python::with_oauth() else {
+        return;
+    };
+    let server = plan().flags(["--token-lifetime", "300"]).start().ready();
+    let names = ["authlib", "requests-oauthlib"];
+    let mut task = json!({"endpoint": format!("{}{TOKEN}", server.url())});
+    for name in names {
+        task[name] = json!(log_in(&server).refresh);
+    }
+    let result = python.run("refresh_clients.py", &task);
+    for name in names {
+        let result = &result[name];
+        assert_eq!(result["expires_in"], 300, "{name}");
+        assert_eq!(result["error"], "invalid_grant", "{name}");
+        for token in result["tokens"].as_array().unwrap() {
+            let claims = payload_of(token.as_str().unwrap());
+            assert_eq!(claims["username"], "admin", "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_discovery_document_names_the_grant() {
+    let flags = ["--issuer", "https://login.example/auth"];
+    let server = plan().flags(flags).start().ready();
+    let path = "/auth/.well-known/openid-configuration";
+    let document = server.anonymous().send(&Request::new("GET", path)).json();
+    assert_eq!(
+        document["grant_types_supported"],
+        json!(["client_credentials", "refresh_token"])
+    );
+}
