@@ -9,6 +9,7 @@ pub(crate) mod annotations;
 pub(crate) mod component;
 pub(crate) mod inject;
 pub(crate) mod lint;
+mod metadata;
 pub(crate) mod object;
 pub(crate) mod patch;
 mod pod;

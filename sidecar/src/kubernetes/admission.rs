@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::Rejected;
 use super::annotations::SIDECAR;
+use super::metadata::{inherited, renewed};
 use super::object::{Object, text};
-use super::patch::Operation;
-use super::pod::{inherited, protected};
+use super::patch::{self, Operation};
+use super::pod::protected;
 use super::services::moved_alone;
 use super::settings::Settings;
 
@@ -21,6 +22,10 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an AdmissionReview of {API_VERSION}: {0}")]
 pub(crate) struct NotAReview(&'static str);
+
+impl NotAReview {
+    pub(crate) const TOO_MANY_VALUES: Self = Self("has too many values");
+}
 
 /// The end of a review, as the metrics have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,28 +121,48 @@ fn changes(request: &Value, settings: &Settings) -> Result<Changes, Rejected> {
         return none;
     }
     let object = Object::new(object);
+    if object.is_ending() {
+        return none;
+    }
+    object.check_label()?;
     match object.kind() {
         "Service" if object.label(SIDECAR) == Some("true") => Ok(Changes {
             operations: moved_alone(object, &settings.component)?,
             warnings: Vec::new(),
         }),
         "Service" => none,
-        // Its containers cannot change any more.
-        "Pod" if operation == "UPDATE" => none,
-        _ => workload(object, settings),
+        // Their pods cannot change any more.
+        "Pod" | "Job" if operation == "UPDATE" => none,
+        // Its controller would put back what is changed here.
+        kind if kind != "Pod" && object.has_controller() => none,
+        _ => {
+            let before = request.get("oldObject").filter(|before| before.is_object());
+            workload(object, before.map(Object::new), settings)
+        }
     }
 }
 
-fn workload(object: Object<'_>, settings: &Settings) -> Result<Changes, Rejected> {
+fn workload(
+    object: Object<'_>,
+    before: Option<Object<'_>>,
+    settings: &Settings,
+) -> Result<Changes, Rejected> {
     let Some(pod) = object.pod().filter(|_| object.wants_sidecar()) else {
         return Ok(Changes::default());
     };
+    let mut operations = before.map_or_else(Vec::new, |before| renewed(object, &pod, before));
+    let value = patch::apply(object.value(), &operations)
+        .ok_or_else(|| Rejected::new(object.described(), "has no annotations"))?;
+    let object = Object::new(&value);
+    let pod = object
+        .pod()
+        .ok_or_else(|| Rejected::new(object.described(), "has no pod"))?;
     // For a workload too, so that a rejection reaches the user who applies it.
     let protected = protected(object, &pod, settings)?;
-    let operations = match object.kind() {
+    operations.extend(match object.kind() {
         "Pod" => protected.operations,
         _ => inherited(object, &pod),
-    };
+    });
     Ok(Changes {
         operations,
         warnings: protected.warnings,

@@ -6,8 +6,6 @@ pub(crate) const SIDECAR: &str = "postern/sidecar";
 pub(crate) const PREFIX: &str = "postern/";
 /// The port of the service: a number, or the name of a container's port.
 pub(crate) const PORT: &str = "postern/port";
-/// The port that the sidecar listens on.
-pub(crate) const SIDECAR_PORT: &str = "postern/sidecar-port";
 /// The context path of the service; without it the service is at `/`.
 pub(crate) const APP_NAME: &str = "postern/app-name";
 /// The application that fetches the key; by default the name in the pod's labels.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use runtime::exit::Failure;
 use serde_json::Value;
 
+use super::ports;
 use super::yaml::documents;
 
 const SIDECAR: &str = include_str!("../../../k8s/components/sidecar/sidecar.yaml");
@@ -51,11 +52,16 @@ impl Component {
 
     /// Returns the port that the sidecar listens on (`sidecar`), or its admin port (`sidecar-admin`).
     pub(crate) fn port(&self, name: &str) -> u16 {
-        let ports = self.container.get("ports").and_then(Value::as_array);
-        let mut ports = ports.into_iter().flatten();
-        let found = ports.find(|port| port.get("name").and_then(Value::as_str) == Some(name));
-        let port = found.and_then(|port| port.get("containerPort")?.as_u64());
-        port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+        let mut ports = ports::of_container(&self.container);
+        let found = ports.find(|(other, _)| *other == name);
+        found.map_or(0, |(_, port)| port)
+    }
+
+    /// Returns names and numbers of both ports.
+    pub(crate) fn ports(&self) -> Vec<(String, u16)> {
+        ports::of_container(&self.container)
+            .map(|(name, port)| (name.to_owned(), port))
+            .collect()
     }
 }
 
@@ -86,7 +92,7 @@ mod tests {
         let component = Component::read().unwrap();
         assert_eq!(
             (component.port("sidecar"), component.port("sidecar-admin")),
-            (8080, 8081)
+            (18080, 18081)
         );
         assert_eq!(component.volumes.len(), 2);
         assert_eq!(

@@ -76,6 +76,7 @@ impl Stream {
         let mut found = Vec::new();
         for (number, value) in self.values.iter().enumerate() {
             for (place, object) in objects(value) {
+                object.check_label()?;
                 let Some(pod) = object.pod() else {
                     continue;
                 };
@@ -130,7 +131,8 @@ impl Stream {
         pods: &[Pods<'_>],
     ) -> Result<Vec<Operation>, Rejected> {
         let selected = pods.iter().filter(|pods| {
-            share_namespace(pods.object, service) && services::selects(service, &pods.view)
+            share_namespace(pods.object, service)
+                && services::selects(service, pods.object, &pods.view)
         });
         let selected: Vec<&Pods<'_>> = selected.collect();
         let with_sidecar = selected.iter().find_map(|pods| Some((*pods, pods.ports?)));

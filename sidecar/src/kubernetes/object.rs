@@ -1,8 +1,9 @@
 //! The parts of Kubernetes objects that concern pods: names, labels, the description of a pod.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::annotations::SIDECAR;
+use super::Rejected;
+use super::annotations::{PREFIX, SIDECAR};
 
 /// One object, alone in its document or an item of a list.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +64,21 @@ impl<'v> Object<'v> {
         entry(self.value, "annotations", name)
     }
 
+    pub(crate) fn annotations(self) -> impl Iterator<Item = (&'v str, &'v str)> + use<'v> {
+        own_annotations(self.value)
+    }
+
+    /// Returns true for an object that a controller has made, and puts back as it was.
+    pub(crate) fn has_controller(self) -> bool {
+        list(self.value.pointer("/metadata/ownerReferences"))
+            .any(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+    }
+
+    /// Returns true for an object that waits for its end, and may not be held up.
+    pub(crate) fn is_ending(self) -> bool {
+        !text(self.value, "/metadata/deletionTimestamp").is_empty()
+    }
+
     /// Returns the pod that the object is, or the one it describes.
     pub(crate) fn pod(self) -> Option<PodView<'v>> {
         if self.kind() == "Pod" {
@@ -83,21 +99,30 @@ impl<'v> Object<'v> {
 
     /// Returns true if the label is on the object or on its pods.
     pub(crate) fn wants_sidecar(self) -> bool {
-        let pod = self.pod();
-        self.label(SIDECAR) == Some("true")
-            || pod.is_some_and(|pod| pod.label(SIDECAR) == Some("true"))
+        self.sidecar_labels().any(|label| label == "true")
+    }
+
+    /// Rejects a value of the label that means nothing, such as `True`.
+    ///
+    /// # Errors
+    /// The value.
+    pub(crate) fn check_label(self) -> Result<(), Rejected> {
+        let mut labels = self.sidecar_labels();
+        let unknown = labels.find(|label| !matches!(*label, "true" | "false"));
+        unknown.map_or(Ok(()), |label| {
+            let reason =
+                format!("the label {SIDECAR}: {label:?} is neither \"true\" nor \"false\"");
+            Err(Rejected::new(self.described(), reason))
+        })
+    }
+
+    fn sidecar_labels(self) -> impl Iterator<Item = &'v str> {
+        let of_pods = self.pod().and_then(|pod| pod.label(SIDECAR));
+        self.label(SIDECAR).into_iter().chain(of_pods)
     }
 }
 
 impl<'v> PodView<'v> {
-    /// Stands for pods that are not known: it has neither labels nor ports.
-    pub(crate) fn of_nothing(nothing: &'v Value) -> Self {
-        Self {
-            path: String::new(),
-            value: nothing,
-        }
-    }
-
     /// Returns the same pod as a part of an object.
     pub(crate) fn placed_at(self, path: &str) -> Self {
         Self {
@@ -118,8 +143,8 @@ impl<'v> PodView<'v> {
         entry(self.value, "annotations", name)
     }
 
-    pub(crate) fn labels(&self) -> Option<&'v Map<String, Value>> {
-        self.value.pointer("/metadata/labels")?.as_object()
+    pub(crate) fn annotations(&self) -> impl Iterator<Item = (&'v str, &'v str)> + use<'v> {
+        own_annotations(self.value)
     }
 
     /// Returns a member of the pod's specification.
@@ -135,25 +160,28 @@ impl<'v> PodView<'v> {
         list(self.spec("initContainers"))
     }
 
-    /// Returns the sidecar: the container of that name with a port of that name.
+    /// Returns the sidecar: by its name alone a container of another product could count as one.
     pub(crate) fn sidecar(&self) -> Option<&'v Value> {
-        self.init_containers()
-            .chain(self.containers())
-            .find(|each| {
-                name_of(each) == "sidecar"
-                    && list(each.get("ports")).any(|port| name_of(port) == "sidecar")
-            })
+        self.serving().find(|each| {
+            name_of(each) == "sidecar"
+                && text(each, "/args/0") == "serve"
+                && text(each, "/readinessProbe/httpGet/path") == "/readyz"
+                && list(each.get("ports")).any(|port| name_of(port) == "sidecar")
+        })
     }
 
     /// Returns the containers beside the sidecar that serve as long as the pod lives.
     pub(crate) fn others(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
         let sidecar = self.sidecar();
-        let native = self
-            .init_containers()
-            .filter(|each| each.get("restartPolicy").is_some());
-        self.containers()
-            .chain(native)
+        self.serving()
             .filter(move |each| sidecar.is_none_or(|sidecar| !std::ptr::eq(sidecar, *each)))
+    }
+
+    /// Returns the containers that run as long as the pod: init containers only where they stay.
+    fn serving(&self) -> impl Iterator<Item = &'v Value> + use<'v> {
+        let stays = |each: &&Value| text(each, "/restartPolicy") == "Always";
+        self.containers()
+            .chain(self.init_containers().filter(stays))
     }
 
     /// Returns true for a pod whose containers end by themselves.
@@ -200,6 +228,15 @@ pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+/// Returns the annotations of this product.
+fn own_annotations(value: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let annotations = value.pointer("/metadata/annotations");
+    let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
+    annotations
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
 }
 
 fn entry<'v>(value: &'v Value, map: &str, name: &str) -> Option<&'v str> {

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 pub(crate) struct Operation {
     op: &'static str,
     pub(crate) path: String,
+    /// Null where a member is removed.
+    #[serde(skip_serializing_if = "Value::is_null")]
     pub(crate) value: Value,
 }
 
@@ -27,6 +29,15 @@ impl Operation {
             op: "replace",
             path: path.into(),
             value,
+        }
+    }
+
+    /// Removes a member that is there.
+    pub(crate) fn remove(path: impl Into<String>) -> Self {
+        Self {
+            op: "remove",
+            path: path.into(),
+            value: Value::Null,
         }
     }
 
@@ -95,6 +106,9 @@ fn apply_one(object: &mut Value, operation: &Operation) -> Option<()> {
     }
     let (parent, last) = split(&operation.path)?;
     match object.pointer_mut(parent)? {
+        Value::Object(members) if operation.op == "remove" => {
+            members.remove(&last)?;
+        }
         Value::Object(members) => {
             members.insert(last, value);
         }
@@ -119,6 +133,8 @@ mod tests {
         let operations = [
             add_member(object.pointer("/a/b"), "/a/b", "x/y", json!(1)),
             add_member(object.pointer("/a"), "/a", "c", json!(2)),
+            Operation::add("/a/d", json!(1)),
+            Operation::remove("/a/d"),
         ];
         let mut all = operations.to_vec();
         all.extend(prepend(
@@ -136,6 +152,7 @@ mod tests {
     fn a_change_without_a_place_is_found() {
         for operation in [
             Operation::replace("/a", json!(1)),
+            Operation::remove("/a"),
             Operation::add("/a/b", json!(1)),
             Operation::add("/list/9", json!(1)),
         ] {

@@ -1,14 +1,17 @@
 //! The sidecar of one pod: what is missing is added, everything else stays.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::Rejected;
-use super::annotations::{self as names, SIDECAR};
+use super::annotations as names;
+use super::metadata::{contradiction, inherited, with_metadata};
 use super::object::{Object, PodView, list, name_of, text};
 use super::patch::{Operation, add_member, prepend};
 use super::ports::{self, Ports};
 use super::probes::{self, Rewritten};
-use super::settings::{APP_SECRET_FILE, AUTH_SERVER, PASS, Settings, UPSTREAM};
+use super::settings::{self, APP_SECRET_FILE, AUTH_SERVER, PASS, Settings, UPSTREAM};
 
 /// Labels that name an application, the usual one first.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "run"];
@@ -34,10 +37,11 @@ pub(super) fn protected(
     settings: &Settings,
 ) -> Result<Protected, Rejected> {
     let rejected = |reason: String| Rejected::new(object.described(), reason);
-    if let Some(other) = pod.label(SIDECAR).filter(|label| *label != "true") {
-        return Err(rejected(format!(
-            "its pods have the label {SIDECAR}: {other:?}"
-        )));
+    if let Some(reason) = contradiction(object, pod) {
+        return Err(rejected(reason));
+    }
+    if let Some(reason) = taken_name(pod).filter(|_| pod.sidecar().is_none()) {
+        return Err(rejected(reason));
     }
     // What is on the workload is on its pods too: the webhook reads the pods alone.
     let inherited = inherited(object, pod);
@@ -51,11 +55,11 @@ pub(super) fn protected(
         ports,
         warnings: Vec::new(),
     };
+    if let Some(reason) = way_past(pod, ports) {
+        return Err(rejected(reason));
+    }
     if pod.sidecar().is_some() {
         return Ok(result);
-    }
-    if let Some(reason) = obstacle(pod, ports) {
-        return Err(rejected(reason));
     }
     let complete = complete.placed_at(&pod.path);
     let added = Added {
@@ -67,59 +71,8 @@ pub(super) fn protected(
     Ok(result)
 }
 
-/// Returns labels and annotations that the pod lacks.
-pub(super) fn inherited(object: Object<'_>, pod: &PodView<'_>) -> Vec<Operation> {
-    let path = format!("{}/metadata", pod.path);
-    let mut operations = Vec::new();
-    let mut metadata = pod.value().get("metadata").cloned();
-    let mut set = |map: &str, key: &str, value: Value| {
-        let parent = metadata.as_ref().and_then(|metadata| metadata.get(map));
-        let operation = match metadata.as_ref().filter(|metadata| metadata.is_object()) {
-            Some(_) => add_member(parent, &format!("{path}/{map}"), key, value),
-            None => Operation::add(path.clone(), json!({map: {key: value}})),
-        };
-        let relative = Operation::add(
-            operation.path.replacen(&path, "", 1),
-            operation.value.clone(),
-        );
-        metadata = Some(match relative.path.as_str() {
-            "" => relative.value,
-            _ => super::patch::apply(&metadata.take().unwrap_or_default(), &[relative])
-                .unwrap_or_default(),
-        });
-        operations.push(operation);
-    };
-    if pod.label(SIDECAR).is_none() {
-        set("labels", SIDECAR, "true".into());
-    }
-    let of_object = object.value().pointer("/metadata/annotations");
-    let of_object = of_object.and_then(Value::as_object).into_iter().flatten();
-    for (name, value) in of_object {
-        if name.starts_with(names::PREFIX) && pod.annotation(name).is_none() {
-            set("annotations", name, value.clone());
-        }
-    }
-    operations
-}
-
-/// Returns the pod as an object of its own, with these changes of its metadata.
-fn with_metadata(pod: &PodView<'_>, operations: &[Operation]) -> Option<Value> {
-    let relative: Vec<Operation> = operations
-        .iter()
-        .map(|operation| {
-            let path = operation.path.replacen(&pod.path, "", 1);
-            Operation::add(path, operation.value.clone())
-        })
-        .collect();
-    let mut value = super::patch::apply(pod.value(), &relative)?;
-    value
-        .as_object_mut()?
-        .insert("kind".to_owned(), "Pod".into());
-    Some(value)
-}
-
-/// Returns the reason why a pod cannot have a sidecar.
-fn obstacle(pod: &PodView<'_>, ports: Ports) -> Option<String> {
+/// Returns the way by which the service of a pod is reached whatever its sidecar does.
+fn way_past(pod: &PodView<'_>, ports: Ports) -> Option<String> {
     if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
         return Some("hostNetwork: the service is reached on the node's address".to_owned());
     }
@@ -133,18 +86,15 @@ fn obstacle(pod: &PodView<'_>, ports: Ports) -> Option<String> {
     if is_windows {
         return Some("the sidecar does not run on Windows".to_owned());
     }
-    let all = || pod.containers().chain(pod.init_containers());
-    if all().any(|container| name_of(container) == "sidecar") {
+    ports::of_node(pod, ports.service)
+        .map(|port| format!("hostPort {port}: the service is reached on the node's address"))
+}
+
+/// Returns the name of the sidecar's that a pod uses for something else.
+fn taken_name(pod: &PodView<'_>) -> Option<String> {
+    let mut all = pod.containers().chain(pod.init_containers());
+    if all.any(|container| name_of(container) == "sidecar") {
         return Some("a container of its own is called sidecar".to_owned());
-    }
-    let on_the_node = all()
-        .flat_map(|container| list(container.get("ports")))
-        .find(|port| {
-            let number = port.get("containerPort").and_then(Value::as_u64);
-            port.get("hostPort").is_some() && number == Some(u64::from(ports.service))
-        });
-    if on_the_node.is_some() {
-        return Some("hostPort: the service is reached on the node's address".to_owned());
     }
     let taken = list(pod.spec("volumes")).find(|volume| name_of(volume).starts_with("postern-"));
     taken.map(|volume| format!("has a volume of its own called {}", name_of(volume)))
@@ -227,20 +177,27 @@ impl Added<'_> {
         }
     }
 
+    /// A ConfigMap may name another source of the key than the settings: then annotations decide.
     fn needs_application(&self) -> bool {
-        self.config_map().is_some() || self.settings.variables.contains_key(AUTH_SERVER)
+        self.settings.variables.contains_key(AUTH_SERVER)
+            || self.has_own_application(names::APP_ID)
+            || self.has_own_application(names::SECRET)
     }
 
     fn needs_secret(&self) -> bool {
-        self.config_map().is_some() || self.settings.variables.contains_key(APP_SECRET_FILE)
+        self.settings.variables.contains_key(APP_SECRET_FILE)
+            || self.has_own_application(names::SECRET)
+    }
+
+    fn has_own_application(&self, annotation: &str) -> bool {
+        self.config_map().is_some() && self.pod.annotation(annotation).is_some()
     }
 
     fn container(&self, probes: &Rewritten) -> Result<Value, String> {
         let component = &self.settings.component;
         let mut container = component.container.clone();
-        let usual = (component.port("sidecar"), component.port("sidecar-admin"));
-        renumber(&mut container, usual.0, self.ports.sidecar);
-        renumber(&mut container, usual.1, self.ports.admin);
+        let usual = component.port("sidecar-admin");
+        renumber(&mut container, usual, self.ports.admin);
         let Some(members) = container.as_object_mut() else {
             return Err("the component has no container".to_owned());
         };
@@ -266,10 +223,14 @@ impl Added<'_> {
             match name_of(variable) {
                 "POSTERN_APP_ID" if !self.needs_application() => {}
                 "POSTERN_APP_ID" => env.push(self.app_id(variable)?),
+                "POSTERN_ADMIN_LISTEN" => {
+                    let address = format!("0.0.0.0:{}", self.ports.admin);
+                    env.push(json!({"name": "POSTERN_ADMIN_LISTEN", "value": address}));
+                }
                 _ => env.push(variable.clone()),
             }
         }
-        let pairs = self.variables(probes).into_iter();
+        let pairs = self.variables(probes)?.into_iter();
         env.extend(pairs.map(|(name, value)| json!({"name": name, "value": value})));
         Ok(env)
     }
@@ -296,10 +257,10 @@ impl Added<'_> {
     }
 
     /// Returns the settings of this pod by variable.
-    fn variables(&self, probes: &Rewritten) -> Map<String, Value> {
+    fn variables(&self, probes: &Rewritten) -> Result<Map<String, Value>, String> {
         let component = &self.settings.component;
         let mut variables = match self.config_map() {
-            Some(_) => self.settings.set.clone(),
+            Some(_) => BTreeMap::new(),
             None => self.settings.variables.clone(),
         };
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
@@ -309,36 +270,33 @@ impl Added<'_> {
         if let Some(name) = self.pod.annotation(names::APP_NAME) {
             set("POSTERN_APP_NAME", name.to_owned());
         }
-        for (flag, name, port) in [
-            ("POSTERN_LISTEN", "sidecar", self.ports.sidecar),
-            ("POSTERN_ADMIN_LISTEN", "sidecar-admin", self.ports.admin),
-        ] {
-            if port != component.port(name) {
-                set(flag, format!("0.0.0.0:{port}"));
-            }
-        }
         if self.pod.is_task() {
             for (name, value) in &component.of_tasks {
                 set(name, value.clone());
             }
         }
-        if let Some(pass) = self.pass(variables.get(PASS), probes) {
+        if let Some(pass) = self.pass(variables.get(PASS), probes)? {
             variables.insert(PASS.to_owned(), pass);
         }
         let pairs = variables.into_iter();
-        pairs.map(|(name, value)| (name, value.into())).collect()
+        Ok(pairs.map(|(name, value)| (name, value.into())).collect())
     }
 
     /// Joins the operator's patterns, the annotation's, and the paths of probes, which are read only.
-    fn pass(&self, of_all: Option<&String>, probes: &Rewritten) -> Option<String> {
+    fn pass(&self, of_all: Option<&String>, probes: &Rewritten) -> Result<Option<String>, String> {
         let lists = [of_all.map(String::as_str), self.pod.annotation(names::PASS)];
         let given = lists.into_iter().flatten().filter(|list| !list.is_empty());
         let mut patterns: Vec<String> = given.map(ToOwned::to_owned).collect();
+        for list in &patterns {
+            // Each by itself: an unfinished one would go on in the next.
+            settings::pass_list(list)
+                .map_err(|problem| format!("the pass list '{list}' {problem}"))?;
+        }
         let listed = patterns.join(",");
         let is_listed = |path: &str| listed.split(',').any(|pattern| pattern.trim() == path);
         let paths = probes.paths.iter().filter(|path| !is_listed(path));
         patterns.extend(paths.map(|path| format!("GET {path}")));
-        (!patterns.is_empty()).then(|| patterns.join(","))
+        Ok((!patterns.is_empty()).then(|| patterns.join(",")))
     }
 
     fn volumes(&self) -> Vec<Value> {

@@ -2,14 +2,11 @@
 
 use serde_json::Value;
 
-use super::annotations::{PORT, SIDECAR_PORT};
+use super::annotations::PORT;
 use super::component::Component;
 use super::object::{PodView, list, name_of};
 use super::settings::UPSTREAM;
 
-/// The sidecar's port where the service itself has the usual one.
-const OTHER_PORT: u16 = 18080;
-const OTHER_ADMIN_PORT: u16 = 18081;
 /// The service's port where nothing declares one, as the component has it.
 const UNDECLARED: u16 = 3000;
 
@@ -40,7 +37,7 @@ impl Ports {
         let present = pod.sidecar();
         let service = match present.and_then(upstream_port) {
             Some(port) => port,
-            None => service_port(pod)?,
+            None => of_service(pod)?,
         };
         if let Some(present) = present {
             let port = |name, usual| {
@@ -57,20 +54,14 @@ impl Ports {
         let probed: Vec<u16> = probed(pod).collect();
         let is_taken =
             |port| probed.contains(&port) || declared(pod).any(|other| other.number == port);
-        let sidecar = match pod.annotation(SIDECAR_PORT) {
-            Some(text) => number(text)
-                .ok_or_else(|| format!("the annotation {SIDECAR_PORT} '{text}' is no port"))?,
-            None => beside(service, component),
-        };
+        // The same in every pod: Services and policies that know no pod lead to it alone.
+        let sidecar = component.port("sidecar");
         if sidecar == service || is_taken(sidecar) {
             return Err(format!(
-                "port {sidecar} is taken: choose the sidecar's by the annotation {SIDECAR_PORT}, on the pod and on its Services"
+                "port {sidecar} is the sidecar's: let the service listen on another one"
             ));
         }
-        let mut admins = [component.port("sidecar-admin"), OTHER_ADMIN_PORT]
-            .into_iter()
-            .chain(OTHER_ADMIN_PORT + 1..u16::MAX);
-        let admin = admins
+        let admin = (component.port("sidecar-admin")..u16::MAX)
             .find(|port| *port != service && *port != sidecar && !is_taken(*port))
             .ok_or("no port is free")?;
         Ok(Self {
@@ -78,15 +69,6 @@ impl Ports {
             sidecar,
             admin,
         })
-    }
-}
-
-/// Returns the sidecar's port for a service's: a Service, which is reviewed without its pods, has
-/// to come to the same result.
-pub(super) fn beside(service: u16, component: &Component) -> u16 {
-    match component.port("sidecar") {
-        usual if usual == service => OTHER_PORT,
-        usual => usual,
     }
 }
 
@@ -107,12 +89,27 @@ pub(super) fn resolved(pod: &PodView<'_>, target: &Value) -> Option<u16> {
     }
 }
 
+/// Returns the port of the node that leads to a port of the pod.
+pub(super) fn of_node(pod: &PodView<'_>, port: u16) -> Option<u64> {
+    let declared = pod
+        .others()
+        .flat_map(|container| list(container.get("ports")));
+    let mut same = declared.filter(|declared| {
+        declared.get("containerPort").and_then(Value::as_u64) == Some(u64::from(port))
+    });
+    same.find_map(|declared| declared.get("hostPort")?.as_u64().filter(|port| *port > 0))
+}
+
 /// Returns the names and numbers of the ports that a container declares.
 pub(super) fn of_container(container: &Value) -> impl Iterator<Item = (&str, u16)> {
     declared_in(container).map(|port| (port.name, port.number))
 }
 
-fn service_port(pod: &PodView<'_>) -> Result<u16, String> {
+/// Returns the service's port of a pod whose sidecar does not say.
+///
+/// # Errors
+/// The reason, where it is not certain.
+pub(super) fn of_service(pod: &PodView<'_>) -> Result<u16, String> {
     if let Some(text) = pod.annotation(PORT) {
         return resolved(pod, &text.into())
             .ok_or_else(|| format!("the annotation {PORT} '{text}' is no port of a container"));
@@ -137,9 +134,17 @@ fn service_port(pod: &PodView<'_>) -> Result<u16, String> {
 
 /// Returns the port that a sidecar forwards to, where its container says.
 fn upstream_port(sidecar: &Value) -> Option<u16> {
-    let mut variables = list(sidecar.get("env"));
-    let upstream = variables.find(|variable| name_of(variable) == UPSTREAM)?;
-    let (_, port) = upstream.get("value")?.as_str()?.rsplit_once(':')?;
+    let variables = list(sidecar.get("env"));
+    // As in Kubernetes the last one counts.
+    let upstream = variables
+        .filter(|variable| name_of(variable) == UPSTREAM)
+        .last()?;
+    of_upstream(upstream.get("value")?.as_str()?)
+}
+
+/// Returns the port of the address that a sidecar forwards to; `None` for a socket.
+pub(super) fn of_upstream(address: &str) -> Option<u16> {
+    let (_, port) = address.rsplit_once(':')?;
     number(port.trim_end_matches('/'))
 }
 

@@ -3,11 +3,25 @@
 use serde_json::Value;
 
 use super::Rejected;
-use super::annotations::{OPEN_PORTS, PORT, SIDECAR, SIDECAR_PORT};
+use super::annotations::{OPEN_PORTS, PORT, SIDECAR};
 use super::component::Component;
 use super::object::{Object, PodView, list, name_of, text};
-use super::patch::{Operation, add_member};
+use super::patch::Operation;
 use super::ports::{self, Ports};
+
+/// Labels that controllers give to pods, so that no manifest has them.
+const LABELS_OF_CONTROLLERS: [&str; 10] = [
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-completion-index",
+    "batch.kubernetes.io/job-name",
+    "controller-revision-hash",
+    "controller-uid",
+    "job-name",
+    "pod-template-generation",
+    "pod-template-hash",
+    "statefulset.kubernetes.io/pod-name",
+];
 
 /// A port of a Service, and where it leads.
 #[derive(Debug)]
@@ -69,16 +83,25 @@ pub(super) fn ports_of(service: Object<'_>) -> Vec<ServicePort<'_>> {
         .collect()
 }
 
-/// Returns true for a Service that selects a pod with these labels.
-pub(super) fn selects(service: Object<'_>, pod: &PodView<'_>) -> bool {
+/// Returns true for a Service that selects the pods of an object. Labels that controllers add do
+/// not tell them apart, but for the name that begins with the object's.
+pub(super) fn selects(service: Object<'_>, object: Object<'_>, pod: &PodView<'_>) -> bool {
     let selector = service.value().pointer("/spec/selector");
     let Some(selector) = selector.and_then(Value::as_object) else {
         return false;
     };
-    !selector.is_empty()
-        && selector
-            .iter()
-            .all(|(name, value)| pod.labels().and_then(|labels| labels.get(name)) == Some(value))
+    let meets = |name: &str, value: &Value| match pod.label(name) {
+        Some(label) => value == label,
+        None if name == "statefulset.kubernetes.io/pod-name" => {
+            let is_of = |value: &str| {
+                let rest = value.strip_prefix(object.name());
+                rest.is_some_and(|rest| rest.starts_with('-'))
+            };
+            value.as_str().is_some_and(is_of)
+        }
+        None => LABELS_OF_CONTROLLERS.contains(&name),
+    };
+    !selector.is_empty() && selector.iter().all(|(name, value)| meets(name, value))
 }
 
 /// Returns true for a Service that may lead to the service itself.
@@ -97,23 +120,28 @@ pub(super) struct Past {
     pub(super) reason: String,
 }
 
-/// Returns the ports of a Service that lead past the sidecar of a pod.
-pub(super) fn past(service: Object<'_>, pod: &PodView<'_>, sidecar: u16) -> Vec<Past> {
+/// Returns the ports of a Service that lead past a sidecar with these ports.
+pub(super) fn past(service: Object<'_>, own: &[(String, u16)]) -> Vec<Past> {
     if is_exempt(service) {
         return Vec::new();
     }
+    let of_sidecar = |target: &Value| {
+        own.iter().find(|(name, number)| {
+            target == name.as_str() || target.as_u64() == Some((*number).into())
+        })
+    };
     let ports = ports_of(service).into_iter();
     ports
         .filter(|port| !port.is_open(service))
         .filter_map(|port| {
             let name = port.described();
-            let target = ports::resolved(pod, port.target());
-            let reason = if target != Some(sidecar) || !port.is_tcp() {
-                format!("port {name} leads to {}, past the sidecar", port.target())
-            } else if is_headless(service) {
-                format!("is headless: clients of port {name} connect to the pods themselves")
-            } else {
-                return None;
+            let to = of_sidecar(port.target()).filter(|_| port.is_tcp());
+            let reason = match to {
+                None => format!("port {name} leads to {}, past the sidecar", port.target()),
+                Some((to, _)) if to == "sidecar" && is_headless(service) => {
+                    format!("is headless: clients of port {name} connect to the pods themselves")
+                }
+                Some(_) => return None,
             };
             Some(Past {
                 number: port.number,
@@ -140,7 +168,11 @@ pub(super) fn moved(
         port.is_tcp() && !port.is_open(service) && target == Some(of_pod.service)
     };
     let operations = moving(service, of_pod.sidecar, is_service);
-    rest_leads_to(service, &operations, pod, of_pod.sidecar)?;
+    let own = [
+        ("sidecar".to_owned(), of_pod.sidecar),
+        ("sidecar-admin".to_owned(), of_pod.admin),
+    ];
+    rest_leads_to(service, &operations, &own)?;
     Ok(operations)
 }
 
@@ -152,31 +184,18 @@ fn moving(
     let ports = ports_of(service);
     let ports = ports.iter().filter(|port| is_service(port));
     let ports = ports.filter(|port| port.target().as_u64() != Some(u64::from(sidecar)));
-    let mut operations: Vec<Operation> = ports.map(|port| port.moved(sidecar)).collect();
-    if !operations.is_empty() && service.annotation(SIDECAR_PORT).is_none() {
-        // At the next review it tells the moved port from one of the service.
-        let annotations = service.value().pointer("/metadata/annotations");
-        let value = sidecar.to_string().into();
-        operations.push(add_member(
-            annotations,
-            "/metadata/annotations",
-            SIDECAR_PORT,
-            value,
-        ));
-    }
-    operations
+    ports.map(|port| port.moved(sidecar)).collect()
 }
 
 fn rest_leads_to(
     service: Object<'_>,
     operations: &[Operation],
-    pod: &PodView<'_>,
-    sidecar: u16,
+    own: &[(String, u16)],
 ) -> Result<(), Rejected> {
     let rejected = |reason: String| Rejected::new(service.described(), reason);
     let after = super::patch::apply(service.value(), operations)
         .ok_or_else(|| rejected("has no place for another port".to_owned()))?;
-    match past(Object::new(&after), pod, sidecar).into_iter().next() {
+    match past(Object::new(&after), own).into_iter().next() {
         None => Ok(()),
         Some(first) => Err(rejected(format!(
             "{}: list it in the annotation {OPEN_PORTS}, or label the Service {SIDECAR}: \"false\", if no token is required",
@@ -185,8 +204,8 @@ fn rest_leads_to(
     }
 }
 
-/// Moves a labelled Service whose pods are not known: its one port, or the one that an annotation
-/// names.
+/// Moves a labelled Service whose pods are not known: the target of its ports, or of several the
+/// one that an annotation names. The sidecar has the same port in every pod.
 ///
 /// # Errors
 /// The reason, where it is not certain which port leads to which.
@@ -200,54 +219,29 @@ pub(super) fn moved_alone(
             "is headless: its clients connect to the pods themselves".to_owned(),
         ));
     }
-    let sidecar = service.annotation(SIDECAR_PORT).and_then(ports::number);
-    let target = target_of_service(service, sidecar, component).map_err(rejected)?;
-    let sidecar = match (sidecar, target.as_u64()) {
-        (Some(sidecar), _) => sidecar,
-        (None, Some(port)) => {
-            let port = u16::try_from(port).unwrap_or(0);
-            ports::beside(port, component)
-        }
-        (None, None) => {
+    let own = component.ports();
+    let ports = ports_of(service);
+    let others = ports.iter().filter(|port| !port.is_open(service));
+    let mut targets: Vec<&Value> = others.map(ServicePort::target).collect();
+    targets.retain(|target| {
+        !own.iter()
+            .any(|(_, port)| target.as_u64() == Some((*port).into()))
+    });
+    targets.dedup();
+    let target = match (targets.as_slice(), service.annotation(PORT)) {
+        ([], _) => return Ok(Vec::new()),
+        ([only], _) => (*only).clone(),
+        (_, Some(named)) => ports::number(named).map_or_else(|| named.into(), Value::from),
+        _ => {
             return Err(rejected(format!(
-                "targetPort {target} is a name: give the number by the annotation {PORT}, or the sidecar's by {SIDECAR_PORT}"
+                "has several ports: name the service's by the annotation {PORT}, and those without a token by {OPEN_PORTS}"
             )));
         }
     };
-    let named = service.annotation(PORT);
     let is_service = |port: &ServicePort<'_>| {
-        let leads = port.target() == &target || named.is_some() && ports_of(service).len() == 1;
-        port.is_tcp() && leads
+        port.is_tcp() && !port.is_open(service) && port.target() == &target
     };
-    let operations = moving(service, sidecar, is_service);
-    let no_pod = Value::Null;
-    let pod = PodView::of_nothing(&no_pod);
-    rest_leads_to(service, &operations, &pod, sidecar)?;
+    let operations = moving(service, component.port("sidecar"), is_service);
+    rest_leads_to(service, &operations, &own)?;
     Ok(operations)
-}
-
-/// Returns the target that leads to the service.
-fn target_of_service(
-    service: Object<'_>,
-    sidecar: Option<u16>,
-    component: &Component,
-) -> Result<Value, String> {
-    if let Some(port) = service.annotation(PORT) {
-        return Ok(ports::number(port).map_or_else(|| port.into(), Value::from));
-    }
-    let ports = ports_of(service);
-    let mut ports = ports.iter().filter(|port| !port.is_open(service));
-    let (Some(only), None) = (ports.next(), ports.next()) else {
-        return Err(format!(
-            "has several ports: name the service's by the annotation {PORT}, and those without a token by {OPEN_PORTS}"
-        ));
-    };
-    let target = only.target().clone();
-    let usual = component.port("sidecar");
-    if sidecar.is_none() && target.as_u64() == Some(u64::from(usual)) {
-        return Err(format!(
-            "targetPort {usual} may be the sidecar's or the service's: tell by the annotation {SIDECAR_PORT} or {PORT}"
-        ));
-    }
-    Ok(target)
 }

@@ -1,7 +1,8 @@
 //! The settings of the sidecars that are put into pods: the component's, changed by the operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use contract::http::path_patterns::PassList;
 use runtime::exit::Failure;
 
 use super::component::Component;
@@ -18,6 +19,9 @@ const OTHER_KEY_SOURCES: [&str; 4] = [
     "POSTERN_ISSUER_URL",
 ];
 
+/// Variables that no operator sets for all sidecars.
+const OF_EACH_POD: [&str; 3] = [UPSTREAM, "POSTERN_LISTEN", "POSTERN_ADMIN_LISTEN"];
+
 /// The name of an image without its registry and tag.
 const IMAGE: &str = "localhost/postern/sidecar";
 
@@ -30,8 +34,6 @@ pub(crate) struct Settings {
     pub(crate) variables: BTreeMap<String, String>,
     /// The Secret of pods without an annotation.
     pub(crate) secret: Option<String>,
-    /// The variables that the operator has set.
-    pub(crate) set: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -46,20 +48,33 @@ impl Settings {
     ) -> Result<Self, Failure> {
         let component = Component::read()?;
         let mut variables = component.settings.clone();
-        let mut set = BTreeMap::new();
+        let mut set = BTreeSet::new();
         for pair in pairs {
             let (name, value) = pair.split_once('=').ok_or_else(|| {
                 Failure::Usage(format!("--set '{pair}': expected POSTERN_NAME=VALUE"))
             })?;
-            if OTHER_KEY_SOURCES.contains(&name) && !value.is_empty() {
-                variables.remove(AUTH_SERVER);
-                variables.remove(APP_SECRET_FILE);
+            if OF_EACH_POD.contains(&name) {
+                return Err(Failure::Usage(format!(
+                    "--set {name}: follows from the ports of each pod"
+                )));
             }
             match value {
-                "" => variables.remove(name),
-                value => variables.insert(name.to_owned(), value.to_owned()),
-            };
-            set.insert(name.to_owned(), value.to_owned());
+                "" => drop(variables.remove(name)),
+                value => {
+                    variables.insert(name.to_owned(), value.to_owned());
+                    set.insert(name);
+                }
+            }
+        }
+        let other = OTHER_KEY_SOURCES.iter().find(|name| set.contains(*name));
+        if let Some(other) = other {
+            if set.contains(AUTH_SERVER) {
+                return Err(Failure::Usage(format!(
+                    "--set: {AUTH_SERVER} and {other} are two sources of the key"
+                )));
+            }
+            variables.remove(AUTH_SERVER);
+            variables.remove(APP_SECRET_FILE);
         }
         let image = image.unwrap_or_else(|| format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION")));
         Ok(Self {
@@ -67,8 +82,31 @@ impl Settings {
             image,
             variables,
             secret,
-            set,
         })
+    }
+}
+
+/// Parses a pass list as the variable has it: commas stand between patterns, and between the
+/// methods of one.
+///
+/// # Errors
+/// The problem, which follows the name of the list.
+pub(super) fn pass_list(list: &str) -> Result<PassList, String> {
+    let mut patterns = Vec::new();
+    let mut pending = String::new();
+    let pieces = list.split(',').map(str::trim);
+    for piece in pieces.filter(|piece| !piece.is_empty()) {
+        pending.push_str(piece);
+        if piece.contains('/') {
+            patterns.push(std::mem::take(&mut pending));
+        } else {
+            pending.push(',');
+        }
+    }
+    match pending.trim_end_matches(',') {
+        "" => PassList::with_methods(patterns.iter().map(String::as_str))
+            .map_err(|error| format!("is unusable: {error}")),
+        rest => Err(format!("is unusable: '{rest}' has no path")),
     }
 }
 

@@ -142,6 +142,22 @@ fn any_text_is_an_error_or_stays_as_it_is() {
 }
 
 #[test]
+fn what_kubectl_reads_in_another_way_is_an_error() {
+    for text in [
+        "a: 1 # b\u{2028}hostNetwork: true\n",
+        "a: 1 # b\u{2029}hostNetwork: true\n",
+        "a: 1 # b\u{85}hostNetwork: true\n",
+        "a: !!binary aGVsbG8=\n",
+        "a: !!int \"5\"\n",
+        "{kind: Pod, kind: Job}\n",
+    ] {
+        let error = inject(text, settings()).unwrap_err().to_string();
+        assert!(error.starts_with("line 1: has a"), "{text}: {error}");
+    }
+    assert!(inject("a: !!str 5\n", settings()).is_ok());
+}
+
+#[test]
 fn references_that_multiply_end() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {

@@ -178,7 +178,6 @@ fn annotations() -> impl Strategy<Value = Option<Value>> {
         Just(("postern/app-id", "shop")),
         Just(("postern/config-map", "settings")),
         Just(("postern/secret", "own")),
-        Just(("postern/sidecar-port", "15000")),
         Just(("example.com/other", "a: b # c")),
     ];
     option::of(vec(one, 0..4).prop_map(|pairs| {
@@ -240,7 +239,7 @@ fn pod_spec() -> impl Strategy<Value = Value> {
 }
 
 fn container() -> impl Strategy<Value = Value> {
-    let port = prop_oneof![Just(8080), Just(3000), Just(8081)];
+    let port = prop_oneof![Just(8080), Just(3000), Just(18081), Just(18080)];
     let path = prop_oneof![Just("/healthz"), Just("/"), Just("/web/up"), Just("/a?b=c")];
     let probe = (
         path,

@@ -4,10 +4,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{settings, values};
+use super::{Settings, settings, values};
 use crate::kubernetes::admission::review;
 use crate::kubernetes::inject::inject;
 use crate::kubernetes::object::{Object, objects};
+
+/// Returns what the webhook makes of an update; `None` where it is rejected.
+fn updated(before: &Value, object: &Value) -> Option<Value> {
+    let mut body = request(object);
+    body["request"]["operation"] = "UPDATE".into();
+    body["request"]["oldObject"] = before.clone();
+    patched(&body, object)
+}
 
 fn request(object: &Value) -> Value {
     json!({
@@ -18,8 +26,11 @@ fn request(object: &Value) -> Value {
 
 /// Returns the object as it is stored; `None` where it is rejected.
 fn stored(object: &Value) -> Option<Value> {
-    let body = request(object).to_string();
-    let reviewed = review(body.as_bytes(), settings()).unwrap();
+    patched(&request(object), object)
+}
+
+fn patched(body: &Value, object: &Value) -> Option<Value> {
+    let reviewed = review(body.to_string().as_bytes(), settings()).unwrap();
     let response = &reviewed.response["response"];
     assert_eq!(response["uid"], "705ab4f5");
     if response["allowed"] != json!(true) {
@@ -42,6 +53,11 @@ fn apply(object: &mut Value, operation: &Value) {
     let (parent, last) = path.rsplit_once('/').unwrap();
     let last = last.replace("~1", "/").replace("~0", "~");
     let value = operation["value"].clone();
+    if operation["op"] == "remove" {
+        let members = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+        assert!(members.remove(&last).is_some(), "{operation}");
+        return;
+    }
     match (object.pointer_mut(parent).unwrap(), &operation["op"]) {
         (Value::Array(items), op) if op == "add" => items.insert(last.parse().unwrap(), value),
         (Value::Object(members), op) => {
@@ -126,59 +142,51 @@ fn bodies_that_are_no_reviews_are_errors() {
 
 #[test]
 fn services_are_moved_where_one_port_is_certain() {
+    let one = |target: Value| json!([{"port": 80, "targetPort": target}]);
+    let two = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
     for (annotations, ports, moved) in [
+        (json!({}), one(3000.into()), Some(18080)),
+        (json!({}), one(8080.into()), Some(18080)),
+        (json!({}), one("http".into()), Some(18080)),
+        (json!({}), one(18080.into()), Some(18080)),
+        (json!({}), json!([{"port": 80}]), Some(18080)),
+        // Annotations of before, and mistakes of now, lead nowhere else.
         (
-            json!({}),
-            json!([{"port": 80, "targetPort": 3000}]),
-            Some(8080),
-        ),
-        (json!({}), json!([{"port": 80}]), Some(8080)),
-        (json!({}), json!([{"port": 80, "targetPort": 8080}]), None),
-        (json!({}), json!([{"port": 80, "targetPort": "http"}]), None),
-        (
-            json!({"postern/port": "8080"}),
-            json!([{"port": 80, "targetPort": 8080}]),
+            json!({"postern/sidecar-port": "8080"}),
+            one(8080.into()),
             Some(18080),
         ),
         (
-            json!({"postern/port": "3000"}),
-            json!([{"port": 80, "targetPort": "http"}]),
-            Some(8080),
+            json!({"postern/port": "18080"}),
+            one(8080.into()),
+            Some(18080),
         ),
         (
-            json!({"postern/sidecar-port": "8080"}),
-            json!([{"port": 80, "targetPort": 8080}]),
-            Some(8080),
-        ),
-        (
-            json!({"postern/sidecar-port": "9000"}),
-            json!([{"port": 80, "targetPort": "http"}]),
-            Some(9000),
+            json!({"postern/open-ports": "80"}),
+            one(3000.into()),
+            Some(3000),
         ),
         (
             json!({}),
             json!([{"port": 80, "targetPort": 3000, "protocol": "UDP"}]),
             None,
         ),
-        (
-            json!({}),
-            json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]),
-            None,
-        ),
-        (
-            json!({"postern/port": "80"}),
-            json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]),
-            None,
-        ),
+        (json!({}), two.clone(), None),
+        (json!({"postern/port": "80"}), two.clone(), None),
         (
             json!({"postern/port": "80", "postern/open-ports": "b"}),
-            json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]),
-            Some(8080),
+            json!([{"name": "a", "port": 80, "targetPort": 80}, {"name": "b", "port": 81}]),
+            Some(18080),
         ),
         (
             json!({"postern/open-ports": "b, 7"}),
-            json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]),
-            Some(8080),
+            json!([{"name": "a", "port": 80, "targetPort": 3000}, {"name": "b", "port": 81}]),
+            Some(18080),
+        ),
+        (
+            json!({}),
+            json!([{"name": "a", "port": 80, "targetPort": 3000}, {"name": "m", "port": 81, "targetPort": 18081}]),
+            Some(18080),
         ),
     ] {
         let service = json!({
@@ -196,5 +204,155 @@ fn services_are_moved_where_one_port_is_certain() {
             stored_once,
             "at the next review"
         );
+    }
+}
+
+fn deployment(own: &Value, of_pods: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "labels": {"postern/sidecar": "true"}, "annotations": own},
+        "spec": {"template": {
+            "metadata": {"labels": {"app": "web", "postern/sidecar": "true"}, "annotations": of_pods},
+            "spec": {"containers": [{"name": "web", "image": "a:1", "ports": [{"containerPort": 3000}]}]},
+        }},
+    })
+}
+
+#[test]
+fn changed_annotations_of_a_workload_reach_its_pods() {
+    let all = json!({"postern/pass": "/**", "postern/port": "3000"});
+    let before = deployment(&all, &all);
+    for (own, of_pods, expected) in [
+        (
+            json!({"postern/pass": "/up", "postern/port": "3000"}),
+            all.clone(),
+            Some(json!({"postern/pass": "/up", "postern/port": "3000"})),
+        ),
+        (json!({}), all.clone(), Some(json!({}))),
+        (all.clone(), all.clone(), Some(all.clone())),
+        (all.clone(), json!({}), Some(all.clone())),
+        // They are the pods' own, or nobody knows which counts.
+        (
+            json!({}),
+            json!({"postern/pass": "/a"}),
+            Some(json!({"postern/pass": "/a"})),
+        ),
+        (all.clone(), json!({"postern/pass": "/a"}), None),
+    ] {
+        let stored = updated(&before, &deployment(&own, &of_pods));
+        let found =
+            stored.map(|stored| stored["spec"]["template"]["metadata"]["annotations"].clone());
+        assert_eq!(found, expected, "{own} {of_pods}");
+    }
+    assert!(
+        stored(&deployment(
+            &json!({"postern/pass": "/a"}),
+            &json!({"postern/pass": "/b"})
+        ))
+        .is_none()
+    );
+}
+
+#[test]
+fn what_a_controller_has_made_or_cannot_change_stays() {
+    let own = json!({"postern/port": "3000"});
+    let mut owned = deployment(&own, &json!({}));
+    owned["kind"] = "ReplicaSet".into();
+    owned["metadata"]["ownerReferences"] = json!([{"kind": "Deployment", "controller": true}]);
+    assert_eq!(stored(&owned), Some(owned.clone()));
+    let mut job = deployment(&own, &json!({}));
+    job["kind"] = "Job".into();
+    assert_eq!(updated(&job, &job), Some(job.clone()));
+    assert_ne!(stored(&job), Some(job));
+    let ending = json!({
+        "kind": "Service",
+        "metadata": {"labels": {"postern/sidecar": "true"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"ports": [{"port": 80}, {"port": 81}]},
+    });
+    assert_eq!(stored(&ending), Some(ending.clone()));
+}
+
+#[test]
+fn pods_that_look_protected_are_rejected() {
+    let pod = |labels: Value, annotations: Value, more: Value| {
+        let mut pod = json!({
+            "kind": "Pod", "metadata": {"name": "a", "labels": labels, "annotations": annotations},
+            "spec": {"containers": [{"name": "a", "image": "a:1", "ports": [{"containerPort": 3000}]}]},
+        });
+        for (name, value) in more.as_object().unwrap() {
+            pod["spec"][name] = value.clone();
+        }
+        pod
+    };
+    let labels = || json!({"postern/sidecar": "true", "app": "a"});
+    let fake = json!([{"name": "sidecar", "image": "nginx:1", "restartPolicy": "Always", "ports": [{"name": "sidecar", "containerPort": 80}]}]);
+    let known = stored(&pod(labels(), json!({}), json!({}))).unwrap();
+    let mut on_the_node = known.clone();
+    on_the_node["spec"]["hostNetwork"] = true.into();
+    for (rejected, reason) in [
+        (
+            pod(labels(), json!({}), json!({"initContainers": fake})),
+            "called sidecar",
+        ),
+        (on_the_node, "hostNetwork"),
+        (
+            pod(
+                json!({"postern/sidecar": "True", "app": "a"}),
+                json!({}),
+                json!({}),
+            ),
+            "neither",
+        ),
+        (
+            pod(labels(), json!({"postern/pass": "POST"}), json!({})),
+            "'POST' has no path",
+        ),
+        (
+            pod(labels(), json!({"postern/pass": "[[a"}), json!({})),
+            "pass list",
+        ),
+        (
+            pod(labels(), json!({"postern/port": "18080"}), json!({})),
+            "port 18080 is the sidecar's",
+        ),
+    ] {
+        let reviewed = review(request(&rejected).to_string().as_bytes(), settings()).unwrap();
+        let found = reviewed
+            .rejected
+            .map(|rejected| rejected.reason)
+            .unwrap_or_default();
+        assert!(found.contains(reason), "{reason}: {found}");
+    }
+    assert_eq!(stored(&known), Some(known.clone()));
+}
+
+#[test]
+fn a_config_map_is_the_only_source_of_settings() {
+    let pairs = [
+        "POSTERN_JWKS_URL=https://a/keys".to_owned(),
+        "POSTERN_AUDIENCE=a".to_owned(),
+    ];
+    let settings = Settings::new(None, &pairs, None).unwrap();
+    let annotated = |annotations: Value| {
+        json!({
+            "kind": "Pod",
+            "metadata": {"name": "a", "labels": {"postern/sidecar": "true", "app": "a"}, "annotations": annotations},
+            "spec": {"containers": [{"name": "a", "image": "a:1", "ports": [{"containerPort": 3000}]}]},
+        })
+    };
+    for (annotations, has_secret) in [
+        (json!({"postern/config-map": "own"}), false),
+        (
+            json!({"postern/config-map": "own", "postern/secret": "own"}),
+            true,
+        ),
+    ] {
+        let body = request(&annotated(annotations)).to_string();
+        let reviewed = review(body.as_bytes(), &settings).unwrap();
+        let patch = reviewed.response["response"]["patch"].as_str().unwrap();
+        let patch = String::from_utf8(STANDARD.decode(patch).unwrap()).unwrap();
+        assert!(!patch.contains("JWKS_URL"), "{patch}");
+        assert_eq!(patch.contains("POSTERN_APP_ID"), has_secret, "{patch}");
+        assert_eq!(patch.contains("secretName"), has_secret, "{patch}");
     }
 }

@@ -4,6 +4,8 @@
 //! comes out is read again and compared with the changed value; text that cannot be edited in place
 //! (anchors, unusual layouts) is rendered anew first.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::YamlError;
@@ -48,24 +50,57 @@ fn rendered(original: &Document, root: &Node) -> String {
 
 fn in_place(text: &str, operations: &[Operation], expected: &Value) -> Option<String> {
     let mut text = text.to_owned();
-    for operation in operations {
-        text = one_edit(&text, operation)?;
+    let mut left: Vec<&Operation> = operations.iter().collect();
+    while !left.is_empty() {
+        let (now, later) = first_of_each_item(&left);
+        text = edits(&text, &now)?;
+        left = later;
     }
     let value = document(&text, 1).ok()?.value();
     (value == *expected).then_some(text)
 }
 
-fn one_edit(text: &str, operation: &Operation) -> Option<String> {
+/// Splits off the first change of each item of a list of objects: these need one reading of the
+/// text, because none moves the place of another.
+fn first_of_each_item<'o>(left: &[&'o Operation]) -> (Vec<&'o Operation>, Vec<&'o Operation>) {
+    let mut seen = BTreeSet::new();
+    left.iter()
+        .copied()
+        .partition(|operation| seen.insert(item(&operation.path)))
+}
+
+/// Returns the number of the item that a path leads to; empty for an object by itself.
+fn item(path: &str) -> &str {
+    let below = path.strip_prefix("/items/").unwrap_or_default();
+    below.split_once('/').map_or("", |(number, _)| number)
+}
+
+/// Makes changes that do not depend on one another.
+fn edits(text: &str, operations: &[&Operation]) -> Option<String> {
     let parsed = document(text, 1).ok()?;
     let root = &parsed.tree()?.root;
-    let edit = match root.at(&operation.path) {
-        Some(present) if operation.replaces() => {
-            Edit::replacing(present.start.at, present.end, inline(&operation.value))
-        }
-        Some(present) if present.is_null() => value_of_null(text, root, operation)?,
-        _ => addition(text, root, operation)?,
-    };
-    edit.applied(text)
+    let edits = operations
+        .iter()
+        .map(|operation| edit(text, root, operation));
+    let mut edits: Vec<Edit> = edits.collect::<Option<_>>()?;
+    edits.sort_by_key(|edit| std::cmp::Reverse(edit.from));
+    let mut text = text.to_owned();
+    for edit in edits {
+        text = edit.applied(&text)?;
+    }
+    Some(text)
+}
+
+fn edit(text: &str, root: &Node, operation: &Operation) -> Option<Edit> {
+    match root.at(&operation.path) {
+        Some(present) if operation.replaces() => Some(Edit::replacing(
+            present.start.at,
+            present.end,
+            inline(&operation.value),
+        )),
+        Some(present) if present.is_null() => value_of_null(text, root, operation),
+        _ => addition(text, root, operation),
+    }
 }
 
 /// One change of the text.
@@ -201,7 +236,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::yaml::documents;
 
-    fn edit(text: &str, operations: &[Operation]) -> String {
+    fn changed(text: &str, operations: &[Operation]) -> String {
         edited(&documents(text).unwrap()[0], operations).unwrap()
     }
 
@@ -216,7 +251,7 @@ mod tests {
             Operation::replace("/b/1/y", json!(8080)),
         ];
         let expected = "a: 1 # one\n\nnew:\n  name: m\n  list:\n  - 1\n  - \"2\"\n# of b\nb:\n  - z: \"it's: so\"\n  - x: 0440   # octal\n    w: null\n    y: 8080\nc: {\"e\": [\"f\"], d: 1}\n";
-        assert_eq!(edit(text, &operations), expected);
+        assert_eq!(changed(text, &operations), expected);
     }
 
     #[test]
@@ -228,7 +263,7 @@ mod tests {
             ("{a: }\n", "{a: {\"x\":1} }\n"),
         ] {
             let operation = Operation::add("/a", json!({"x": 1}));
-            assert_eq!(edit(text, &[operation]), expected, "{text}");
+            assert_eq!(changed(text, &[operation]), expected, "{text}");
         }
     }
 
@@ -238,7 +273,7 @@ mod tests {
             "--- # one\nlabels: &l {app: x, mode: 0440}\nselector: *l\nmore:\n  <<: *l\n  app: y\n";
         let operation = Operation::add("/labels/new", json!("v"));
         let expected = "---\nlabels:\n  app: x\n  new: v\n  mode: 0440\nselector:\n  app: x\n  mode: 0440\nmore:\n  app: y\n  mode: 0440\n";
-        assert_eq!(edit(text, &[operation]), expected);
+        assert_eq!(changed(text, &[operation]), expected);
     }
 
     #[test]
@@ -246,6 +281,6 @@ mod tests {
         let text = "ä: |\n  # no comment\n  ü: 1\n\nö: >-\n  x\n  y\nz: \"\\u00e4\"\n";
         let operation = Operation::add("/m", json!(1));
         let expected = "ä: |\n  # no comment\n  ü: 1\n\nm: 1\nö: >-\n  x\n  y\nz: \"\\u00e4\"\n";
-        assert_eq!(edit(text, &[operation]), expected);
+        assert_eq!(changed(text, &[operation]), expected);
     }
 }

@@ -152,8 +152,7 @@ impl Node {
     /// Returns key and value of a member.
     pub(super) fn entry(&self, name: &str) -> Option<&(Self, Self)> {
         match &self.kind {
-            // Of two members of one name the last counts.
-            Kind::Map { entries, .. } => entries.iter().rfind(|(key, _)| key.text() == name),
+            Kind::Map { entries, .. } => entries.iter().find(|(key, _)| key.text() == name),
             _ => None,
         }
     }
@@ -206,10 +205,10 @@ fn plain_value(text: &str) -> Value {
         return Value::Null;
     }
     match text {
-        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+        "true" | "True" | "TRUE" | "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
             return Value::Bool(true);
         }
-        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+        "false" | "False" | "FALSE" | "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
             return Value::Bool(false);
         }
         _ => {}
@@ -255,6 +254,8 @@ mod tests {
             ("", json!(null)),
             ("~", json!(null)),
             ("yes", json!(true)),
+            ("y", json!(true)),
+            ("N", json!(false)),
             ("off", json!(false)),
             ("0440", json!(288)),
             ("0o440", json!(288)),

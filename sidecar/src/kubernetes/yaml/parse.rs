@@ -1,5 +1,6 @@
 //! The documents of a stream, each as text and as a tree.
 
+use std::collections::BTreeSet;
 use std::mem::take;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -10,6 +11,9 @@ use super::node::{Anchors, Kind, Mark, Node};
 
 /// Far deeper than any manifest.
 const MAX_DEPTH: usize = 100;
+
+/// Ends of lines for parsers of YAML 1.1 alone: a comment ends there, and the rest counts.
+const OTHER_LINE_BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 /// One document of a stream: its text from its marker on, and its value.
 #[derive(Debug, Clone)]
@@ -70,6 +74,13 @@ pub(crate) fn documents(stream: &str) -> Result<Vec<Document>, YamlError> {
     texts(stream)
         .into_iter()
         .map(|text| {
+            if let Some(at) = text.find(OTHER_LINE_BREAKS) {
+                let before = text.get(..at).unwrap_or_default();
+                return Err(YamlError {
+                    line: first_line + before.matches('\n').count(),
+                    problem: "has a line break of another kind: kubectl may read what stands behind it, write it as an escape".to_owned(),
+                });
+            }
             let document = document(text, first_line)?;
             first_line += text.matches('\n').count();
             Ok(document)
@@ -165,7 +176,10 @@ impl Builder<'_> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.is_indirect |= anchor > 0 || tag.is_some();
-                let is_text = tag.is_some_and(|tag| tag.suffix == "str");
+                let is_text = tag.as_ref().is_some_and(|tag| tag.suffix == "str");
+                if tag.is_some() && !is_text {
+                    return Err("has a type other than !!str");
+                }
                 let plain = style == ScalarStyle::Plain && !is_text;
                 self.is_indirect |= text == "<<" && plain;
                 let kind = Kind::Scalar {
@@ -200,6 +214,12 @@ impl Builder<'_> {
     fn close(&mut self, end: usize) -> Result<(), &'static str> {
         match self.open.pop() {
             Some(Open::Map(start, anchor, flow, entries, None)) => {
+                // The API server rejects them; two documents without a marker between look the same.
+                let mut seen = BTreeSet::new();
+                let keys = entries.iter().map(|(key, _)| key.text());
+                if !keys.filter(|key| *key != "<<").all(|key| seen.insert(key)) {
+                    return Err("has a member twice");
+                }
                 self.complete(start, end, Kind::Map { entries, flow }, anchor)
             }
             Some(Open::List(start, anchor, flow, items)) => {
