@@ -15,7 +15,11 @@ pub(crate) fn run(args: &LintArgs) -> Result<(), Failure> {
     let found = lint(&inputs(&args.files)?);
     let found = found.map_err(|(file, error)| Failure::Config(format!("-f {file}: {error}")))?;
     output::print(&render(&found, args.output))?;
-    let counts = |finding: &&Finding| args.strict || finding.level == Level::Error;
+    let counts = |finding: &&Finding| match finding.level {
+        Level::Error => true,
+        Level::Warning => args.strict,
+        Level::Note => false,
+    };
     match found.iter().filter(counts).count() {
         0 => Ok(()),
         1 => Err(Failure::Config("1 finding".to_owned())),

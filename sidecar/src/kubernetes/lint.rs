@@ -1,7 +1,9 @@
 //! Findings in manifests that another tool has made: what looks protected and is not.
 
+mod network;
 mod report;
 mod rules;
+mod security;
 
 pub(crate) use report::{Format, render};
 use serde_json::Value;
@@ -17,6 +19,8 @@ pub(crate) enum Level {
     Error,
     /// It cannot be decided from these manifests, or loses requests.
     Warning,
+    /// It is right only if the service does its part.
+    Note,
 }
 
 /// The rules, each with the text of a report.
@@ -26,8 +30,11 @@ pub(crate) enum Rule {
     ServicePastSidecar,
     UnlabelledWorkload,
     UnlabelledService,
+    UnknownLabel,
     PortTaken,
     HostNetwork,
+    PolicyPastSidecar,
+    NoNetworkPolicy,
     ProbeRejected,
     SecretMissing,
     PodSecurity,
@@ -35,13 +42,16 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::NoSidecar,
         Self::ServicePastSidecar,
         Self::UnlabelledWorkload,
         Self::UnlabelledService,
+        Self::UnknownLabel,
         Self::PortTaken,
         Self::HostNetwork,
+        Self::PolicyPastSidecar,
+        Self::NoNetworkPolicy,
         Self::ProbeRejected,
         Self::SecretMissing,
         Self::PodSecurity,
@@ -55,8 +65,11 @@ impl Rule {
             Self::ServicePastSidecar => "service-past-sidecar",
             Self::UnlabelledWorkload => "unlabelled-workload",
             Self::UnlabelledService => "unlabelled-service",
+            Self::UnknownLabel => "unknown-label",
             Self::PortTaken => "port-taken",
             Self::HostNetwork => "host-network",
+            Self::PolicyPastSidecar => "policy-past-sidecar",
+            Self::NoNetworkPolicy => "no-network-policy",
             Self::ProbeRejected => "probe-rejected",
             Self::SecretMissing => "secret-missing",
             Self::PodSecurity => "pod-security",
@@ -71,11 +84,16 @@ impl Rule {
             Self::ServicePastSidecar => "A Service leads to a protected pod past its sidecar.",
             Self::UnlabelledWorkload => "A workload of a guarded namespace has no label.",
             Self::UnlabelledService => "A labelled Service leads to no sidecar of this input.",
+            Self::UnknownLabel => "The label is neither \"true\" nor \"false\", and does nothing.",
             Self::PortTaken => "Another container declares a port of the sidecar.",
             Self::HostNetwork => "A protected pod is reached on the node's address.",
+            Self::PolicyPastSidecar => "A NetworkPolicy allows the service's own port.",
+            Self::NoNetworkPolicy => "No NetworkPolicy covers a protected pod.",
             Self::ProbeRejected => "A probe goes through the sidecar on a path that needs a token.",
             Self::SecretMissing => "The sidecar needs a Secret or ConfigMap that is not there.",
-            Self::PodSecurity => "The sidecar lacks what the restricted standard requires.",
+            Self::PodSecurity => {
+                "The sidecar, or the pod in its namespace, does not meet the Pod Security Standard."
+            }
             Self::GracePeriod => "The pod ends before its sidecar has drained.",
         }
     }

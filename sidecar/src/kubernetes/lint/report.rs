@@ -87,6 +87,7 @@ const fn level(level: Level) -> &'static str {
     match level {
         Level::Error => "error",
         Level::Warning => "warning",
+        Level::Note => "note",
     }
 }
 

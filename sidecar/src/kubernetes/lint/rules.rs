@@ -7,9 +7,10 @@ use contract::http::request_path::RequestPath;
 use http::Method;
 use serde_json::Value;
 
-use super::{Finding, Level, Placed, Rule};
+use super::{Finding, Level, Placed, Rule, network, security};
 use crate::kubernetes::annotations::{GUARDED, SIDECAR};
-use crate::kubernetes::object::{PodView, list, name_of, share_namespace, text};
+use crate::kubernetes::object::{Object, PodView, list, name_of, share_namespace, text};
+use crate::kubernetes::settings::{PASS, pass_list};
 use crate::kubernetes::{ports, probes, services};
 
 const GRACE_PERIOD: u64 = 30;
@@ -20,6 +21,10 @@ pub(super) fn findings(placed: &[Placed<'_>]) -> Vec<Finding> {
     let guarded = guarded_namespaces(placed);
     let mut found = Vec::new();
     for each in placed {
+        if let Err(unknown) = each.object.check_label() {
+            let why = unknown.reason;
+            found.push(each.finding(Level::Error, Rule::UnknownLabel, "/metadata", why));
+        }
         match each.object.pod() {
             Some(pod) => of_workload(each, &pod, placed, &guarded, &mut found),
             None if each.object.kind() == "Service" => of_service(each, placed, &mut found),
@@ -78,11 +83,6 @@ fn of_pod(
     found: &mut Vec<Finding>,
 ) {
     let spec = format!("{}/spec", pod.path);
-    if pod.spec("hostNetwork") == Some(&Value::Bool(true)) {
-        let pointer = format!("{spec}/hostNetwork");
-        let why = "hostNetwork: the service is reached on the node's address";
-        found.push(each.finding(Level::Error, Rule::HostNetwork, &pointer, why));
-    }
     let own: Vec<u16> = ports::of_container(sidecar).map(|(_, port)| port).collect();
     for other in pod.others() {
         let taken = ports::of_container(other).find(|(_, port)| own.contains(port));
@@ -102,26 +102,33 @@ fn of_pod(
         let why = format!("{grace} s: the sidecar's stop takes up to {GRACE_PERIOD}");
         found.push(each.finding(Level::Warning, Rule::GracePeriod, &pointer, why));
     }
-    of_probes(each, pod, sidecar, found);
+    of_probes(each, pod, sidecar, placed, found);
     of_references(each, pod, sidecar, placed, found);
-    of_security(each, pod, sidecar, found);
+    network::of_pod(each, pod, sidecar, placed, found);
+    security::of_pod(each, pod, sidecar, placed, found);
 }
 
 /// Finds probes that the sidecar rejects: without a token, on a path that is not passed.
-fn of_probes(each: &Placed<'_>, pod: &PodView<'_>, sidecar: &Value, found: &mut Vec<Finding>) {
+fn of_probes(
+    each: &Placed<'_>,
+    pod: &PodView<'_>,
+    sidecar: &Value,
+    placed: &[Placed<'_>],
+    found: &mut Vec<Finding>,
+) {
     let Some(listens) = sidecar_port(sidecar) else {
         return;
     };
-    let patterns = variable(pod, sidecar, "POSTERN_PASS");
-    // Settings of a ConfigMap are not known here.
-    if sidecar.get("envFrom").is_some() && patterns.is_none() {
+    let variable = |name: &str| variable(each, pod, sidecar, placed, name);
+    let patterns = variable(PASS);
+    // They may be in a ConfigMap that is not in the input.
+    if patterns.is_none() && !has_all_settings(each, sidecar, placed) {
         return;
     }
-    let patterns = whole_patterns(patterns.unwrap_or_default());
-    let Ok(pass) = PassList::parse(patterns.iter().map(String::as_str)) else {
+    let Ok(pass) = pass_list(patterns.unwrap_or_default()) else {
         return;
     };
-    let name = variable(pod, sidecar, "POSTERN_APP_NAME").unwrap_or_default();
+    let name = variable("POSTERN_APP_NAME").unwrap_or_default();
     let Ok(context) = name.parse::<ContextPath>() else {
         return;
     };
@@ -148,25 +155,6 @@ fn passes(pass: &PassList, context: &ContextPath, path: &str) -> bool {
     below.is_some_and(|below| pass.find_for(Some(&Method::GET), below).is_some())
 }
 
-/// Splits a pass list at its commas, but for those between the methods of a pattern.
-fn whole_patterns(list: &str) -> Vec<String> {
-    let mut patterns = Vec::new();
-    let mut pending = String::new();
-    for piece in list
-        .split(',')
-        .map(str::trim)
-        .filter(|piece| !piece.is_empty())
-    {
-        pending.push_str(piece);
-        if piece.contains('/') {
-            patterns.push(std::mem::take(&mut pending));
-        } else {
-            pending.push(',');
-        }
-    }
-    patterns
-}
-
 /// Finds Secrets and ConfigMaps that the sidecar mounts and the input lacks.
 fn of_references(
     each: &Placed<'_>,
@@ -175,11 +163,7 @@ fn of_references(
     placed: &[Placed<'_>],
     found: &mut Vec<Finding>,
 ) {
-    let known = |kind: &str, name: &str| {
-        placed.iter().map(|other| other.object).find(|other| {
-            other.kind() == kind && other.name() == name && share_namespace(*other, each.object)
-        })
-    };
+    let known = |kind: &str, name: &str| known(each, placed, kind, name);
     let spec = format!("{}/spec", pod.path);
     let missing = |kind: &str, name: &str| {
         let why = format!("the sidecar needs the {kind} {name}, which is not in this input");
@@ -212,25 +196,6 @@ fn of_references(
     }
 }
 
-/// Compares the sidecar with the standard `restricted`.
-fn of_security(each: &Placed<'_>, pod: &PodView<'_>, sidecar: &Value, found: &mut Vec<Finding>) {
-    let of_pod = pod.spec("securityContext");
-    let of_both = |name: &str| {
-        let own = sidecar.pointer(&format!("/securityContext/{name}"));
-        own.or_else(|| of_pod.and_then(|context| context.pointer(&format!("/{name}"))))
-    };
-    let own = |pointer: &str| sidecar.pointer(&format!("/securityContext/{pointer}"));
-    let is_restricted = of_both("runAsNonRoot") == Some(&Value::Bool(true))
-        && of_both("seccompProfile/type").and_then(Value::as_str) == Some("RuntimeDefault")
-        && own("allowPrivilegeEscalation") == Some(&Value::Bool(false))
-        && list(own("capabilities/drop")).any(|dropped| dropped == "ALL");
-    if !is_restricted {
-        let pointer = format!("{}/spec", pod.path);
-        let why = "the sidecar lacks runAsNonRoot, seccompProfile, allowPrivilegeEscalation: false or capabilities.drop: [ALL]";
-        found.push(each.finding(Level::Error, Rule::PodSecurity, &pointer, why));
-    }
-}
-
 fn of_service(each: &Placed<'_>, placed: &[Placed<'_>], found: &mut Vec<Finding>) {
     let service = each.object;
     let mut leads_to_sidecar = false;
@@ -238,14 +203,15 @@ fn of_service(each: &Placed<'_>, placed: &[Placed<'_>], found: &mut Vec<Finding>
         let Some(pod) = other.object.pod() else {
             continue;
         };
-        let is_selected =
-            share_namespace(other.object, service) && services::selects(service, &pod);
+        let is_selected = share_namespace(other.object, service)
+            && services::selects(service, other.object, &pod);
         let Some(sidecar) = pod.sidecar().filter(|_| is_selected) else {
             continue;
         };
         leads_to_sidecar = true;
-        let listens = sidecar_port(sidecar).unwrap_or(0);
-        for past in services::past(service, &pod, listens) {
+        let own = ports::of_container(sidecar);
+        let own: Vec<_> = own.map(|(name, port)| (name.to_owned(), port)).collect();
+        for past in services::past(service, &own) {
             let pointer = format!("/spec/ports/{}", past.number);
             found.push(each.finding(
                 Level::Error,
@@ -268,10 +234,45 @@ fn sidecar_port(sidecar: &Value) -> Option<u16> {
         .map(|(_, port)| port)
 }
 
-/// Returns a variable that the container sets to a text, or to a label of its pod.
-fn variable<'v>(pod: &PodView<'v>, container: &'v Value, name: &str) -> Option<&'v str> {
-    let mut variables = list(container.get("env"));
-    let found = variables.find(|variable| name_of(variable) == name)?;
+/// Returns an object of the pod's namespace.
+fn known<'v>(
+    each: &Placed<'_>,
+    placed: &[Placed<'v>],
+    kind: &str,
+    name: &str,
+) -> Option<Object<'v>> {
+    placed.iter().map(|other| other.object).find(|other| {
+        other.kind() == kind && other.name() == name && share_namespace(*other, each.object)
+    })
+}
+
+/// Returns true if the input holds every ConfigMap of the container's settings.
+fn has_all_settings(each: &Placed<'_>, container: &Value, placed: &[Placed<'_>]) -> bool {
+    list(container.get("envFrom")).all(|source| {
+        let name = text(source, "/configMapRef/name");
+        known(each, placed, "ConfigMap", name).is_some()
+    })
+}
+
+/// Returns a variable that the container sets to a text, or to a label of its pod, or takes from a
+/// ConfigMap of the input: of several the last one counts.
+pub(super) fn variable<'v>(
+    each: &Placed<'_>,
+    pod: &PodView<'v>,
+    container: &'v Value,
+    placed: &[Placed<'v>],
+    name: &str,
+) -> Option<&'v str> {
+    let variables: Vec<&Value> = list(container.get("env")).collect();
+    let mut last_first = variables.into_iter().rev();
+    let Some(found) = last_first.find(|variable| name_of(variable) == name) else {
+        let sources: Vec<&Value> = list(container.get("envFrom")).collect();
+        return sources.into_iter().rev().find_map(|source| {
+            let map = text(source, "/configMapRef/name");
+            let map = known(each, placed, "ConfigMap", map)?;
+            map.value().get("data")?.get(name)?.as_str()
+        });
+    };
     let label = text(found, "/valueFrom/fieldRef/fieldPath")
         .strip_prefix("metadata.labels['")
         .and_then(|label| label.strip_suffix("']"));
