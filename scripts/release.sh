@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # release.sh DIRECTORY: writes what a release has beside its images, for the targets that this machine builds:
-# static binaries, lists of components, rendered manifests, the chart, and the checksums of all.
+# static binaries, lists of components, rendered manifests, the chart, where all of it comes from, and checksums.
 #
 #   TARGETS="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu"   by default the machine's own
 #   BUILT=DIR   takes the programs of the machine's own target from there, and builds nothing
@@ -71,6 +71,11 @@ for overlay in dev prod; do
 done
 helm lint --strict k8s/chart >/dev/null
 helm package k8s/chart --version "$version" --app-version "$version" --destination "$out" >/dev/null
+
+statement=$(mktemp)
+TARGETS=$targets scripts/provenance.py "$out" >"$statement"
+install -m 0644 "$statement" "$out/provenance-$version.json"
+rm "$statement"
 
 (cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
 cat "$out/SHA256SUMS"

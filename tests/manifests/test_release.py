@@ -1,6 +1,7 @@
 """The files of a release, made of the programs that are built already."""
 
 import hashlib
+import json
 import os
 import subprocess
 import tarfile
@@ -31,6 +32,24 @@ def test_every_file_has_its_checksum(released):
     assert {name for _, name in lines} == {each.name for each in released.iterdir()} - {"SHA256SUMS"}
     for digest, name in lines:
         assert hashlib.sha256((released / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_provenance_names_every_file_and_what_it_was_made_of(released):
+    statement = json.loads((released / f"provenance-{VERSION}.json").read_text())
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    digests = {each["name"]: each["digest"]["sha256"] for each in statement["subject"] if "/" not in each["name"]}
+    others = {each.name for each in released.iterdir()} - {"SHA256SUMS", f"provenance-{VERSION}.json"}
+    assert set(digests) == others
+    for name, digest in digests.items():
+        assert hashlib.sha256((released / name).read_bytes()).hexdigest() == digest
+    definition = statement["predicate"]["buildDefinition"]
+    assert definition["externalParameters"]["version"] == VERSION and definition["externalParameters"]["targets"]
+    materials = {each["name"]: each.get("digest", {}) for each in definition["resolvedDependencies"]}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
+    assert materials["source"] == {"gitCommit": commit}
+    assert materials["Cargo.lock"] == {"sha256": hashlib.sha256((REPOSITORY / "Cargo.lock").read_bytes()).hexdigest()}
+    assert "rust" in materials and any(name.startswith("rust:") for name in materials)
 
 
 def test_the_archive_holds_both_programs_and_the_licence(released):
