@@ -117,10 +117,14 @@ def queries():
 
 
 @pytest.mark.parametrize("title, query", list(queries()))
-def test_a_panel_of_the_dashboard_can_be_evaluated(observed, title, query):
+def test_a_panel_of_the_dashboard_shows_something(observed, title, query):
     assert "$" not in query
-    # Without a rejection or a second issuer some panels are empty in this stack.
-    assert prometheus(observed, "query", query=query)["resultType"] == "vector"
+
+    def values():
+        return prometheus(observed, "query", query=query)["result"]
+
+    # A rate needs two scrapes with the requests of above between them.
+    until(f"{title} to show something", values, timeout=60)
 
 
 def test_grafana_shows_the_dashboard_to_whoever_comes(observed):
