@@ -175,6 +175,46 @@ fn large_objects_are_reviewed_and_endless_ones_rejected() {
     let length = format!("Content-Length: {}", 8 * 1024 * 1024);
     let response = webhook.send(&Request::new("POST", "/mutate").line(length));
     assert_eq!(response.status(), 413);
+
+    // Small values take many times their bytes.
+    let mut many = pod(&protected());
+    many["spec"]["x"] = vec![json!({"": 0}); 500_000].into();
+    let body = review("CREATE", &many).to_string();
+    let response = webhook.send(&Request::new("POST", "/mutate").body(body));
+    assert_eq!(response.status(), 400, "{response:?}");
+    assert!(webhook.process.most_resident_kib().unwrap() < 200 * 1024);
+}
+
+#[test]
+fn slow_peers_hold_up_no_review() {
+    let webhook = Webhook::start(&[]);
+    let slow: Vec<_> = (0..40)
+        .map(|_| {
+            let mut connection = webhook.trust().connect(webhook.address).unwrap();
+            connection.send(b"POST /mutate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{");
+            connection
+        })
+        .collect();
+    for _ in 0..20 {
+        let response = webhook.review(&review("CREATE", &pod(&protected())));
+        assert_eq!(response["response"]["allowed"], true);
+    }
+    for mut connection in slow {
+        assert_eq!(connection.answer("POST").status(), 408);
+    }
+}
+
+#[test]
+fn idle_connections_hold_up_no_stop() {
+    let webhook = Webhook::start(&[]);
+    // As many as it accepts: it waits for a place for the next one.
+    let idle: Vec<_> = (0..128)
+        .map(|_| webhook.trust().connect(webhook.address).unwrap())
+        .collect();
+    webhook.process.terminate();
+    webhook.process.terminate();
+    assert_eq!(webhook.process.finished().code, Some(0));
+    drop(idle);
 }
 
 #[test]

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::Bytes;
 use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -25,17 +23,24 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
 use super::metrics::WebhookMetrics;
-use crate::kubernetes::admission::{Reviewed, review};
+use crate::kubernetes::admission::{NotAReview, Reviewed, review};
 use crate::kubernetes::settings::Settings;
 
 /// The path in the webhook's configuration.
 const PATH: &str = "/mutate";
-/// The API server accepts objects up to 3 MiB, and sends the old one beside the new one.
-const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
+/// Stored objects have 1.5 MiB at the most, and the old one is sent beside the new one.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+/// Far more than the largest workload has: a value takes up to 1 KiB of memory while it is read.
+const MAX_VALUES: usize = 50_000;
 /// The API server keeps a few; a peer that sends nothing has one for [`listener::CLIENT_IDLE`].
-const MAX_CONNECTIONS: usize = 512;
-/// With the body above, 224 MiB at the most.
-const MAX_IN_FLIGHT: usize = 32;
+const MAX_CONNECTIONS: usize = 128;
+/// Bodies in memory: 192 MiB at the most.
+const MAX_BODIES: usize = 48;
+/// Reviews at once, each with 100 MiB at the most.
+const MAX_REVIEWS: usize = 2;
+/// Of a body, which the API server sends at once: half of the bodies are of other peers at worst,
+/// and a review still ends in the 5 s of its configuration.
+const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Of a handshake, of a request, and of a blocked write: the API server waits for 10 s by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that are idle for longer are closed by the API server itself.
@@ -71,13 +76,16 @@ impl Reviews {
         let connections = Arc::new(GracefulShutdown::new());
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let routes = routes(self.clone());
+        let next = async || {
+            let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
+            let (stream, _) = listener::accept(&listener, "webhook port").await;
+            Some((permit, stream))
+        };
         loop {
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-                return Err("no permits".to_owned());
-            };
             tokio::select! {
                 _ = stop.changed() => break,
-                (stream, _) = listener::accept(&listener, "webhook port") => {
+                accepted = next() => {
+                    let (permit, stream) = accepted.ok_or("no permits")?;
                     let (tls, routes) = (self.tls.clone(), routes.clone());
                     let watcher = connections.watcher();
                     tokio::spawn(serve_connection(tls, stream, routes, watcher, permit));
@@ -96,7 +104,7 @@ impl Reviews {
             response,
             outcome,
             rejected,
-        } = match review(body, &self.settings) {
+        } = match bounded(body).and_then(|body| review(body, &self.settings)) {
             Ok(reviewed) => reviewed,
             Err(error) => {
                 self.metrics.count_malformed();
@@ -117,19 +125,59 @@ impl Reviews {
     }
 }
 
+/// Returns the body if it holds no more values than a manifest: they take many times its bytes.
+fn bounded(body: &[u8]) -> Result<&[u8], NotAReview> {
+    let mut is_text = false;
+    let mut is_escaped = false;
+    let values = body.iter().filter(|byte| {
+        let is_quote = **byte == b'"' && !is_escaped;
+        is_escaped = is_text && **byte == b'\\' && !is_escaped;
+        is_text ^= is_quote;
+        !is_text && matches!(**byte, b',' | b':' | b'[' | b'{')
+    });
+    match values.take(MAX_VALUES + 1).count() {
+        count if count > MAX_VALUES => Err(NotAReview::TOO_MANY_VALUES),
+        _ => Ok(body),
+    }
+}
+
+/// The bounds of one server.
+#[derive(Clone)]
+struct Bounds {
+    bodies: Arc<Semaphore>,
+    reviews: Arc<Semaphore>,
+}
+
 fn routes(reviews: Reviews) -> Router {
-    let answer = |State(reviews): State<Reviews>, body: Bytes| async move {
-        // A large object takes milliseconds, which other connections need not wait for.
-        tokio::task::spawn_blocking(move || reviews.reviewed(&body))
-            .await
-            .unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+    let bounds = Bounds {
+        bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+        reviews: Arc::new(Semaphore::new(MAX_REVIEWS)),
     };
-    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-    Router::new()
-        .route(PATH, post(answer))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(from_fn_with_state(in_flight, in_time))
-        .with_state(reviews)
+    let answer = async move |request: Request| {
+        let served = reviewed_in_turn(reviews, bounds, request);
+        timeout(TIMEOUT, served)
+            .await
+            .unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+    };
+    Router::new().route(PATH, post(answer))
+}
+
+/// Reads the body, and reviews it when its turn has come: slow peers hold up no reviews.
+async fn reviewed_in_turn(reviews: Reviews, bounds: Bounds, request: Request) -> Response {
+    if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    }
+    let _body = bounds.bodies.acquire().await;
+    let body = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
+    };
+    let _review = bounds.reviews.acquire().await;
+    // A large object takes milliseconds, which other connections need not wait for.
+    tokio::task::spawn_blocking(move || reviews.reviewed(&body))
+        .await
+        .unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
 async fn serve_connection(
@@ -152,23 +200,4 @@ async fn serve_connection(
     if let Err(error) = watcher.watch(connection).await {
         debug!(%error, "connection ended");
     }
-}
-
-/// Bounds the requests in flight, and ends one whose body does not arrive.
-async fn in_time(
-    State(in_flight): State<Arc<Semaphore>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let length = request.body().size_hint().lower();
-    if length > MAX_BODY_BYTES as u64 {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
-    }
-    let served = async {
-        let _permit = in_flight.acquire().await;
-        next.run(request).await
-    };
-    timeout(TIMEOUT, served)
-        .await
-        .unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
