@@ -7,11 +7,10 @@ import subprocess
 import kubernetes_validate
 import pytest
 import yaml
-from kubernetes import K8S, containers, named, of_kind, pods, production_faults, program, reads, render, settings
+from kubernetes import K8S, VERSIONS, containers, named, of_kind, pods, production_faults, program, reads, render, settings
 from programs import Mounts, run, variables
 
 CHART = K8S / "chart"
-VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34"]
 REDIS = ["--set", "authServer.store.url=rediss://redis.example.com:6380/0"]
 PRODUCTION = [
     *REDIS,
@@ -25,7 +24,8 @@ PRODUCTION = [
     "--set", "image.registry=registry.example.com",
     "--set-string", 'authServer.config=rotate-every = "30d"\nconsole = "off"\n',
 ]
-SHAPES = {"default": [], "redis": REDIS, "production": PRODUCTION, "webhook alone": ["--set", "authServer.enabled=false"]}
+ALONE = ["--set", "authServer.enabled=false,webhook.settings.POSTERN_ISSUER_URL=https://id.example.com,webhook.settings.POSTERN_AUDIENCE=shop"]
+SHAPES = {"default": [], "redis": REDIS, "production": PRODUCTION, "webhook alone": ALONE}
 
 
 def helm(*arguments):
@@ -75,6 +75,8 @@ def neutral(objects):
     found = {}
     for each in copy.deepcopy(objects):
         each["metadata"].pop("namespace", None)
+        if each["kind"] == "PersistentVolumeClaim":
+            each["metadata"].pop("annotations", None)
         template = each["spec"]["template"] if "template" in each.get("spec", {}) else {"metadata": {}}
         for metadata in [each["metadata"], template["metadata"]]:
             for label in ["managed-by", "instance"]:
@@ -119,7 +121,8 @@ def test_production_has_no_fault():
 
 def test_the_configuration_file_is_mounted_as_it_is_and_counts(tmp_path):
     text = 'issuer = "me"\nlame-duck = "3s"\naudience = ["a"]\n'
-    objects = template("--set-string", f"authServer.config={text}".replace(",", "\\,"))
+    told = "webhook.settings.POSTERN_AUDIENCE=a,webhook.settings.POSTERN_ISSUER=me"
+    objects = template("--set-string", f"authServer.config={text}".replace(",", "\\,"), "--set", told)
     (config,) = of_kind(objects, "ConfigMap")
     assert config["data"] == {"auth-server.toml": text}
     pod = named(objects, "Deployment", "auth-server")["spec"]["template"]["spec"]
@@ -178,6 +181,51 @@ def test_a_wrong_value_is_an_error(flags):
     assert end.returncode != 0, flags
 
 
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--set", "authServer.enabled=false"], "no source of keys"),
+        (["--set-string", 'authServer.config=audience = ["a"]'], "POSTERN_AUDIENCE"),
+        (["--set-string", 'authServer.config=issuer = "me"'], "POSTERN_ISSUER"),
+        (["--set-string", 'authServer.config=context-path = "/login"'], "POSTERN_JWKS_URL"),
+        (["--set", "authServer.store.url=redis://a,authServer.store.passwordSecret="], "passwordSecret"),
+    ],
+    ids=str,
+)
+def test_values_whose_sidecars_would_reject_every_token_are_an_error(flags, said):
+    end = helm("template", CHART, *flags)
+    assert end.returncode != 0 and said in end.stderr, end.stderr
+
+
+def test_a_setting_is_added_to_those_of_the_chart():
+    arguments = webhook(template("--set", "webhook.settings.POSTERN_ACCESS_LOG=all"))["args"]
+    settings = {word.split("=")[1] for word in arguments if word.startswith("--set=")}
+    assert settings == {"POSTERN_ACCESS_LOG", "POSTERN_AUDIENCE", "POSTERN_JWKS_URL"}
+
+
+@pytest.mark.parametrize("name", ["404", "true", "on", "1e3"])
+def test_names_that_look_like_other_types_stay_names(name):
+    flags = [*REDIS, "--set-string", f"authServer.store.passwordSecret={name},authServer.keyEncryptionSecret={name}"]
+    flags += ["--set-string", f"authServer.usersSecret={name},webhook.certificate.issuer={name},monitoring.namespace={name}"]
+    flags += ["--set-json", f'applications=[{{"name":"{name}","secret":"{name}"}}]' if "." not in name else "applications=[]"]
+    objects = template(*flags)
+    for each in objects:
+        if not each["apiVersion"].startswith("cert-manager.io/"):
+            kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
+    (issued,) = of_kind(objects, "Certificate")
+    assert issued["spec"]["issuerRef"]["name"] == name
+
+
+def test_the_signing_key_outlives_an_uninstallation():
+    (claim,) = of_kind(template(), "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_a_webhook_that_is_not_there_is_not_monitored():
+    monitors = of_kind(template("--set", "webhook.enabled=false,monitoring.podMonitors=true"), "PodMonitor")
+    assert {each["metadata"]["name"] for each in monitors} == {"auth-server", "postern-sidecar"}
+
+
 def webhook(objects):
     (container,) = named(objects, "Deployment", "postern-webhook")["spec"]["template"]["spec"]["containers"]
     return container
@@ -188,7 +236,14 @@ def test_the_webhook_fails_closed_and_not_for_itself(objects):
     (hook,) = configuration["webhooks"]
     assert (hook["failurePolicy"], hook["sideEffects"], hook["timeoutSeconds"]) == ("Fail", "None", 5)
     (expression,) = hook["namespaceSelector"]["matchExpressions"]
-    assert expression["operator"] == "NotIn" and "postern" in expression["values"]
+    assert (expression["operator"], expression["values"]) == ("NotIn", ["kube-system"])
+    # Its own pods have no label, and start without it.
+    for each in of_kind(objects, "Deployment"):
+        assert "postern/sidecar" not in each["metadata"]["labels"] | each["spec"]["template"]["metadata"]["labels"]
+    assert hook["objectSelector"]["matchExpressions"] == [
+        {"key": "postern/sidecar", "operator": "Exists"},
+        {"key": "postern/sidecar", "operator": "NotIn", "values": ["false"]},
+    ]
     assert hook["namespaceSelector"]["matchLabels"] == {"postern/inject": "enabled"}
     assert hook["clientConfig"]["service"]["path"] == "/mutate"
     issued = of_kind(objects, "Certificate")
