@@ -13,6 +13,8 @@ WORKLOADS = {"Deployment", "StatefulSet", "DaemonSet", "Job"}
 SERVICE = REPOSITORY / "tests/manifests/service.yaml"
 PAGES = [REPOSITORY / "docs/kubernetes.md", *sorted((REPOSITORY / "docs/kubernetes").glob("*.md"))]
 DOCUMENT = "\n".join(page.read_text() for page in PAGES)
+# Those with native sidecars, up to the newest with schemas here. In 1.29 `sleep` needs a feature gate.
+VERSIONS = ["1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 # A cache: a name with the hash of its content means the same everywhere.
 CONFIG_MAPS = {}
 

@@ -69,7 +69,7 @@ def unlabelled():
 
 def taken_port(scratch):
     deployment, its_service = service()
-    deployment["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
+    deployment["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 18080}]
     return named(laid_over("sidecar", scratch, [deployment, its_service]), "Deployment", "orders")
 
 
@@ -79,7 +79,7 @@ def cron_job_with_labelled_pods():
 
 
 def middle_port(scratch):
-    ports = [HTTP, METRICS, {"name": "web", "port": 81, "targetPort": 8080}]
+    ports = [HTTP, METRICS, {"name": "web", "port": 81, "targetPort": 18080}]
     return named(laid_over("sidecar", scratch, service_with(*ports)()), "Service", "orders")
 
 
@@ -96,7 +96,7 @@ GAPS = {
     "a CronJob with labelled pods": (cron_job_with_labelled_pods, NO_SIDECAR),
     "a Service without the label": (unlabelled, "label it postern/sidecar"),
     "a Service past the sidecar": (lambda: service()[1], "leads past the sidecar"),
-    "a second port": (lambda: service_with({**HTTP, "targetPort": 8080}, METRICS)()[1], "leads past the sidecar"),
+    "a second port": (lambda: service_with({**HTTP, "targetPort": 18080}, METRICS)()[1], "leads past the sidecar"),
     "a port without a target": (lambda: service_with({"port": 80})()[1], "leads past the sidecar"),
     "a port by name": (lambda: service_with({"port": 80, "targetPort": "http"})()[1], "leads past the sidecar"),
 }
@@ -110,7 +110,7 @@ def test_what_kustomize_cannot_see_is_refused(gap):
 
 @pytest.mark.parametrize(
     "render_it, said",
-    [(taken_port, "8080 and 8081"), (middle_port, "leads past the sidecar"), (second_service, "label it postern/sidecar")],
+    [(taken_port, "18080 and 18081"), (middle_port, "leads past the sidecar"), (second_service, "label it postern/sidecar")],
 )
 def test_what_a_component_lets_pass_is_refused(render_it, said, tmp_path):
     (message,) = refusals(render_it(tmp_path))
@@ -133,6 +133,10 @@ def test_each_policy_is_bound_to_guarded_namespaces():
     for binding in of_kind(render(K8S / "examples/admission"), "ValidatingAdmissionPolicyBinding"):
         assert binding["spec"]["validationActions"] == ["Deny"]
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
-        assert selector == {"matchLabels": {"postern/guarded": "true"}}
+        assert selector["matchLabels"] == {"postern/guarded": "true"}
+        # There workloads have no sidecar, and their pods get one.
+        of_webhook = {"key": "postern/inject", "operator": "NotIn", "values": ["enabled"]}
+        is_of_workloads = binding["metadata"]["name"].endswith(("workloads", "cronjobs"))
+        assert selector.get("matchExpressions", []) == ([of_webhook] if is_of_workloads else [])
         bound[binding["spec"]["policyName"]] = binding
     assert set(bound) == {policy["metadata"]["name"] for policy in POLICIES}

@@ -75,12 +75,12 @@ def test_a_pod_reaches_a_public_port_from_its_first_moment_on(objects):
     """A policy engine learns the address of a new pod too late for its first fetch of the key."""
     for policy in of_kind(objects, "NetworkPolicy"):
         for rule in policy["spec"]["ingress"]:
-            if {port["port"] for port in rule["ports"]} & {"http", 8080}:
+            if {port["port"] for port in rule["ports"]} & {"http", 18080}:
                 assert "from" not in rule, policy["metadata"]["name"]
 
 
 def test_the_admin_ports_and_the_store_are_not_for_everybody(objects):
     for policy in of_kind(objects, "NetworkPolicy"):
         for rule in policy["spec"]["ingress"]:
-            if not {port["port"] for port in rule["ports"]} & {"http", 8080}:
+            if not {port["port"] for port in rule["ports"]} & {"http", 18080}:
                 assert rule["from"], policy["metadata"]["name"]

@@ -1,0 +1,123 @@
+"""One workload, four ways to its sidecar: they make the same pod, and the same Service."""
+
+import base64
+import copy
+import json
+import ssl
+import subprocess
+import urllib.request
+
+import pytest
+import yaml
+from kubernetes import K8S, SERVICE, named, render, settings, write_overlay
+from programs import Mounts, environment, path, run
+
+OF_THE_COMPONENT = "POSTERN_AUTH_SERVER=http://auth:9000/auth"
+CHART = ["helm", "template", "postern", K8S / "chart", "--namespace", "postern"]
+
+
+def objects():
+    """Returns a Deployment and its Service; its context path is a label here and an annotation there."""
+    deployment, service = yaml.safe_load_all(SERVICE.read_text())
+    deployment["metadata"]["labels"]["postern/app-name"] = "own"
+    return deployment, service
+
+
+def by_component(scratch):
+    write_overlay(scratch, yaml.safe_dump_all(objects()), [K8S / "components/sidecar"])
+    return render(scratch)
+
+
+def by_inject(_):
+    end = run("sidecar", "inject", stdin=yaml.safe_dump_all(objects()))
+    assert end.returncode == 0, end.stderr
+    return list(yaml.safe_load_all(end.stdout))
+
+
+def by_webhook(scratch):
+    return reviewed(scratch, [])
+
+
+def by_chart(scratch):
+    """The webhook with the arguments that the chart gives it."""
+    key = ["--set", f"webhook.settings.{OF_THE_COMPONENT}"]
+    end = subprocess.run([*CHART, *key], capture_output=True, text=True)
+    assert end.returncode == 0, end.stderr
+    deployment = named(list(filter(None, yaml.safe_load_all(end.stdout))), "Deployment", "postern-webhook")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return reviewed(scratch, [word for word in container["args"][1:] if not word.startswith(("--tls-", "--log-"))])
+
+
+def reviewed(scratch, flags):
+    """Returns the Service, and the Deployment with the pod that is made of it: both are reviewed."""
+    Mounts.certificate(scratch)
+    tls = ["--tls-cert", scratch / "tls.crt", "--tls-key", scratch / "tls.key"]
+    listen = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
+    command = [path("sidecar"), "webhook", *listen, *tls, *flags]
+    process = subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True)
+    try:
+        lines = (line.strip() for line in process.stdout)
+        address = next(line for line in lines if line.startswith("listening on ")).rpartition(" ")[2]
+        deployment, service = (stored(address, scratch / "tls.crt", each) for each in objects())
+        template = deployment["spec"]["template"]
+        template |= stored(address, scratch / "tls.crt", {"apiVersion": "v1", "kind": "Pod", **template})
+        for member in ["apiVersion", "kind"]:
+            del template[member]
+        return [deployment, service]
+    finally:
+        process.terminate()
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def stored(address, authority, thing):
+    """Returns an object as an API server stores it after the review."""
+    request = {"uid": "1", "operation": "CREATE", "object": thing}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    trust = ssl.create_default_context(cafile=authority)
+    trust.check_hostname = False
+    sent = urllib.request.Request(f"https://{address}/mutate", json.dumps(review).encode())
+    response = json.load(urllib.request.urlopen(sent, context=trust, timeout=30))["response"]
+    assert response["allowed"], response
+    changed = copy.deepcopy(thing)
+    for operation in json.loads(base64.b64decode(response.get("patch", "W10="))):
+        apply(changed, operation)
+    return changed
+
+
+def apply(thing, operation):
+    *above, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+    for part in above:
+        thing = thing[int(part) if isinstance(thing, list) else part]
+    if isinstance(thing, list):
+        thing.insert(int(last), operation["value"])
+    else:
+        thing[last] = operation["value"]
+
+
+def comparable(found):
+    """Returns pod and Service; where a setting stands makes no difference to the sidecar."""
+    pod = named(found, "Deployment", "orders")["spec"]["template"]
+    (sidecar,) = pod["spec"]["initContainers"]
+    values = settings(sidecar)
+    sidecar.pop("envFrom", None)
+    sidecar["env"] = values
+    pod["spec"]["volumes"].sort(key=lambda volume: volume["name"])
+    return pod, named(found, "Service", "orders")
+
+
+@pytest.mark.parametrize("way", [by_inject, by_webhook, by_chart])
+def test_each_way_makes_the_pod_and_the_service_of_the_component(way, tmp_path):
+    for name in ["component", "other"]:
+        (tmp_path / name).mkdir()
+    theirs = comparable(by_component(tmp_path / "component"))
+    assert comparable(way(tmp_path / "other")) == theirs
+    pod, service = theirs
+    (sidecar,) = pod["spec"]["initContainers"]
+    ports = {port["name"]: port["containerPort"] for port in sidecar["ports"]}
+    assert sidecar["env"]["POSTERN_LISTEN"] == f"0.0.0.0:{ports['sidecar']}"
+    assert sidecar["env"]["POSTERN_ADMIN_LISTEN"] == f"0.0.0.0:{ports['sidecar-admin']}"
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == [ports["sidecar"]]
+    policy = yaml.safe_load((K8S / "components/networkpolicy/networkpolicy.yaml").read_text())
+    opened = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert opened == set(ports.values()), "every way to a pod leads to its sidecar"
