@@ -171,11 +171,15 @@ sbom: ## What is linked into each program, as CycloneDX, below target/sbom
 	@$(foreach program,$(PROGRAMS),scripts/sbom.py $(program) >target/sbom/$(program).cdx.json;)
 	@ls target/sbom/*.cdx.json
 
-# TARGETS="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu": for several, where their compilers are.
+# Binaries and images for each; those of other processors than this machine's are cross-compiled.
+TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
 .PHONY: release
 release: cmake ## Both images, and below target/dist binaries, lists, manifests, the chart and their checksums (docs/release.md)
+	scripts/ensure-cross.sh $(TARGETS)
 	$(MAKE) images
-	rm -rf target/dist && scripts/release.sh target/dist
+	rm -rf target/dist && TARGETS="$(TARGETS)" REGISTRY="$(REGISTRY)" scripts/release.sh target/dist
+	@host=$$(rustc -vV | sed -n 's/^host: //p'); for target in $(TARGETS); do [ "$$target" = "$$host" ] || \
+	    scripts/cross-images.sh "$$target" "$(or $(CARGO_TARGET_DIR),target)/$$target/release" "$(REGISTRY)" "$(VERSION)"; done
 
 # The overlays as they would be applied, below target/k8s, and every check on them.
 .PHONY: k8s-render

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from compose import run, until
+from compose import REPOSITORY, run, until
 
 PROGRAMS = ["auth-server", "sidecar"]
 MOST_BYTES = 28 * 1000 * 1000
@@ -15,8 +15,8 @@ SERVE = {
 }
 
 
-def image(program):
-    return json.loads(run("docker", "image", "inspect", f"localhost/postern/{program}:dev").stdout)[0]
+def image(program, tag="dev"):
+    return json.loads(run("docker", "image", "inspect", f"localhost/postern/{program}:{tag}").stdout)[0]
 
 
 @pytest.fixture
@@ -44,6 +44,23 @@ def test_it_is_small_and_runs_as_a_number(program):
     assert config["Healthcheck"]["Test"] == ["CMD", f"/{program}", "healthcheck"]
     assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert config["Labels"]["org.opencontainers.image.title"] == f"postern {program}"
+
+
+def test_images_for_another_processor_differ_in_program_and_architecture_alone(tmp_path):
+    for program in PROGRAMS:
+        container = run("docker", "create", f"localhost/postern/{program}:dev").stdout.strip()
+        run("docker", "cp", f"{container}:/{program}", tmp_path / program)
+        run("docker", "rm", container)
+    run(REPOSITORY / "scripts/cross-images.sh", "aarch64-unknown-linux-gnu", tmp_path, "localhost", "dev")
+    for program in PROGRAMS:
+        own, other = image(program), image(program, "dev-arm64")
+        assert (other["Architecture"], other["Size"] // 100_000) == ("arm64", own["Size"] // 100_000)
+        for each in own, other:
+            del each["Config"]["Labels"]["org.opencontainers.image.revision"]
+            # The layer below.
+            each["Config"].pop("Image", None)
+        assert other["Config"] == own["Config"]
+        run("docker", "rmi", f"localhost/postern/{program}:dev-arm64")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
