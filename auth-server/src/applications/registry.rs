@@ -42,6 +42,8 @@ pub(crate) struct Reconciled {
     pub(crate) restored: Vec<Restored>,
     /// Changes by others since the last poll.
     pub(crate) events: Vec<ApplicationEvent>,
+    /// Removed applications that could obtain tokens.
+    pub(crate) ended: Vec<AppId>,
 }
 
 /// A record as the store should hold it.
@@ -194,8 +196,13 @@ impl ApplicationRegistry {
             all.keep_unreadable(memory);
         }
         let events = events(memory, &all);
+        let ended = ended(memory, &all);
         self.known.store(Some(Arc::new(all)));
-        Reconciled { restored, events }
+        Reconciled {
+            restored,
+            events,
+            ended,
+        }
     }
 
     pub(crate) fn unreadable(&self) -> Vec<String> {
@@ -260,6 +267,14 @@ fn granted(known: &Applications, id: &AppId) -> Grant {
         .and_then(SecretHashes::grant)
         .cloned()
         .unwrap_or_default()
+}
+
+/// Lists the removed applications that could obtain tokens.
+fn ended(memory: &Applications, now: &Applications) -> Vec<AppId> {
+    let known = memory.registered().map(|(id, _)| id);
+    let removed = known.filter(|id| now.registered_id(id.as_str()).is_none());
+    let ended = removed.filter(|id| !granted(memory, id).audience.is_empty());
+    ended.cloned().collect()
 }
 
 fn events(memory: &Applications, now: &Applications) -> Vec<ApplicationEvent> {

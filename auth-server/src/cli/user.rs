@@ -16,7 +16,7 @@ pub(crate) enum UserCommand {
     SetPassword(UserSetPasswordArgs),
     /// Require verification codes of a user (TOTP), and print the address for an authenticator, once
     SetTotp(UserTotpArgs),
-    /// Keep a user from logging in; tokens that are out stay valid until they expire
+    /// Keep a user from logging in; servers revoke the user's tokens when they read the file
     Disable(UserAccountArgs),
     /// Let a disabled user log in again
     Enable(UserAccountArgs),

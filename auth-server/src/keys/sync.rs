@@ -153,12 +153,14 @@ impl KeySync {
     async fn synchronize(&self, now: i64) -> Result<(), StoreError> {
         if self.shared.live_keys.load().is_none() {
             // Applications first: a key must not be served before it is known who may fetch it.
-            self.synchronize_applications().await?;
+            self.synchronize_applications(now).await?;
             return self.synchronize_keys(now).await;
         }
         // Independent: a revocation counts whatever happens to the applications.
-        let (applications, keys) =
-            tokio::join!(self.synchronize_applications(), self.synchronize_keys(now));
+        let (applications, keys) = tokio::join!(
+            self.synchronize_applications(now),
+            self.synchronize_keys(now)
+        );
         keys.and(applications)
     }
 
@@ -271,12 +273,16 @@ impl KeySync {
         Ok(())
     }
 
-    async fn synchronize_applications(&self) -> Result<(), StoreError> {
+    async fn synchronize_applications(&self, now: i64) -> Result<(), StoreError> {
         let stored = within_timeout(self.store.applications()).await?;
         let was_open = self.shared.registrations.accepts_any();
         let reconciled = self.shared.registrations.reconcile(stored);
         self.log_application_count(was_open);
         reconciled.events.iter().for_each(audit::application);
+        for id in &reconciled.ended {
+            self.revocations
+                .note_application(id, self.skew.time(now).latest, self.policy.keep);
+        }
         for Restored { id, stored, record } in &reconciled.restored {
             // If another server was faster, its record counts from the next poll on.
             let swap = self

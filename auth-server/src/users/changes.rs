@@ -1,6 +1,6 @@
 //! Differences between two versions of the users file, for the audit lines.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::User;
 use super::password::HashedPassword;
@@ -15,6 +15,8 @@ pub(super) struct Compared<'u> {
     pub(super) totp: Option<&'u TotpSecret>,
     pub(super) disabled: bool,
 }
+
+type Credentials<'u> = (&'u HashedPassword, Option<&'u TotpSecret>);
 
 /// Lists the changes between two files, sorted by account.
 pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
@@ -32,19 +34,21 @@ pub(super) fn changes(before: &Users, after: &Users) -> Vec<UserChange> {
     accounts.into_iter().flat_map(of_account).collect()
 }
 
-/// Lists the ids of the users who could log in before and cannot any more.
+/// Lists the ids of the users who could log in before and cannot any more, or only with another
+/// password or second factor.
 pub(super) fn ended(before: &Users, after: &Users) -> Vec<String> {
-    let still: HashSet<&String> = enabled(after).collect();
-    let ended = enabled(before).filter(|id| !still.contains(id));
-    ended.cloned().collect()
+    let after: HashMap<_, _> = enabled(after).collect();
+    let ended = enabled(before).filter(|(id, credentials)| after.get(id) != Some(credentials));
+    ended.map(|(id, _)| id.clone()).collect()
 }
 
-fn enabled(users: &Users) -> impl Iterator<Item = &String> {
+/// Lists the ids of the users who can log in, each with its credentials.
+fn enabled(users: &Users) -> impl Iterator<Item = (&String, Credentials<'_>)> {
     let all = users
         .accounts()
         .filter_map(|account| users.compared(account));
     all.filter(|known| !known.disabled)
-        .map(|known| &known.user.id)
+        .map(|known| (&known.user.id, (known.password, known.totp)))
 }
 
 /// Lists the ids of the disabled users.

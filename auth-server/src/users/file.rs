@@ -27,7 +27,7 @@ pub(crate) struct FileUsers {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reloaded {
     pub(crate) changes: Vec<UserChange>,
-    /// Ids of users who cannot log in any more.
+    /// Ids of users who cannot log in any more, or only with other credentials.
     pub(crate) ended: Vec<String>,
 }
 
@@ -261,7 +261,9 @@ pub(crate) mod tests {
             ),
         ] {
             fs::write(file.path(), &text).unwrap();
-            let changes = users.reload().unwrap().unwrap().changes;
+            let Reloaded { changes, ended } = users.reload().unwrap().unwrap();
+            let ends = [Disabled, PasswordChanged];
+            assert_eq!(ended.is_empty(), !ends.contains(&expected[0]), "{text}");
             assert!(changes.iter().all(|change| change.account == "ada"));
             let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
             assert_eq!(kinds, expected, "{text}");

@@ -33,7 +33,7 @@ impl UsersReload {
         }
     }
 
-    /// Revokes the tokens of users who cannot log in any more.
+    /// Revokes the tokens of users who cannot log in any more, or only with other credentials.
     #[must_use]
     pub(crate) fn with_revocations(self, queue: RevocationQueue, login_lifetime: i64) -> Self {
         Self {

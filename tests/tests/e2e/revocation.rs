@@ -197,17 +197,24 @@ fn a_command_ends_a_token_and_all_of_a_user() {
     }
 }
 
-#[test]
-fn a_command_ends_the_tokens_of_an_application_and_no_other() {
-    let server = plan().start().ready();
+/// Runs `auth-server application` on the store of a server.
+fn application(server: &AuthServer, arguments: &[&str]) -> String {
     let store = file_store(&server.home().join("data"));
+    let end = CommandLine::new(Program::AuthServer.path())
+        .arguments(["application"])
+        .arguments(arguments)
+        .arguments(["--store", &store])
+        .run();
+    assert_eq!(end.code, Some(0), "{arguments:?}: {}", end.stderr);
+    end.stdout.trim().to_owned()
+}
+
+#[test]
+fn the_tokens_of_an_application_end_by_command_and_with_it() {
+    let server = plan().start().ready();
     let add = |id: &str| {
-        let end = CommandLine::new(Program::AuthServer.path())
-            .arguments(["application", "add", "--app-id", id])
-            .arguments(["--audience=orders", "--scope=read", "--store", &store])
-            .run();
-        assert_eq!(end.code, Some(0), "{}", end.stderr);
-        end.stdout.trim().to_owned()
+        let grant = ["--audience=orders", "--scope=read"];
+        application(&server, &[&["add", "--app-id", id], &grant[..]].concat())
     };
     let (jobs, other) = (add("jobs"), add("other"));
     let token_for = |id: &str, secret: &str| {
@@ -236,10 +243,13 @@ fn a_command_ends_the_tokens_of_an_application_and_no_other() {
     revoke(&server, &["--app", "jobs"]);
     until_revoked(&sidecar.bearing(&of_jobs));
     allowed(&sidecar.bearing(&of_other));
-    wait::until("a token after the revocation", || {
+    let token = wait::until("a token after the revocation", || {
         let token = token_for("jobs", &jobs);
-        (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(())
+        (verdict(&sidecar.bearing(&token).get("/list")) == "200").then_some(token)
     });
+    application(&server, &["remove", "--app-id", "jobs"]);
+    until_revoked(&sidecar.bearing(&token));
+    allowed(&sidecar.bearing(&of_other));
 }
 
 #[test]
@@ -270,9 +280,9 @@ fn login(server: &AuthServer, account: &str) -> String {
 }
 
 #[test]
-fn a_user_who_is_disabled_or_removed_is_out() {
+fn a_user_who_is_disabled_removed_or_has_another_password_is_out() {
     let users = UsersFile::new();
-    for account in ["ada", "bob", "eve"] {
+    for account in ["ada", "bob", "eve", "sue"] {
         users.add(account, "enchantress", &[]);
     }
     let home = tempfile::tempdir().unwrap();
@@ -282,22 +292,25 @@ fn a_user_who_is_disabled_or_removed_is_out() {
     };
     let server = start();
     let service = EchoService::start();
-    let tokens = ["ada", "bob", "eve"].map(|account| login(&server, account));
+    let tokens = ["ada", "bob", "sue", "eve"].map(|account| login(&server, account));
     let behind = sidecar(&service, &server.url());
     for token in &tokens {
         allowed(&behind.bearing(token));
     }
     assert_eq!(users.command("disable", "ada", &[], "").code, Some(0));
     assert_eq!(users.command("remove", "bob", &[], "").code, Some(0));
-    until_revoked(&behind.bearing(&tokens[0]));
-    until_revoked(&behind.bearing(&tokens[1]));
-    allowed(&behind.bearing(&tokens[2]));
+    let changed = users.command("set-password", "sue", &["--password-stdin"], "another one");
+    assert_eq!(changed.code, Some(0), "{}", changed.stderr);
+    for token in &tokens[..3] {
+        until_revoked(&behind.bearing(token));
+    }
+    allowed(&behind.bearing(&tokens[3]));
     // Disabled while no server runs.
     drop(server);
     assert_eq!(users.command("disable", "eve", &[], "").code, Some(0));
     let server = start();
-    until_known(&server, &tokens[2]);
-    for token in &tokens[..2] {
+    until_known(&server, &tokens[3]);
+    for token in &tokens[..3] {
         let bearer = server.anonymous().bearing(token);
         assert_eq!(
             verdict(&bearer.get(USER_DETAILS)),

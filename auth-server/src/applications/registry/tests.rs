@@ -233,12 +233,35 @@ fn a_removed_application_stays_removed() {
     let expected = Reconciled {
         restored: Vec::new(),
         events: vec![event("orders", ApplicationEventKind::Removed)],
+        ended: Vec::new(),
     };
     assert_eq!(registrations.reconcile(removed), expected);
     assert_eq!(
         authorize(&registrations, "orders", "right"),
         Err(Denied::Unknown)
     );
+}
+
+#[test]
+fn a_removed_application_that_could_obtain_tokens_is_named_once() {
+    let registrations = ApplicationRegistry::new(false);
+    let granted = |grant: &str| {
+        let grant = serde_json::from_str(grant).unwrap();
+        SecretHashes::of("right").with_grant(grant)
+    };
+    let orders = granted(r#"{"audience":["stock"]}"#);
+    let jobs = granted(r#"{"scope":"a"}"#);
+    let with = |orders: &SecretHashes, jobs: &SecretHashes| {
+        applications(&[("orders", orders.clone()), ("jobs", jobs.clone())])
+    };
+    registrations.reconcile(with(&orders, &jobs));
+    let ended = |stored| registrations.reconcile(stored).ended;
+    assert_eq!(ended(with(&orders, &jobs)), []);
+    // A lost record is restored, and is no removal.
+    assert_eq!(ended(applications(&[])), []);
+    let removed = with(&orders.removed(), &jobs.removed());
+    assert_eq!(ended(removed.clone()), ["orders".parse().unwrap()]);
+    assert_eq!(ended(removed), []);
 }
 
 #[test]

@@ -1,19 +1,25 @@
-//! Revocations of tokens in the synchronization: those that wait for a write, and the time at which
-//! old ones are over.
+//! Revocations of tokens in the synchronization: those that wait for a write, those of removed
+//! applications, and the time at which old ones are over.
 
+use parking_lot::Mutex;
 use runtime::clock::unix_now;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::applications::AppId;
 use crate::keys::clock::Time;
 use crate::keys::ring::KeyRing;
-use crate::revocations::Revocation;
 use crate::revocations::queue::RevocationInbox;
+use crate::revocations::{KEEP_AFTER_EXPIRY, Revocation, Revoked};
 
 pub(super) struct Revocations {
     /// The start of this process, by both kinds of clock.
     started: (Instant, i64),
     /// `None` where nothing submits revocations.
     inbox: Option<RevocationInbox>,
+    /// Revocations of the synchronization's own, until a ring has them.
+    noted: Mutex<Vec<Revocation>>,
+    was_noted: Notify,
     /// Revocations that are in no ring yet.
     waiting: Vec<Revocation>,
 }
@@ -23,6 +29,8 @@ impl Revocations {
         Self {
             started: (Instant::now(), unix_now()),
             inbox: None,
+            noted: Mutex::default(),
+            was_noted: Notify::new(),
             waiting: Vec::new(),
         }
     }
@@ -31,22 +39,51 @@ impl Revocations {
         self.inbox = Some(inbox);
     }
 
-    /// Waits for revocations; forever where nothing submits any.
+    /// Adds the revocation of all tokens of an application, which has been removed, to the next
+    /// synchronization. That follows at once.
+    pub(super) fn note_application(&self, id: &AppId, now: i64, keep: i64) {
+        let before = now.saturating_add(1);
+        self.noted.lock().push(Revocation {
+            revoked: Revoked::Application {
+                id: id.to_string(),
+                before,
+            },
+            until: before
+                .saturating_add(keep)
+                .saturating_add(KEEP_AFTER_EXPIRY),
+            changed_by: None,
+        });
+        self.was_noted.notify_one();
+    }
+
+    /// Waits for revocations; forever where there are none.
     pub(super) async fn arrived(&mut self) {
-        match &mut self.inbox {
-            Some(inbox) => inbox.fill().await,
-            None => std::future::pending().await,
+        let submitted = async {
+            match &mut self.inbox {
+                Some(inbox) => inbox.fill().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = submitted => {}
+            () = self.was_noted.notified() => {}
         }
     }
 
     /// Takes those that wait, for one synchronization.
     pub(super) fn begin(&mut self) {
         let inbox = self.inbox.as_ref();
-        self.waiting = inbox.map(RevocationInbox::waiting).unwrap_or_default();
+        self.waiting = self.noted.get_mut().clone();
+        self.waiting
+            .extend(inbox.map(RevocationInbox::waiting).unwrap_or_default());
     }
 
     /// Reports the outcome of it; `is_known` is true if this server counts them from now on.
     pub(super) fn end(&mut self, stored: bool, is_known: bool) {
+        if is_known {
+            let noted = self.noted.get_mut();
+            noted.retain(|revocation| !self.waiting.contains(revocation));
+        }
         self.waiting.clear();
         if let Some(inbox) = &mut self.inbox {
             inbox.settle(stored, is_known);
