@@ -184,11 +184,14 @@ pub(crate) fn sidecar(
 ) -> Running {
     let auth_server = format!("http://{}/auth", auth_server.address());
     let says_threads = flags.iter().any(|flag| flag == "--threads");
+    // Tables name their issuers themselves.
+    let has_tables = flags.iter().any(|flag| flag == "--config");
+    let issuer = (!has_tables).then_some(["--issuer", ISSUER]);
     let one_thread = (!says_threads).then_some(["--threads", "1"]);
     let sidecar = SidecarPlan::to(&format!("http://{}", upstream.address), &auth_server)
         .app_name("")
         .flags(signing_flags(signing_type).iter().copied())
-        .flags(["--issuer", ISSUER])
+        .flags(issuer.into_iter().flatten())
         .flags(one_thread.into_iter().flatten())
         .flags(flags.iter().map(String::as_str))
         .start()

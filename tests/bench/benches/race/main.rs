@@ -8,6 +8,7 @@
 )]
 
 mod bare_pingora;
+mod capabilities;
 mod contestants;
 mod field;
 mod measurements;

@@ -14,6 +14,7 @@ use tests::keys::SigningType;
 use tests::process::CommandLine;
 use tests::programs::Program;
 
+use crate::capabilities;
 use crate::contestants::Running;
 use crate::field::{Field, sidecar};
 use crate::results::{Results, Rounds, Who, Work};
@@ -61,6 +62,7 @@ pub(crate) fn measure(field: &Field, settings: &Settings) -> Results {
     shapes::measure(field, settings, &token, &mut results);
     refusals(field, settings, &mut results);
     pass_list(field, settings, &token, &mut results);
+    capabilities::measure(field, settings, &token, &mut results);
     memory(field, settings, &mut results);
     cache(field, settings, &mut results);
     results
@@ -124,7 +126,7 @@ fn turn(
     (microseconds_each(spent, seen.requests), seen)
 }
 
-fn good_turn(
+pub(crate) fn good_turn(
     running: &Running,
     tokens: Tokens<'_>,
     path: &str,
@@ -135,7 +137,7 @@ fn good_turn(
     (cpu, seen)
 }
 
-fn warm_up(address: SocketAddr, request: &[u8], settings: &Settings) {
+pub(crate) fn warm_up(address: SocketAddr, request: &[u8], settings: &Settings) {
     let count = settings.amount(WARM_UP, 50);
     each_once(address, CONNECTIONS, count, |_| request);
 }

@@ -102,6 +102,15 @@ fn cpu_table(text: &mut String, results: &Results) {
             cell(cpu, 1)
         );
     }
+    for (capability, (cpu, _)) in &results.capabilities {
+        let _ = writeln!(
+            text,
+            "| repeated token, {} | {} | {} | |",
+            capability.name(),
+            Who::Sidecar.name(),
+            cell(cpu, 1)
+        );
+    }
     for (count, cpu) in &results.cache {
         let _ = writeln!(
             text,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bench::statistics::Summary;
 
+use crate::capabilities::Capability;
 use crate::tokens::Bad;
 
 /// A contestant.
@@ -81,6 +82,8 @@ pub(crate) struct Results {
     pub(crate) memory: BTreeMap<Who, (Rounds, Rounds)>,
     /// CPU µs for a request, by number of patterns in the pass list.
     pub(crate) pass_list: BTreeMap<usize, Rounds>,
+    /// CPU µs for a request, and MiB after it, with each configuration.
+    pub(crate) capabilities: BTreeMap<Capability, (Rounds, Rounds)>,
     /// CPU µs for a request, by number of tokens in the cache; empty if the cache cannot be that
     /// large.
     pub(crate) cache: BTreeMap<usize, Rounds>,
@@ -107,6 +110,17 @@ impl Results {
                 both.map(|(bare, signature)| bare + signature).collect()
             }
         }
+    }
+
+    /// Returns the CPU µs and the MiB that a configuration adds to the defaults, round by round.
+    pub(crate) fn added_by(&self, capability: Capability) -> (Rounds, Rounds) {
+        let of = |which| self.capabilities.get(&which).cloned().unwrap_or_default();
+        let ((cpu, mib), (base_cpu, base_mib)) = (of(capability), of(Capability::None));
+        let less = |values: &Rounds, base: &Rounds| {
+            let rounds = values.iter().zip(base);
+            rounds.map(|(value, base)| value - base).collect()
+        };
+        (less(&cpu, &base_cpu), less(&mib, &base_mib))
     }
 
     /// Returns the time that a contestant adds to a direct call, round by round.

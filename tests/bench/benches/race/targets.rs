@@ -2,6 +2,7 @@
 
 use bench::statistics::Summary;
 
+use crate::capabilities::Capability;
 use crate::results::{Results, Who, Work};
 use crate::tokens::Bad;
 
@@ -34,6 +35,7 @@ pub(crate) fn targets(results: &Results) -> Vec<Target> {
     all.extend(latency(results));
     all.extend(memory(results));
     all.extend(flat(results));
+    all.extend(capabilities(results));
     all.extend(refusals(results));
     all
 }
@@ -119,6 +121,29 @@ fn memory(results: &Results) -> [Target; 2] {
             "RSS with 10 000 cached tokens",
             20.0,
             of.map(|(_, after)| after),
+        ),
+    ]
+}
+
+fn capabilities(results: &Results) -> [Target; 3] {
+    let target = |work: &str, limit, unit, values: &[f64]| Target {
+        work: work.to_owned(),
+        against: Capability::None.name().to_owned(),
+        limit,
+        unit,
+        reached: Summary::of(values),
+        floor: None,
+    };
+    let (tables, _) = results.added_by(Capability::IssuersAndRules);
+    let (revoked, revoked_mib) = results.added_by(Capability::Revocations);
+    [
+        target("16 issuers, 100 rules: CPU added", 1.0, " µs", &tables),
+        target("40 000 revoked tokens: CPU added", 0.3, " µs", &revoked),
+        target(
+            "40 000 revoked tokens: RSS added",
+            3.0,
+            " MiB",
+            &revoked_mib,
         ),
     ]
 }

@@ -1,6 +1,7 @@
 //! The key that every contestant trusts, and tokens: good ones, and every kind of bad one.
 
 use std::io::Write;
+use std::ops::Range;
 use std::thread;
 
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256};
@@ -8,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::keys::VerificationKey;
 use contract::keys::signing_type;
+use contract::token::revocations::{LIST_TYPE, RevocationClaims, RevocationDigest};
 use serde_json::json;
 use tempfile::NamedTempFile;
 use tests::clock;
@@ -21,6 +23,7 @@ pub(crate) const ISSUER: &str = "auth";
 pub(crate) const LEEWAY: u32 = 30;
 const LIFETIME: i64 = 6 * 3600;
 const KEY_PATH: &[u8] = b"/auth/jwks";
+const REVOCATIONS_PATH: &[u8] = b"/auth/revocations";
 
 /// Issuer of a run's tokens.
 pub(crate) struct Issuer {
@@ -85,21 +88,56 @@ impl Issuer {
     /// Starts an auth server of this key, with a link to the JWK Set unless the key is a shared
     /// secret.
     pub(crate) fn auth_server(&self) -> SocketServer {
+        self.auth_server_with(None)
+    }
+
+    /// Starts one that has revoked the tokens of these numbers.
+    pub(crate) fn revoking_auth_server(&self, numbers: Range<usize>) -> SocketServer {
+        self.auth_server_with(Some(self.revocations(numbers)))
+    }
+
+    fn auth_server_with(&self, revocations: Option<String>) -> SocketServer {
         let envelope =
             json!({"success": true, "status": 200, "msg": "m", "data": self.key.served()});
         let (envelope, jwk_set) = (envelope.to_string(), self.jwk_set.clone());
         SocketServer::start(move |request| {
             let json = "Content-Type: application/json";
-            let bytes = if request.target() == KEY_PATH {
-                response("200 OK", &[json], jwk_set.as_bytes())
-            } else if jwk_set.is_empty() {
-                response("200 OK", &[json], envelope.as_bytes())
-            } else {
-                let link = "Link: </auth/jwks>; rel=\"jwks\"";
-                response("200 OK", &[json, link], envelope.as_bytes())
+            let mut fields = vec![json];
+            if !jwk_set.is_empty() {
+                fields.push("Link: </auth/jwks>; rel=\"jwks\"");
+            }
+            if revocations.is_some() {
+                fields.push("Link: </auth/revocations>; rel=\"revocations\"");
+            }
+            let bytes = match request.target().as_slice() {
+                KEY_PATH => response("200 OK", &[json], jwk_set.as_bytes()),
+                REVOCATIONS_PATH => {
+                    let list = revocations.as_deref().unwrap_or_default();
+                    response(
+                        "200 OK",
+                        &["Content-Type: application/jwt"],
+                        list.as_bytes(),
+                    )
+                }
+                _ => response("200 OK", &fields, envelope.as_bytes()),
             };
             Reply::Bytes(bytes)
         })
+    }
+
+    /// Returns a signed revocation list of the tokens of these numbers.
+    fn revocations(&self, numbers: Range<usize>) -> String {
+        let digest = |number| RevocationDigest::of_token(&token_id(number));
+        let claims = RevocationClaims {
+            seq: 1,
+            issued_at: clock::now(),
+            tokens: numbers.map(digest).collect(),
+            ..RevocationClaims::default()
+        };
+        let algorithm = self.key.algorithm().name();
+        let header = json!({"alg": algorithm, "kid": self.kid, "typ": LIST_TYPE});
+        let claims = serde_json::to_vec(&claims).expect("claims of a list");
+        self.signed(&signing_input(header.to_string().as_bytes(), &claims))
     }
 
     /// Returns a good token, a different one for each number.
@@ -169,7 +207,7 @@ impl Issuer {
     fn input_under(&self, header: &str, number: usize, lifetime: i64) -> String {
         let now = clock::now();
         let claims = json!({
-            "iss": ISSUER, "iat": now, "exp": now + lifetime, "jti": format!("{number:08}"),
+            "iss": ISSUER, "iat": now, "exp": now + lifetime, "jti": token_id(number),
             "username": "alice", "nickName": "Alice", "userId": "10001",
         });
         signing_input(header.as_bytes(), claims.to_string().as_bytes())
@@ -184,6 +222,11 @@ impl Issuer {
     pub(crate) fn bad_file(&self, kind: Bad, count: usize) -> NamedTempFile {
         file(count, |number| self.bad(kind, number))
     }
+}
+
+/// Returns the `jti` of a token.
+fn token_id(number: usize) -> String {
+    format!("{number:08}")
 }
 
 fn named(key: &SigningKey) -> (String, String) {
